@@ -1,0 +1,1 @@
+//! The kernel's text and binary formats, read and written.

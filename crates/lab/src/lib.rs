@@ -1,0 +1,1 @@
+//! Kernel files, recordings and their replay.
