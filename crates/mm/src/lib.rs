@@ -1,8 +1,29 @@
 //! The memory manager's state and its atomic steps: no time, no I/O.
 //!
-//! A [`types::Pfn`] is always an index of a base page, an [`types::Order`] always inclusive of the
-//! largest. The crate never asks which kernel it is: each decision reads one named policy value.
+//! [`Memory`] is a machine's physical memory: a frame table of 16 bytes a frame, pageblocks, zones
+//! with their free lists and per-CPU lists. Its methods are the kernel's atomic steps (take a block,
+//! free one, refill or drain a per-CPU list, fall back to another migratetype); none of them knows of
+//! time, and none asks which kernel it is: each decision reads one named value of [`policy::Policy`].
+//!
+//! Reading order: [`types`], [`policy`], [`frame`], [`zone`], [`buddy`], [`fallback`], [`pcp`],
+//! [`watermark`], [`alloc`](mod@alloc), [`validate`].
 #![no_std]
-extern crate alloc;
+extern crate alloc as std_alloc;
 
+pub mod alloc;
+pub mod buddy;
+pub mod fallback;
+pub mod frame;
+pub mod gfp;
+pub mod index;
+pub mod isolate;
+pub mod memory;
+pub mod pcp;
+pub mod policy;
 pub mod types;
+pub mod validate;
+pub mod watermark;
+pub mod zone;
+
+pub use memory::{Machine, Memory, NodeSpec, ZoneSpec};
+pub use types::{MAX_PAGE_ORDER, Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};

@@ -102,8 +102,14 @@ pub const NR_MIGRATETYPES: usize = 6;
 
 impl Migratetype {
     /// Every type, in the order of their numbers.
-    pub const ALL: [Self; NR_MIGRATETYPES] =
-        [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic, Self::Cma, Self::Isolate];
+    pub const ALL: [Self; NR_MIGRATETYPES] = [
+        Self::Unmovable,
+        Self::Movable,
+        Self::Reclaimable,
+        Self::HighAtomic,
+        Self::Cma,
+        Self::Isolate,
+    ];
 
     /// The type with this number.
     ///
@@ -120,6 +126,14 @@ impl Migratetype {
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether free pageblocks of this type may join others (`migratetype_is_mergeable`): the types that
+    /// differ in mobility alone.
+    #[inline]
+    #[must_use]
+    pub const fn is_mergeable(self) -> bool {
+        matches!(self, Self::Unmovable | Self::Movable | Self::Reclaimable)
     }
 
     /// The name that `/proc/pagetypeinfo` prints.

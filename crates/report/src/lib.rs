@@ -1,1 +1,27 @@
 //! Pictures and tables of memory.
+//!
+//! [`map`] holds what lies in every frame of a machine and counts it; [`terminal`] and [`picture`]
+//! draw it, the first in coloured text, the second as SVG. [`chart`] draws curves, bars and scatters,
+//! and [`table`] prints rows. [`raster`] turns any of the SVGs into a PNG with an embedded font.
+//!
+//! Nothing here reads a file, a clock or the environment: equal arguments give equal bytes.
+
+pub mod cells;
+pub mod chart;
+pub mod map;
+pub mod palette;
+pub mod picture;
+pub mod raster;
+mod svg;
+pub mod table;
+pub mod terminal;
+pub mod text;
+
+pub use cells::{Cell, CellGrid};
+pub use chart::{BarChart, LineChart, Panel, ScatterChart, Series};
+pub use map::{Caption, MapZone, MemoryMap, Statistics};
+pub use palette::{DifferenceClass, Rgb, Swatch, UseClass};
+pub use picture::{render, render_difference, render_side_by_side};
+pub use raster::{RasterError, png};
+pub use table::{Column, Table, Value};
+pub use terminal::{Colour, TerminalOptions, render_terminal};

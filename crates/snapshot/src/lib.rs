@@ -1,3 +1,28 @@
 //! The state of every page of a machine: read from a recording, taken live, kept in a file.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`state`] | what a snapshot holds |
+//! | [`recorded`] | a snapshot as a set of files: parses and renders them |
+//! | [`container`] | those files packed into one, compressed and checksummed |
+//! | [`live`] | takes a snapshot of the running kernel, as exact as permissions allow |
+//! | [`kcore`], [`btf`], [`kallsyms`] | the running kernel's own memory, and where its structures lie in it |
+//! | [`uses`] | what each frame is used for, mixed pageblocks, consistency checks |
+//!
+//! Reading is strict: whatever contradicts itself is an [`Error`] that names every bad line.
+//! Nothing here writes to the machine that is looked at.
+
+pub mod btf;
+pub mod container;
+mod error;
+mod folder;
+pub mod kallsyms;
+pub mod kcore;
+pub mod live;
+mod placed;
+pub mod recorded;
 pub mod state;
+pub mod uses;
+
+pub use error::{Error, Problem};
 pub use state::*;

@@ -1,7 +1,8 @@
 //! What a snapshot holds, whatever it was made from.
 
-use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// How exact a snapshot is, and so how it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +13,30 @@ pub enum Exactness {
     Frames,
     /// Every free list, per-CPU list and LRU list in list order.
     Lists,
+}
+
+impl Exactness {
+    /// The word that files and messages use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counts => "counts",
+            Self::Frames => "frames",
+            Self::Lists => "lists",
+        }
+    }
+
+    /// The exactness that [`Exactness::name`] calls `name`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Counts, Self::Frames, Self::Lists].into_iter().find(|e| e.name() == name)
+    }
+}
+
+impl fmt::Display for Exactness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// A free block on a zone's free list. The position in [`ZoneState::free`] is the position in its list.
@@ -67,6 +92,30 @@ pub struct ZoneState {
     pub pcp: Vec<PcpState>,
 }
 
+impl ZoneState {
+    /// Returns the first frame after the zone's span.
+    #[must_use]
+    pub fn end_pfn(&self) -> u64 {
+        u64::from(self.start_pfn.0) + self.spanned_pages
+    }
+
+    /// Returns whether the `nr_pages` frames from `pfn` lie in the zone's span.
+    #[must_use]
+    pub fn spans(&self, pfn: Pfn, nr_pages: u32) -> bool {
+        pfn >= self.start_pfn && u64::from(pfn.0) + u64::from(nr_pages) <= self.end_pfn()
+    }
+
+    /// Counts the blocks of [`ZoneState::free`] by order, as `/proc/buddyinfo` does.
+    #[must_use]
+    pub fn nr_free(&self) -> [u64; NR_PAGE_ORDERS] {
+        let mut nr_free = [0; NR_PAGE_ORDERS];
+        for block in &self.free {
+            nr_free[block.order.index()] += 1;
+        }
+        nr_free
+    }
+}
+
 /// One pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageblockState {
@@ -120,6 +169,24 @@ pub struct LruList {
     pub pages: Vec<Pfn>,
 }
 
+/// What is kept of a node besides its zones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeState {
+    /// NUMA node.
+    pub node: u32,
+    /// The multi-generational LRU's sequence numbers by the kernel's name (`lrugen_max_seq` ...).
+    pub fields: BTreeMap<String, i64>,
+}
+
+/// A run of frames that belongs to one slab of a reclaimable cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FrameRun {
+    /// First frame.
+    pub pfn: Pfn,
+    /// Frames.
+    pub nr_pages: u32,
+}
+
 /// The state of a machine's memory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -129,12 +196,18 @@ pub struct Snapshot {
     pub kernel_release: Option<String>,
     /// What was inferred rather than read, one sentence each.
     pub inferred: Vec<String>,
+    /// When it was taken, in seconds since 1970, where known.
+    pub taken_at_s: Option<u64>,
     /// Frames from 0; the length of the machine's physical address space in base pages.
     pub nr_frames: u64,
     /// Log2 of frames per pageblock.
     pub pageblock_order: Order,
     /// Zones, ascending by node, then by kind.
     pub zones: Vec<ZoneState>,
+    /// Nodes, ascending; empty where nothing of theirs is known.
+    pub nodes: Vec<NodeState>,
+    /// Where the kernel maps its `struct page` array: what a page pointer in a trace is relative to.
+    pub vmemmap_base: Option<u64>,
     /// Pageblocks, ascending.
     pub pageblocks: Vec<PageblockState>,
     /// `/proc/kpageflags`: 64 flag bits a frame; empty where not known.
@@ -143,13 +216,15 @@ pub struct Snapshot {
     pub pagecounts: Vec<PageCounts>,
     /// LRU lists in list order; empty where not known.
     pub lru: Vec<LruList>,
+    /// Slabs of reclaimable caches, ascending; `None` where the kernel did not tell which they are.
+    pub reclaimable_slabs: Option<Vec<FrameRun>>,
     /// The machine's text files as they were: `vmstat`, `buddyinfo`, `pagetypeinfo`, `zoneinfo`,
     /// `meminfo`, `slabinfo`.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 /// Three words of `struct page`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCounts {
     /// `_mapcount`, or the page type of free and slab pages.
     pub mapcount: i32,
@@ -157,4 +232,113 @@ pub struct PageCounts {
     pub refcount: i32,
     /// `private`: the order, for the head of a free block.
     pub private: u64,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    /// A DMA32 zone with nothing on its lists.
+    pub(crate) fn zone(node: u32, start: u32, spanned_pages: u64) -> ZoneState {
+        ZoneState {
+            node,
+            kind: ZoneKind::Dma32,
+            start_pfn: Pfn(start),
+            spanned_pages,
+            present_pages: spanned_pages,
+            managed_pages: spanned_pages,
+            watermark: [1, 2, 3, 4],
+            watermark_boost: 0,
+            lowmem_reserve: vec![0, 0, 8],
+            nr_reserved_highatomic: 0,
+            fields: BTreeMap::new(),
+            free: Vec::new(),
+            pcp: Vec::new(),
+        }
+    }
+
+    /// Cuts frames into blocks that do not overlap: each draw skips some frames, then takes a block.
+    fn blocks(zone: &ZoneState, draws: &[(u32, u8, usize)]) -> Vec<FreeBlock> {
+        let mut pfn = zone.start_pfn.0;
+        let mut blocks = Vec::new();
+        for &(skip, order, migratetype) in draws {
+            let order = Order(order);
+            pfn = (pfn + skip).next_multiple_of(order.pages());
+            if !zone.spans(Pfn(pfn), order.pages()) {
+                break;
+            }
+            let migratetype = Migratetype::from_index(migratetype);
+            blocks.push(FreeBlock { pfn: Pfn(pfn), order, migratetype });
+            pfn += order.pages();
+        }
+        blocks
+    }
+
+    /// Snapshots that do not contradict themselves, of two zones and 8192 frames.
+    pub(crate) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
+        let draws = || vec((0u32..40, 0u8..=5, 0usize..6), 0..60);
+        let fields = || btree_map("[a-z_]{1,12}", any::<i64>(), 0..4);
+        let head = (0usize..3, any::<Option<u64>>(), vec("[ -~]{0,40}", 0..3), any::<bool>());
+        let words = (any::<Option<u64>>(), vec(any::<u64>(), 8), any::<i32>(), fields());
+        let lists = (draws(), draws(), 0usize..30, vec((0usize..6, any::<bool>()), 16));
+        let files = btree_map("[a-z]{1,9}", vec(any::<u8>(), 0..60), 0..3);
+        (head, words, lists, fields(), files).prop_map(|(head, words, lists, node, files)| {
+            let (exactness, taken_at_s, inferred, has_pages) = head;
+            let (vmemmap_base, flags, mapcount, zone_fields) = words;
+            let (first, second, split, types) = lists;
+            let mut zones = vec![zone(0, 1, 4095), zone(1, 4096, 4000)];
+            zones[0].fields = zone_fields;
+            zones[0].free = blocks(&zones[0], &first);
+            let mut rest = blocks(&zones[1], &second);
+            let free = rest.split_off(split.min(rest.len()));
+            let count = rest.iter().map(|b| i64::from(b.order.pages())).sum();
+            zones[1].free = free;
+            for (cpu, blocks) in [(0, rest), (3, Vec::new())] {
+                let count = if cpu == 0 { count } else { 0 };
+                let fields = BTreeMap::from([("batch".into(), 31), ("count".into(), count)]);
+                zones[1].pcp.push(PcpState { cpu, fields, blocks });
+            }
+            let nr_frames = 8192;
+            Snapshot {
+                exactness: [Exactness::Counts, Exactness::Frames, Exactness::Lists][exactness],
+                kernel_release: inferred.first().cloned(),
+                inferred,
+                taken_at_s,
+                nr_frames,
+                pageblock_order: Order(9),
+                zones,
+                nodes: vec![NodeState { node: 0, fields: node }],
+                vmemmap_base,
+                pageblocks: types
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, (migratetype, skip))| PageblockState {
+                        pfn: Pfn(512 * i as u32),
+                        migratetype: Migratetype::from_index(migratetype),
+                        skip,
+                    })
+                    .collect(),
+                kpageflags: if has_pages {
+                    (0..nr_frames as usize).map(|i| flags[i % 8]).collect()
+                } else {
+                    Vec::new()
+                },
+                pagecounts: if has_pages {
+                    let private = flags[0];
+                    vec![PageCounts { mapcount, refcount: -mapcount.max(-9), private }; 8192]
+                } else {
+                    Vec::new()
+                },
+                lru: vec![LruList {
+                    node: 1,
+                    name: "gen0_anon_DMA32".into(),
+                    pages: (0..=split as u32).rev().map(|i| Pfn(4096 + 7 * i)).collect(),
+                }],
+                reclaimable_slabs: has_pages.then(|| vec![FrameRun { pfn: Pfn(9), nr_pages: 8 }]),
+                files,
+            }
+        })
+    }
 }

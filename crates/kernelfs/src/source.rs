@@ -1,0 +1,200 @@
+//! One opener for plain, gzip and zstd files, told apart by their first bytes.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use crate::error::Error;
+
+/// The first bytes of a gzip stream (RFC 1952).
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// The first bytes of a zstd frame (RFC 8878), little endian 0xFD2FB528.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Bytes read to tell what a file is: `/proc/kpageflags` gives out multiples of 8 only.
+const MAGIC_BYTES: usize = 8;
+/// Bytes read at a time; a multiple of 8 for the same reason.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// A file opened for reading, uncompressed on the way if need be.
+pub struct Source {
+    file: String,
+    packed: Option<&'static str>,
+    reader: Box<dyn Read + Send>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").field("file", &self.file).field("packed", &self.packed).finish()
+    }
+}
+
+/// Opens a file, plain or compressed.
+///
+/// # Errors
+/// [`Error::Io`] if it cannot be opened or its first bytes cannot be read.
+pub fn open(path: impl AsRef<Path>) -> Result<Source, Error> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(|source| Error::io(path, source))?;
+    Source::new(&path.display().to_string(), file)
+}
+
+/// Reads a whole file, plain or compressed, to its last byte.
+///
+/// # Errors
+/// [`Error::Io`] if it cannot be read, [`Error::Bad`] if compressed data is damaged or cut short.
+pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
+    let mut source = open(path)?;
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match source.read(&mut chunk) {
+            Ok(0) => return Ok(bytes),
+            Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(source.explain(error)),
+        }
+    }
+}
+
+/// Reads the first bytes, which a pipe may hand over in pieces.
+fn read_magic(reader: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut magic = [0; MAGIC_BYTES];
+    let mut filled = 0;
+    while filled < magic.len() {
+        match reader.read(&mut magic[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(magic[..filled].to_vec())
+}
+
+impl Source {
+    /// Wraps any reader; `file` is the name that errors carry.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the first bytes cannot be read.
+    pub fn new(file: &str, reader: impl Read + Send + 'static) -> Result<Source, Error> {
+        let wrap = |source| Error::Io { file: file.into(), source };
+        let mut reader = reader;
+        let magic = read_magic(&mut reader).map_err(wrap)?;
+        let is_gzip = magic.starts_with(&GZIP_MAGIC);
+        let is_zstd = magic.starts_with(&ZSTD_MAGIC);
+        let whole = io::Cursor::new(magic).chain(reader);
+        let (packed, reader): (_, Box<dyn Read + Send>) = if is_gzip {
+            let reader = flate2::bufread::MultiGzDecoder::new(BufReader::new(whole));
+            (Some("gzip"), Box::new(reader))
+        } else if is_zstd {
+            let reader = BufReader::with_capacity(1 << 17, whole);
+            (Some("zstd"), Box::new(zstd::Decoder::with_buffer(ZstdInput(reader)).map_err(wrap)?))
+        } else {
+            (None, Box::new(whole))
+        };
+        Ok(Source { file: file.into(), packed, reader })
+    }
+
+    /// Returns the name that errors carry.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Turns an error of reading from this source into ours: damaged compressed data is the
+    /// file's fault, anything else the system's.
+    pub fn explain(&self, error: io::Error) -> Error {
+        match self.packed {
+            Some(packed) if error.raw_os_error().is_none() => Error::whole(
+                &self.file,
+                format!("{packed} data that is damaged or cut short ({error})"),
+                format!("a whole {packed} stream"),
+            ),
+            _ => Error::Io { file: self.file.clone(), source: error },
+        }
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(buf)
+    }
+}
+
+/// A `BufRead` by name only, so that the decoder may own a chain of readers.
+struct ZstdInput<R>(BufReader<R>);
+
+impl<R: Read> Read for ZstdInput<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+impl<R: Read> BufRead for ZstdInput<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.0.fill_buf()
+    }
+    fn consume(&mut self, amount: usize) {
+        self.0.consume(amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, bytes).unwrap();
+        read_bytes(&path)
+    }
+
+    #[test]
+    fn plain_gzip_and_zstd_files_give_the_same_bytes() {
+        let text = b"nr_free_pages 12\n".repeat(1000);
+        assert_eq!(read(&text).unwrap(), text);
+        assert_eq!(read(&gzip(&text)).unwrap(), text);
+        assert_eq!(read(&zstd::encode_all(&text[..], 3).unwrap()).unwrap(), text);
+        assert_eq!(read(b"").unwrap(), b"");
+        assert_eq!(read(b"x").unwrap(), b"x");
+    }
+
+    #[test]
+    fn concatenated_streams_are_read_to_the_end() {
+        let twice = [gzip(b"one\n"), gzip(b"two\n")].concat();
+        assert_eq!(read(&twice).unwrap(), b"one\ntwo\n");
+        let twice = [zstd::encode_all(&b"one\n"[..], 3), zstd::encode_all(&b"two\n"[..], 3)];
+        let twice: Vec<u8> = twice.into_iter().flat_map(Result::unwrap).collect();
+        assert_eq!(read(&twice).unwrap(), b"one\ntwo\n");
+    }
+
+    #[test]
+    fn every_cut_of_a_compressed_file_is_an_error_that_names_the_file() {
+        let text: Vec<u8> =
+            (0..2000u32).flat_map(|i| format!("{}\n", i * 7919).into_bytes()).collect();
+        for (whole, magic) in
+            [(gzip(&text), 2), (zstd::encode_all(&text[..], 3).unwrap(), ZSTD_MAGIC.len())]
+        {
+            for end in (magic..whole.len()).step_by(whole.len() / 60).chain([whole.len() - 1]) {
+                let error = read(&whole[..end]).expect_err("cut at {end}");
+                let message = error.to_string();
+                assert!(message.contains("cut short"), "{end}: {message}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_an_io_error_with_its_name() {
+        let error = read_bytes("/nonexistent/vmstat").unwrap_err();
+        assert!(error.to_string().starts_with("/nonexistent/vmstat: "), "{error}");
+        assert!(error.problems().is_empty());
+    }
+}

@@ -1,0 +1,305 @@
+//! The lines of a whole trace, plain or compressed, and all of its bad ones.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::event::Event;
+use super::line::{Item, Line};
+use super::value::Mismatch;
+use crate::error::{Error, Problem, TRACE_PROBLEMS_SHOWN, quote};
+use crate::source::{Source, open};
+
+/// Bytes read at a time; a longer line makes the buffer grow.
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// Reads a trace line by line without copying its lines.
+///
+/// A bad line does not end the reading: it is passed over and remembered, and [`Self::finish`]
+/// returns them all. Reading that never asks `finish` has not checked the trace.
+#[derive(Debug)]
+pub struct TraceReader {
+    source: Source,
+    buffer: Vec<u8>,
+    /// Where the next line starts in `buffer`.
+    start: usize,
+    /// Where what was read ends in `buffer`.
+    end: usize,
+    is_at_end: bool,
+    line: u64,
+    problems: Vec<Problem>,
+}
+
+impl TraceReader {
+    /// Opens a trace, plain or compressed.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be opened.
+    pub fn open(path: impl AsRef<Path>) -> Result<TraceReader, Error> {
+        Ok(TraceReader::new(open(path)?))
+    }
+
+    /// Reads a trace from anywhere.
+    pub fn new(source: Source) -> TraceReader {
+        TraceReader {
+            source,
+            buffer: vec![0; CHUNK_BYTES],
+            start: 0,
+            end: 0,
+            is_at_end: false,
+            line: 0,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Returns the number of the line read last, counted from 1.
+    pub fn line_number(&self) -> u64 {
+        self.line
+    }
+
+    /// Returns the bad lines so far.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Returns the next line as it is, without its newline; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read on, [`Error::Bad`] if it is compressed and cut
+    /// short.
+    #[inline]
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>, Error> {
+        let Some((start, end)) = self.advance()? else { return Ok(None) };
+        Ok(Some(&self.buffer[start..end]))
+    }
+
+    /// Returns the next line taken apart; `None` at the end. Bad lines are passed over.
+    ///
+    /// # Errors
+    /// As [`Self::next_line`].
+    #[inline]
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
+        // The loop can only tell that a line is good, not hand it out and go on borrowing the
+        // buffer: a good line is parsed once more below. `for_each` does without.
+        let (start, end) = loop {
+            let Some((start, end)) = self.advance()? else { return Ok(None) };
+            match Item::parse(&self.buffer[start..end]) {
+                Ok(_) => break (start, end),
+                Err(mismatch) => self.bad_line(start, end, 0, mismatch),
+            }
+        };
+        Ok(Item::parse(&self.buffer[start..end]).ok())
+    }
+
+    /// Remembers that the line read last has arguments that are not what they should be.
+    ///
+    /// For callers of [`Self::next_item`] that parse the events themselves.
+    pub fn bad_event(&mut self, event: &[u8], args: &[u8], mismatch: Mismatch) {
+        let mut text = event.to_vec();
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(args);
+        let found = found(&text, event.len() + 2 + mismatch.at);
+        self.problem(found, mismatch.expected);
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// [`Error::Bad`] if there was a bad line: it holds all of them and prints the first 20.
+    pub fn finish(self) -> Result<(), Error> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Bad { problems: self.problems, shown: TRACE_PROBLEMS_SHOWN })
+    }
+
+    /// Calls `each` with every line and its event, and reports all bad ones at the end.
+    ///
+    /// # Errors
+    /// As [`Self::next_line`] and [`Self::finish`].
+    pub fn for_each(mut self, mut each: impl FnMut(Entry<'_>)) -> Result<(), Error> {
+        while let Some((start, end)) = self.advance()? {
+            let text = &self.buffer[start..end];
+            match Item::parse(text) {
+                Ok(Item::Event(line)) => match line.parse_event() {
+                    Ok(event) => each(Entry::Event(line, event)),
+                    Err(mismatch) => {
+                        let args_at = text.len() - line.args.len();
+                        self.bad_line(start, end, args_at, mismatch);
+                    }
+                },
+                Ok(item) => each(Entry::Other(item)),
+                Err(mismatch) => self.bad_line(start, end, 0, mismatch),
+            }
+        }
+        self.finish()
+    }
+
+    /// Finds the next line in the buffer, reading on where needed.
+    #[inline]
+    fn advance(&mut self) -> Result<Option<(usize, usize)>, Error> {
+        let mut searched = self.start;
+        loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.buffer[searched..self.end]) {
+                let (start, end) = (self.start, searched + at);
+                self.start = end + 1;
+                self.line += 1;
+                return Ok(Some((start, end)));
+            }
+            if self.is_at_end {
+                return Ok(self.last_line());
+            }
+            searched = self.end - self.start;
+            self.fill()?;
+        }
+    }
+
+    /// What is left without a newline is no whole line.
+    fn last_line(&mut self) -> Option<(usize, usize)> {
+        if self.start < self.end {
+            self.line += 1;
+            let text = quote(&self.buffer[self.start..self.end]);
+            self.problem(format!("{text} without a newline"), "a whole last line");
+            self.start = self.end;
+        }
+        None
+    }
+
+    fn fill(&mut self) -> Result<(), Error> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == self.buffer.len() {
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+        loop {
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.is_at_end = true,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.source.explain(error)),
+            }
+            return Ok(());
+        }
+    }
+
+    #[cold]
+    fn bad_line(&mut self, start: usize, end: usize, offset: usize, mismatch: Mismatch) {
+        let found = found(&self.buffer[start..end], offset + mismatch.at);
+        self.problem(found, mismatch.expected);
+    }
+
+    #[cold]
+    fn problem(&mut self, found: String, expected: &str) {
+        let file = self.source.file().to_string();
+        self.problems.push(Problem { file, line: self.line, found, expected: expected.into() });
+    }
+}
+
+/// An event with its arguments taken apart, or a line that is none.
+#[allow(clippy::large_enum_variant, reason = "nearly every entry is an event, and none is stored")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// An event: when and where, and what.
+    Event(Line<'a>, Event<'a>),
+    /// A line that is no event.
+    Other(Item<'a>),
+}
+
+/// Reads a whole trace, calling `each` with every line.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be read, [`Error::Bad`] with all its bad lines.
+pub fn read_events(path: impl AsRef<Path>, each: impl FnMut(Entry<'_>)) -> Result<(), Error> {
+    TraceReader::open(path)?.for_each(each)
+}
+
+/// Says what stands at `at`, and in which line.
+fn found(text: &[u8], at: usize) -> String {
+    let at = at.min(text.len());
+    let rest = &text[at..];
+    let here = if rest.is_empty() { "the end".into() } else { quote(&rest[..rest.len().min(24)]) };
+    format!("{here} at column {} of {}", at + 1, quote(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(text: &str) -> TraceReader {
+        let bytes = std::io::Cursor::new(text.as_bytes().to_vec());
+        TraceReader::new(Source::new("t/trace.txt", bytes).unwrap())
+    }
+
+    const GOOD: &str = "            bash-1       [001] .....     1.000001: mm_page_free: \
+                        page=0000000068058a4b pfn=0x1 order=0\n";
+
+    #[test]
+    fn bad_lines_are_passed_over_and_reported_together() {
+        let bad_args = GOOD.replace("order=0", "order=x");
+        let text = format!("# tracer: nop\n{GOOD}hello\n{bad_args}{GOOD}");
+        let mut events = 0;
+        let error = reader(&text)
+            .for_each(|entry| events += u32::from(matches!(entry, Entry::Event(..))))
+            .unwrap_err();
+        assert_eq!(events, 2);
+        let [first, second] = error.problems() else { panic!("{error}") };
+        assert_eq!(
+            first.to_string(),
+            "t/trace.txt:3: `hello` at column 1 of `hello`, expected a task's name, `-` and its pid"
+        );
+        assert_eq!((second.line, second.expected.as_str()), (4, "a decimal number"));
+        assert!(second.found.starts_with("`x` at column 102 of `            bash-1"), "{second}");
+    }
+
+    #[test]
+    fn one_line_at_a_time_gives_the_same() {
+        let text = format!("# tracer: nop\nhello\n{GOOD}\n");
+        let mut reader = reader(&text);
+        let mut out = Vec::new();
+        while let Some(item) = reader.next_item().unwrap() {
+            item.write(&mut out);
+            out.push(b'\n');
+        }
+        assert_eq!(String::from_utf8(out).unwrap(), text.replace("hello\n", ""));
+        assert_eq!(reader.line_number(), 4);
+        assert_eq!(reader.finish().unwrap_err().problems()[0].line, 2);
+    }
+
+    #[test]
+    fn a_long_list_of_bad_lines_is_kept_whole_and_printed_in_part() {
+        let error = reader(&"nonsense\n".repeat(50)).for_each(|_| {}).unwrap_err();
+        assert_eq!(error.problems().len(), 50);
+        assert!(error.to_string().ends_with("\n... and 30 more bad lines"));
+    }
+
+    #[test]
+    fn a_trace_cut_inside_a_line_is_an_error() {
+        let error = reader(&GOOD[..GOOD.len() - 1]).for_each(|_| {}).unwrap_err();
+        assert_eq!(error.problems()[0].expected, "a whole last line");
+        reader("").for_each(|_| {}).unwrap();
+    }
+
+    #[test]
+    fn a_compressed_trace_cut_short_is_an_error_after_what_could_be_read() {
+        let packed = zstd::encode_all(GOOD.repeat(10_000).as_bytes(), 3).unwrap();
+        let cut = std::io::Cursor::new(packed[..packed.len() - 4].to_vec());
+        let mut events = 0;
+        let error = TraceReader::new(Source::new("trace.zst", cut).unwrap())
+            .for_each(|_| events += 1)
+            .unwrap_err();
+        assert!(events <= 10_000);
+        assert!(error.to_string().starts_with("trace.zst: zstd data that is damaged"), "{error}");
+    }
+
+    #[test]
+    fn lines_longer_than_the_buffer_are_read_whole() {
+        let long = format!("#{}", "x".repeat(3 * CHUNK_BYTES));
+        let text = format!("{GOOD}{long}\n{GOOD}");
+        let mut reader = reader(&text);
+        let mut lengths = Vec::new();
+        while let Some(line) = reader.next_line().unwrap() {
+            lengths.push(line.len());
+        }
+        assert_eq!(lengths, [GOOD.len() - 1, long.len(), GOOD.len() - 1]);
+    }
+}

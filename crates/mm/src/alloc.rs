@@ -1,0 +1,225 @@
+//! The walk over zones: which zone serves a request, and from where in it.
+//!
+//! Models: `get_page_from_freelist`, `rmqueue`, `rmqueue_buddy`, `alloc_flags_nofragment`,
+//! mm/page_alloc.c, v6.12.
+//! Departs: no cpusets, no dirty limit per node, no node reclaim yet. Visible as: page cache written on
+//! several nodes spreads later than on a kernel that limits dirty pages per node.
+
+use crate::fallback::SearchMode;
+use crate::frame::State;
+use crate::gfp::{AllocFlags, Gfp};
+use crate::memory::Memory;
+use crate::policy::PcpHigh;
+use crate::types::{Migratetype, Order, Pfn, ZoneKind};
+use crate::watermark::Mark;
+use crate::zone::{Zone, ZoneId};
+
+/// A request for one block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Size.
+    pub order: Order,
+    /// Flags.
+    pub gfp: Gfp,
+    /// The CPU that asks.
+    pub cpu: usize,
+    /// The node to begin with: the CPU's own, unless a memory policy says otherwise.
+    pub node: u32,
+}
+
+impl Memory {
+    /// Walks the zonelist once and takes a block from the first zone that stays above `mark`; `None` for
+    /// the mark means any zone will do.
+    ///
+    /// Returns `None` if no zone has one to give.
+    #[inline]
+    pub fn get_page_from_freelist(
+        &mut self,
+        request: Request,
+        mark: Option<Mark>,
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
+        let class = request.gfp.highest_zone();
+        let zonelist = self.zonelist(request.node, request.gfp);
+        let mut flags = flags;
+        // The node of the preferred zone, which is another than asked for if that one has no memory.
+        let home = if flags.intersects(AllocFlags::NOFRAGMENT) {
+            zonelist
+                .clone()
+                .map(|position| &self.zones[self.zonelist_entry(position).index()])
+                .find(|zone| zone.kind <= class)
+                .map(|zone| zone.node)
+        } else {
+            None
+        };
+        loop {
+            let mut position = zonelist.start;
+            while position < zonelist.end {
+                let id = self.zonelist_entry(position);
+                position += 1;
+                let zone = &self.zones[id.index()];
+                if zone.kind > class {
+                    continue;
+                }
+                if flags.intersects(AllocFlags::NOFRAGMENT) && Some(zone.node) != home {
+                    // Another node is worse than a mixed pageblock: begin again without the wish.
+                    flags = flags.without(AllocFlags::NOFRAGMENT);
+                    position = zonelist.start;
+                    continue;
+                }
+                let is_above_high = self.probe_high(id, request, mark, class, flags);
+                if let Some(mark) = mark
+                    && !(is_above_high && mark <= Mark::High)
+                {
+                    let pages = self.zones[id.index()].watermarks.pages(mark);
+                    if !self.watermark_ok(id, request.order, pages, class, flags)
+                        && !self.atomic_below_boost(id, request, mark, class, flags)
+                    {
+                        continue;
+                    }
+                }
+                if let Some(pfn) = self.rmqueue(id, request, flags) {
+                    if flags.intersects(AllocFlags::HIGHATOMIC) {
+                        self.reserve_highatomic(id, pfn);
+                    }
+                    return Some(pfn);
+                }
+            }
+            if !flags.intersects(AllocFlags::NOFRAGMENT) {
+                return None;
+            }
+            flags = flags.without(AllocFlags::NOFRAGMENT);
+        }
+    }
+
+    /// Allocates as the fast path does and, if that fails, at the min mark; then without marks, as a
+    /// request whose reclaim has made room somewhere else would find it.
+    ///
+    /// There is no time here, so nobody reclaims: the caller who wants the slow path's flows has them
+    /// from the layer above.
+    pub fn alloc_without_reclaim(&mut self, request: Request) -> Option<Pfn> {
+        let fast = self.fast_path_flags(request);
+        self.get_page_from_freelist(request, Some(Mark::Low), fast)
+            .or_else(|| {
+                let slow = AllocFlags::slow_path(request.gfp, request.order);
+                self.get_page_from_freelist(request, Some(Mark::Min), slow)
+            })
+            .or_else(|| {
+                let flags = AllocFlags::fast_path(request.gfp).with(AllocFlags::NO_WATERMARKS);
+                self.get_page_from_freelist(request, None, flags)
+            })
+    }
+
+    /// Flags of the fast path: with the wish to avoid mixing where the preferred zone is Normal and the
+    /// node has a lower zone to fall to.
+    #[inline]
+    #[must_use]
+    pub fn fast_path_flags(&self, request: Request) -> AllocFlags {
+        let flags = AllocFlags::fast_path(request.gfp);
+        if !self.policy.zone.fragment_avoidance {
+            return flags;
+        }
+        let class = request.gfp.highest_zone();
+        let preferred = self
+            .zonelist(request.node, request.gfp)
+            .map(|position| self.zonelist_entry(position))
+            .find(|id| self.zones[id.index()].kind <= class);
+        let Some(preferred) = preferred else { return flags };
+        let zone = &self.zones[preferred.index()];
+        let is_lower = |z: &Zone| z.node == zone.node && z.kind == ZoneKind::Dma32;
+        let has_dma32 = || self.zones.iter().any(|z| is_lower(z) && z.present_pages > 0);
+        if zone.kind == ZoneKind::Normal && (self.machine.nr_nodes() == 1 || has_dma32()) {
+            flags.with(AllocFlags::NOFRAGMENT)
+        } else {
+            flags
+        }
+    }
+
+    /// Looks whether the zone is below its high mark for this request, and notes it if so (6.7). Once noted
+    /// it is not looked at again until frees have raised it.
+    ///
+    /// Returns whether it was found to be above, so that no lower mark needs a look.
+    #[inline]
+    fn probe_high(
+        &mut self,
+        id: ZoneId,
+        request: Request,
+        mark: Option<Mark>,
+        class: ZoneKind,
+        flags: AllocFlags,
+    ) -> bool {
+        if self.policy.pcp.high != PcpHigh::AutoTuned || self.zones[id.index()].flags.below_high {
+            return false;
+        }
+        let high = self.zones[id.index()].watermarks.pages(Mark::High);
+        let is_above = self.watermark_ok(id, request.order, high, class, flags)
+            || mark.is_some_and(|mark| self.atomic_below_boost(id, request, mark, class, flags));
+        self.zones[id.index()].flags.below_high = !is_above;
+        is_above
+    }
+
+    /// Whether an urgent order-0 request that fails at the boosted min mark passes without the boost.
+    fn atomic_below_boost(
+        &self,
+        id: ZoneId,
+        request: Request,
+        mark: Mark,
+        class: ZoneKind,
+        flags: AllocFlags,
+    ) -> bool {
+        let watermarks = &self.zones[id.index()].watermarks;
+        request.order.0 == 0
+            && mark == Mark::Min
+            && watermarks.boost > 0
+            && flags.intersects(AllocFlags::MIN_RESERVE)
+            && self.watermark_ok(id, request.order, watermarks.raw(Mark::Min), class, flags)
+    }
+
+    /// Takes a block from one zone: from the CPU's lists if the order has any, else from the free lists.
+    #[inline]
+    pub fn rmqueue(&mut self, id: ZoneId, request: Request, flags: AllocFlags) -> Option<Pfn> {
+        let migratetype = self.request_type(request.gfp);
+        let pfn = if self.has_pcp_list(request.order) {
+            self.rmqueue_pcp(id, request.cpu, request.order, migratetype, flags)
+        } else {
+            None
+        };
+        let pfn = pfn.or_else(|| self.rmqueue_buddy(id, request.order, migratetype, flags))?;
+        self.frames.set_movable(pfn, request.gfp.migratetype() == Migratetype::Movable);
+        Some(pfn)
+    }
+
+    /// The mobility of what is asked for; all one where pageblocks have no types.
+    #[inline]
+    #[must_use]
+    pub fn request_type(&self, gfp: Gfp) -> Migratetype {
+        if self.policy.freelist.mobility_grouping {
+            gfp.migratetype()
+        } else {
+            Migratetype::Unmovable
+        }
+    }
+
+    /// Takes a block from the zone's free lists, the highatomic reserve included where the request may.
+    pub fn rmqueue_buddy(
+        &mut self,
+        id: ZoneId,
+        order: Order,
+        migratetype: Migratetype,
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
+        let reserve =
+            |memory: &mut Self| memory.rmqueue_smallest(id, order, Migratetype::HighAtomic);
+        let first = if flags.intersects(AllocFlags::HIGHATOMIC) { reserve(self) } else { None };
+        let pfn = first
+            .or_else(|| {
+                self.rmqueue_buddy_block(id, order, migratetype, flags, &mut SearchMode::Normal)
+            })
+            .or_else(|| {
+                let last = AllocFlags::OOM.with(AllocFlags::NON_BLOCK);
+                if flags.intersects(last) { reserve(self) } else { None }
+            })?;
+        debug_assert_eq!(self.frames.state(pfn), State::Allocated);
+        Some(pfn)
+    }
+}

@@ -1,0 +1,477 @@
+//! Fallback: serving a request from the lists of another migratetype.
+//!
+//! Models: `__rmqueue`, `__rmqueue_claim`, `__rmqueue_steal`, `try_to_steal_block`,
+//! `reserve_highatomic_pageblock`, mm/page_alloc.c, Debian's 6.12.107; `__rmqueue_fallback`,
+//! `steal_suitable_fallback`, v6.1 and v4.20; `__rmqueue_fallback`, `try_to_steal_freepages`, v4.4.
+//! Departs: no MIGRATE_RESERVE pageblocks (before 4.4). Visible as: on kernels before 4.4 the last two
+//! pageblocks of a zone go earlier.
+
+use crate::frame::{End, State};
+use crate::gfp::AllocFlags;
+use crate::memory::Memory;
+use crate::policy::{FallbackRule, Highatomic, ListType};
+use crate::types::{Migratetype, Order, Pfn};
+use crate::zone::ZoneId;
+use core::ops::Range;
+
+/// Which types a request may fall back to, in order.
+const fn fallbacks(migratetype: Migratetype) -> [Migratetype; 2] {
+    use Migratetype::{Movable, Reclaimable, Unmovable};
+    match migratetype {
+        Movable => [Reclaimable, Unmovable],
+        Reclaimable => [Unmovable, Movable],
+        _ => [Reclaimable, Movable],
+    }
+}
+
+/// A fallback that happened (`mm_page_alloc_extfrag`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extfrag {
+    /// Where.
+    pub zone: ZoneId,
+    /// The page handed out, or (before the claim rule) the head of the block that was taken over.
+    pub pfn: Pfn,
+    /// Order asked for.
+    pub alloc_order: Order,
+    /// Order of the block found.
+    pub fallback_order: Order,
+    /// Type asked for.
+    pub alloc_migratetype: Migratetype,
+    /// Type of the list it was found on.
+    pub fallback_migratetype: Migratetype,
+    /// Whether the pageblock is now of the type asked for.
+    pub change_ownership: bool,
+}
+
+impl Extfrag {
+    /// Whether pageblocks of two types now mix: whether less than a pageblock was found.
+    #[must_use]
+    pub fn is_fragmenting(&self, pageblock_order: Order) -> bool {
+        self.fallback_order < pageblock_order
+    }
+}
+
+/// How far a refill has got in its search, so that its later blocks do not begin anew
+/// (`enum rmqueue_mode`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SearchMode {
+    /// The own type first.
+    #[default]
+    Normal,
+    /// Nothing is left to claim either.
+    Steal,
+}
+
+impl Memory {
+    /// Takes a block of `order` for a request of this type from the zone's free lists: from its own
+    /// type's, else by falling back.
+    ///
+    /// A fallback is noted in [`Memory::take_extfrag`].
+    pub fn rmqueue_buddy_block(
+        &mut self,
+        id: ZoneId,
+        order: Order,
+        migratetype: Migratetype,
+        flags: AllocFlags,
+        mode: &mut SearchMode,
+    ) -> Option<Pfn> {
+        if *mode == SearchMode::Normal {
+            if let Some(pfn) = self.rmqueue_smallest(id, order, migratetype) {
+                return Some(pfn);
+            }
+            if migratetype == Migratetype::Movable
+                && let Some(pfn) = self.rmqueue_smallest(id, order, Migratetype::Cma)
+            {
+                return Some(pfn);
+            }
+        }
+        match self.policy.fallback.rule {
+            FallbackRule::Never => None,
+            FallbackRule::ClaimThenSteal => {
+                if *mode == SearchMode::Normal
+                    && let Some(pfn) = self.rmqueue_claim(id, order, migratetype, flags)
+                {
+                    return Some(pfn);
+                }
+                if flags.intersects(AllocFlags::NOFRAGMENT) {
+                    return None;
+                }
+                let pfn = self.rmqueue_steal(id, order, migratetype)?;
+                *mode = SearchMode::Steal;
+                Some(pfn)
+            }
+            FallbackRule::MoveAndRetry { moved_to } => {
+                self.move_fallback_block(id, order, migratetype, flags, moved_to)?;
+                self.rmqueue_smallest(id, order, migratetype)
+            }
+            FallbackRule::MoveAndSplit => self.rmqueue_split_fallback(id, order, migratetype),
+        }
+    }
+
+    /// The first fallback type that has a block of this order.
+    fn find_fallback(
+        &self,
+        id: ZoneId,
+        order: Order,
+        migratetype: Migratetype,
+    ) -> Option<Migratetype> {
+        let area = &self.zones[id.index()].free_area;
+        fallbacks(migratetype).into_iter().find(|&mt| !area.list(order, mt).is_empty())
+    }
+
+    /// Whether a request of this type may take over a pageblock in which it found a block of `order`.
+    /// Only movable requests are held back: what they mix can be migrated out again.
+    fn may_take_block(&self, order: Order, migratetype: Migratetype) -> bool {
+        order >= self.policy.fallback.movable_min_order || migratetype != Migratetype::Movable
+    }
+
+    /// The smallest order a fallback may look at.
+    fn min_fallback_order(&self, order: Order, flags: AllocFlags) -> Order {
+        let pageblock_order = self.policy.freelist.pageblock_order;
+        if flags.intersects(AllocFlags::NOFRAGMENT) && order < pageblock_order {
+            pageblock_order
+        } else {
+            order
+        }
+    }
+
+    /// Orders from the largest down to `min`.
+    fn orders_down_to(&self, min: Order) -> impl Iterator<Item = Order> + use<> {
+        (min.0..=self.policy.freelist.max_order.0).rev().map(Order)
+    }
+
+    fn note_extfrag(
+        &mut self,
+        zone: ZoneId,
+        pfn: Pfn,
+        orders: (Order, Order),
+        types: (Migratetype, Migratetype),
+        change_ownership: bool,
+    ) {
+        self.extfrag.push(Extfrag {
+            zone,
+            pfn,
+            alloc_order: orders.0,
+            fallback_order: orders.1,
+            alloc_migratetype: types.0,
+            fallback_migratetype: types.1,
+            change_ownership,
+        });
+    }
+
+    // The claim rule.
+
+    fn rmqueue_claim(
+        &mut self,
+        id: ZoneId,
+        order: Order,
+        migratetype: Migratetype,
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
+        for found in self.orders_down_to(self.min_fallback_order(order, flags)) {
+            let Some(from) = self.find_fallback(id, found, migratetype) else { continue };
+            if !self.may_take_block(found, migratetype) {
+                break;
+            }
+            let block = self.zones[id.index()].free_area.list(found, from).head()?;
+            if let Some(pfn) =
+                self.claim_block(id, block, (order, found), (migratetype, from), flags)
+            {
+                self.note_extfrag(id, pfn, (order, found), (migratetype, from), true);
+                return Some(pfn);
+            }
+        }
+        None
+    }
+
+    /// Turns the pageblock of the free block `block` into one of the wanted type, if it is free enough,
+    /// and takes a page from it.
+    fn claim_block(
+        &mut self,
+        id: ZoneId,
+        block: Pfn,
+        (order, found): (Order, Order),
+        (migratetype, from): (Migratetype, Migratetype),
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
+        if found >= self.policy.freelist.pageblock_order {
+            self.unlink_free(id, block, found);
+            self.set_block_types(block, found, migratetype);
+            self.expand(id, block, order, found, migratetype);
+            self.zones[id.index()].account_free(-i64::from(order.pages()), migratetype);
+            self.frames.set(block, State::Allocated, order, migratetype);
+            return Some(block);
+        }
+        self.boost_for_fallback(id, flags);
+        let range = self.movable_range(id, block)?;
+        let usage = self.block_usage(range.clone());
+        if usage.free + usage.alike(migratetype, from) < self.policy.fallback.claim_min_pages
+            && self.policy.freelist.mobility_grouping
+        {
+            return None;
+        }
+        self.move_freepages(id, range, migratetype, End::Tail);
+        self.set_block_type(block, migratetype);
+        self.rmqueue_smallest(id, order, migratetype)
+    }
+
+    fn rmqueue_steal(&mut self, id: ZoneId, order: Order, migratetype: Migratetype) -> Option<Pfn> {
+        for found in (order.0..=self.policy.freelist.max_order.0).map(Order) {
+            let Some(from) = self.find_fallback(id, found, migratetype) else { continue };
+            let pfn = self.zones[id.index()].free_area.list(found, from).head()?;
+            self.unlink_free(id, pfn, found);
+            self.expand(id, pfn, order, found, from);
+            self.zones[id.index()].account_free(-i64::from(order.pages()), from);
+            self.frames.set(pfn, State::Allocated, order, migratetype);
+            self.note_extfrag(id, pfn, (order, found), (migratetype, from), false);
+            return Some(pfn);
+        }
+        None
+    }
+
+    fn boost_for_fallback(&mut self, id: ZoneId, flags: AllocFlags) {
+        if self.boost_watermark(id) && flags.intersects(AllocFlags::KSWAPD) {
+            self.zones[id.index()].flags.boosted_watermark = true;
+        }
+    }
+
+    // The rule before it: move first, then search again.
+
+    /// Moves a block of another type, or all free pages of its pageblock, to the wanted type's lists.
+    fn move_fallback_block(
+        &mut self,
+        id: ZoneId,
+        order: Order,
+        migratetype: Migratetype,
+        flags: AllocFlags,
+        end: End,
+    ) -> Option<()> {
+        let (found, from) = self
+            .orders_down_to(self.min_fallback_order(order, flags))
+            .find_map(|found| Some((found, self.find_fallback(id, found, migratetype)?)))
+            .map(|(found, from)| {
+                if self.may_take_block(found, migratetype) || found <= order {
+                    return (found, from);
+                }
+                // A small movable request takes the smallest block, so as not to spoil a large one.
+                (order.0..=found.0)
+                    .map(Order)
+                    .find_map(|o| Some((o, self.find_fallback(id, o, migratetype)?)))
+                    .expect("the largest was found")
+            })?;
+        let block = self.zones[id.index()].free_area.list(found, from).head()?;
+        self.take_over_block(id, block, found, migratetype, flags, end);
+        let change_ownership = self.block_type(block) == migratetype;
+        self.note_extfrag(id, block, (order, found), (migratetype, from), change_ownership);
+        Some(())
+    }
+
+    fn take_over_block(
+        &mut self,
+        id: ZoneId,
+        block: Pfn,
+        found: Order,
+        migratetype: Migratetype,
+        flags: AllocFlags,
+        end: End,
+    ) {
+        let old_type = self.block_type(block);
+        if old_type == Migratetype::HighAtomic {
+            return self.move_to_free_list(id, block, found, migratetype, end);
+        }
+        if found >= self.policy.freelist.pageblock_order {
+            self.set_block_types(block, found, migratetype);
+            return self.move_to_free_list(id, block, found, migratetype, end);
+        }
+        let takes_block = self.may_take_block(found, migratetype);
+        if takes_block || self.policy.watermark.boost_single_steals {
+            self.boost_for_fallback(id, flags);
+        }
+        match self.movable_range(id, block).filter(|_| takes_block) {
+            None => self.move_to_free_list(id, block, found, migratetype, end),
+            Some(range) => {
+                let usage = self.block_usage(range.clone());
+                self.move_freepages(id, range, migratetype, end);
+                if usage.free + usage.alike(migratetype, old_type)
+                    >= self.policy.fallback.claim_min_pages
+                    || !self.policy.freelist.mobility_grouping
+                {
+                    self.set_block_type(block, migratetype);
+                }
+            }
+        }
+    }
+
+    /// The rule before 4.12: no count of compatible pages, moved pages go to list heads, and the block
+    /// found is split at once onto the wanted type's lists.
+    fn rmqueue_split_fallback(
+        &mut self,
+        id: ZoneId,
+        order: Order,
+        migratetype: Migratetype,
+    ) -> Option<Pfn> {
+        let (found, from) = self
+            .orders_down_to(order)
+            .find_map(|found| Some((found, self.find_fallback(id, found, migratetype)?)))?;
+        let block = self.zones[id.index()].free_area.list(found, from).head()?;
+        if found >= self.policy.freelist.pageblock_order {
+            self.set_block_types(block, found, migratetype);
+        } else if self.may_take_block(found, migratetype)
+            && let Some(range) = self.movable_range(id, block)
+        {
+            let moved = self.move_freepages(id, range, migratetype, End::Head);
+            if moved >= self.policy.fallback.claim_min_pages
+                || !self.policy.freelist.mobility_grouping
+            {
+                self.set_block_type(block, migratetype);
+            }
+        }
+        let list_type = self.unlink_free(id, block, found);
+        let zone = &mut self.zones[id.index()];
+        zone.account_free(-i64::from(found.pages()), list_type);
+        zone.account_free(i64::from(found.pages() - order.pages()), migratetype);
+        self.expand(id, block, order, found, migratetype);
+        self.frames.set(block, State::Allocated, order, migratetype);
+        let change_ownership = self.block_type(block) == migratetype;
+        self.note_extfrag(id, block, (order, found), (migratetype, from), change_ownership);
+        Some(block)
+    }
+
+    /// What a pageblock, or the part of it that lies in the zone, holds.
+    fn block_usage(&mut self, range: Range<Pfn>) -> BlockUsage {
+        let pages = self.policy.freelist.pageblock_order.pages();
+        let mut usage = BlockUsage { pages, free: 0, movable: 0 };
+        let mut pfn = range.start;
+        while pfn < range.end {
+            let span = self.span_from(pfn).min(range.end.0 - pfn.0);
+            match self.frames.state(pfn) {
+                State::Free => usage.free += span,
+                State::Allocated if self.frames.is_movable(pfn) => usage.movable += span,
+                State::Inner => {
+                    let head = self.frames.head_of(pfn);
+                    if self.frames.state(head) == State::Allocated && self.frames.is_movable(head) {
+                        usage.movable += span;
+                    }
+                }
+                _ => {}
+            }
+            pfn.0 += span;
+        }
+        self.work.pfns_scanned += u64::from(range.end.0 - range.start.0);
+        usage
+    }
+
+    // The reserve for atomic requests.
+
+    /// Adds the pageblock of a page just allocated to the highatomic reserve, if there is room.
+    pub fn reserve_highatomic(&mut self, id: ZoneId, pfn: Pfn) {
+        let pageblock = u64::from(self.policy.freelist.pageblock_order.pages());
+        let zone = &self.zones[id.index()];
+        let percent = zone.managed_pages / 100;
+        let limit = match self.policy.highatomic {
+            Highatomic::Off => return,
+            Highatomic::PercentPlusBlock => percent + pageblock,
+            Highatomic::PercentRoundedUp if percent < pageblock => return,
+            Highatomic::PercentRoundedUp => percent.next_multiple_of(pageblock),
+        };
+        if zone.nr_reserved_highatomic >= limit {
+            return;
+        }
+        if !self.block_type(pfn).is_mergeable() {
+            return;
+        }
+        let order = self.frames.order(pfn);
+        let follows = self.policy.freelist.list_type == ListType::Pageblock;
+        if follows && order >= self.policy.freelist.pageblock_order {
+            self.set_block_types(pfn, order, Migratetype::HighAtomic);
+            self.zones[id.index()].nr_reserved_highatomic += u64::from(order.pages());
+            return;
+        }
+        match self.movable_range(id, pfn) {
+            Some(range) => {
+                self.move_freepages(id, range, Migratetype::HighAtomic, self.moved_to());
+            }
+            None if follows => return,
+            None => {}
+        }
+        self.set_block_type(pfn, Migratetype::HighAtomic);
+        self.zones[id.index()].nr_reserved_highatomic += pageblock;
+    }
+
+    /// Which end of the lists free pages go to when their pageblock changes type.
+    fn moved_to(&self) -> End {
+        match self.policy.fallback.rule {
+            FallbackRule::MoveAndSplit => End::Head,
+            FallbackRule::MoveAndRetry { moved_to } => moved_to,
+            FallbackRule::ClaimThenSteal | FallbackRule::Never => End::Tail,
+        }
+    }
+
+    /// Gives one pageblock of the zone's highatomic reserve to requests of this type. Unless `force`d
+    /// one pageblock stays.
+    ///
+    /// Returns whether a pageblock was given.
+    pub fn unreserve_highatomic(
+        &mut self,
+        id: ZoneId,
+        migratetype: Migratetype,
+        force: bool,
+    ) -> bool {
+        let pageblock = u64::from(self.policy.freelist.pageblock_order.pages());
+        let zone = &self.zones[id.index()];
+        if !force && zone.nr_reserved_highatomic <= pageblock {
+            return false;
+        }
+        let follows = self.policy.freelist.list_type == ListType::Pageblock;
+        let mut from = Some(Order(0));
+        while let Some(order) = from.and_then(|from| {
+            self.zones[id.index()].free_area.smallest(from, Migratetype::HighAtomic)
+        }) {
+            let list = self.zones[id.index()].free_area.list(order, Migratetype::HighAtomic);
+            let pfn = list.head().expect("an occupied list has a head");
+            // A free block of two reserved pageblocks goes whole; kernels whose lists do not follow
+            // pageblocks forget the second one's type and count.
+            let pages = if follows { pageblock.max(u64::from(order.pages())) } else { pageblock };
+            if self.block_type(pfn) == Migratetype::HighAtomic {
+                let zone = &mut self.zones[id.index()];
+                zone.nr_reserved_highatomic = zone.nr_reserved_highatomic.saturating_sub(pages);
+            }
+            if order >= self.policy.freelist.pageblock_order {
+                let typed = if follows { order } else { self.policy.freelist.pageblock_order };
+                self.set_block_types(pfn, typed, migratetype);
+                self.move_to_free_list(id, pfn, order, migratetype, self.moved_to());
+                return true;
+            }
+            self.set_block_type(pfn, migratetype);
+            if let Some(range) = self.movable_range(id, pfn) {
+                self.move_freepages(id, range, migratetype, self.moved_to());
+                return true;
+            }
+            // Nothing moves out of a pageblock that the zone's end cuts.
+            from = (order < self.policy.freelist.max_order).then_some(Order(order.0 + 1));
+        }
+        false
+    }
+}
+
+/// What a pageblock holds, in pages.
+struct BlockUsage {
+    pages: u32,
+    free: u32,
+    movable: u32,
+}
+
+impl BlockUsage {
+    /// Pages in use that a request of `migratetype` would mix well with, the pageblock having been of
+    /// type `from`.
+    fn alike(&self, migratetype: Migratetype, from: Migratetype) -> u32 {
+        if migratetype == Migratetype::Movable {
+            self.movable
+        } else if from == Migratetype::Movable {
+            // What is neither free nor movable in a movable pageblock is of a type like ours.
+            self.pages - self.free - self.movable
+        } else {
+            0
+        }
+    }
+}

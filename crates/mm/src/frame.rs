@@ -1,0 +1,355 @@
+//! The frame table and the intrusive lists that run through it.
+//!
+//! Models: `struct page` as far as the page allocator uses it, include/linux/mm_types.h, v6.12.
+//! Departs: 16 bytes a frame instead of 64; links are frame numbers. Visible as: nothing, but for
+//! memory above 16 TiB, which a `u32` frame number does not reach.
+//!
+//! Blocks tile memory: every frame that exists is either the *head* of a block, whose word says in
+//! which state and of which order the block is, or [`State::Inner`].
+
+use crate::types::{Migratetype, Order, Pfn};
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+/// The link that leads nowhere.
+pub const NIL: u32 = u32::MAX;
+
+/// What the block that begins at a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum State {
+    /// No memory here.
+    Hole = 0,
+    /// Memory the page allocator does not manage: firmware, kernel image, memory map.
+    Reserved = 1,
+    /// Not a head: inside the block that begins at a lower frame.
+    Inner = 2,
+    /// Head of a block on a zone's free list.
+    Free = 3,
+    /// Head of a block on a per-CPU list.
+    Pcp = 4,
+    /// Head of a block taken off the free lists for private use (compaction's targets).
+    Isolated = 5,
+    /// Head of a block in use.
+    Allocated = 6,
+}
+
+const STATES: [State; 8] = [
+    State::Hole,
+    State::Reserved,
+    State::Inner,
+    State::Free,
+    State::Pcp,
+    State::Isolated,
+    State::Allocated,
+    State::Hole,
+];
+
+// Layout of `Frame::word`, lowest bits first. 13 bits are left for the flags of pages in use.
+const STATE_BITS: u32 = 0b111;
+const ORDER_SHIFT: u32 = 3;
+const ORDER_BITS: u32 = 0b1111 << ORDER_SHIFT;
+const TYPE_SHIFT: u32 = 7;
+const TYPE_BITS: u32 = 0b111 << TYPE_SHIFT;
+const CPU_SHIFT: u32 = 10;
+const CPU_BITS: u32 = 0xff << CPU_SHIFT;
+const MOVABLE_BIT: u32 = 1 << 18;
+
+/// CPUs a machine may have: a frame on a per-CPU list names its CPU in eight bits.
+pub const NR_CPUS_MAX: usize = 256;
+
+/// One frame: 16 bytes, so that a list operation touches one cache line a frame.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Frame {
+    next: u32,
+    prev: u32,
+    /// State, order, migratetype, CPU, flags; see the constants above.
+    word: u32,
+    /// Whom a page in use belongs to; the allocator only carries it.
+    owner: u32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 16);
+
+/// A doubly linked list of blocks, through their heads' links. Order matters: allocation takes the
+/// head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct List {
+    head: u32,
+    tail: u32,
+    nr: u32,
+}
+
+impl List {
+    /// The empty list.
+    pub const EMPTY: Self = Self { head: NIL, tail: NIL, nr: 0 };
+
+    /// The first block.
+    #[inline]
+    #[must_use]
+    pub const fn head(&self) -> Option<Pfn> {
+        if self.head == NIL { None } else { Some(Pfn(self.head)) }
+    }
+
+    /// The last block.
+    #[inline]
+    #[must_use]
+    pub const fn tail(&self) -> Option<Pfn> {
+        if self.tail == NIL { None } else { Some(Pfn(self.tail)) }
+    }
+
+    /// Whether nothing is on it.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+
+    /// Number of blocks.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.nr
+    }
+}
+
+/// Which end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// Where allocation takes from.
+    Head,
+    /// The other one.
+    Tail,
+}
+
+/// The frame table.
+#[derive(Clone)]
+pub struct Frames {
+    frames: Vec<Frame>,
+}
+
+impl Frames {
+    /// A table of `nr` frames, all holes.
+    #[must_use]
+    pub fn new(nr: usize) -> Self {
+        Self { frames: vec![Frame { next: NIL, prev: NIL, word: 0, owner: 0 }; nr] }
+    }
+
+    /// Number of frames, holes included.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether the machine has no frames.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Bytes the table takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.frames.len() * size_of::<Frame>()
+    }
+
+    #[inline]
+    fn word(&self, pfn: Pfn) -> u32 {
+        self.frames[pfn.index()].word
+    }
+
+    /// State of the block that begins at `pfn`; a frame beyond the table is a hole.
+    #[inline]
+    #[must_use]
+    pub fn state(&self, pfn: Pfn) -> State {
+        self.frames.get(pfn.index()).map_or(State::Hole, |f| STATES[(f.word & STATE_BITS) as usize])
+    }
+
+    /// Order of the block that begins at `pfn`.
+    #[inline]
+    #[must_use]
+    pub fn order(&self, pfn: Pfn) -> Order {
+        Order(((self.word(pfn) & ORDER_BITS) >> ORDER_SHIFT) as u8)
+    }
+
+    /// The migratetype noted at `pfn`: of the list it is on, or of the request that took it.
+    #[inline]
+    #[must_use]
+    pub fn migratetype(&self, pfn: Pfn) -> Migratetype {
+        Migratetype::from_index(((self.word(pfn) & TYPE_BITS) >> TYPE_SHIFT) as usize)
+    }
+
+    /// The CPU on whose list the block is, for [`State::Pcp`].
+    #[inline]
+    #[must_use]
+    pub fn cpu(&self, pfn: Pfn) -> usize {
+        ((self.word(pfn) & CPU_BITS) >> CPU_SHIFT) as usize
+    }
+
+    /// Whether the allocated block at `pfn` counts as movable (on an LRU list, or with movable
+    /// operations of its own).
+    #[inline]
+    #[must_use]
+    pub fn is_movable(&self, pfn: Pfn) -> bool {
+        self.word(pfn) & MOVABLE_BIT != 0
+    }
+
+    /// Marks the allocated block at `pfn` as movable or not.
+    #[inline]
+    pub fn set_movable(&mut self, pfn: Pfn, movable: bool) {
+        let word = &mut self.frames[pfn.index()].word;
+        *word = if movable { *word | MOVABLE_BIT } else { *word & !MOVABLE_BIT };
+    }
+
+    /// Makes `pfn` a head with this state, order and type, and forgets its flags.
+    #[inline]
+    pub fn set(&mut self, pfn: Pfn, state: State, order: Order, migratetype: Migratetype) {
+        self.frames[pfn.index()].word =
+            state as u32 | u32::from(order.0) << ORDER_SHIFT | (migratetype as u32) << TYPE_SHIFT;
+    }
+
+    /// As [`Self::set`] for a block on a CPU's list.
+    #[inline]
+    pub fn set_pcp(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype, cpu: usize) {
+        debug_assert!(cpu < NR_CPUS_MAX);
+        self.set(pfn, State::Pcp, order, migratetype);
+        self.frames[pfn.index()].word |= (cpu as u32) << CPU_SHIFT;
+    }
+
+    /// Makes `pfn` no head.
+    #[inline]
+    pub fn set_inner(&mut self, pfn: Pfn) {
+        self.frames[pfn.index()].word = State::Inner as u32;
+    }
+
+    /// Whether a free block of exactly `order` begins at `pfn`.
+    #[inline]
+    #[must_use]
+    pub fn is_free(&self, pfn: Pfn, order: Order) -> bool {
+        self.frames.get(pfn.index()).is_some_and(|f| {
+            f.word & (STATE_BITS | ORDER_BITS)
+                == (State::Free as u32 | u32::from(order.0) << ORDER_SHIFT)
+        })
+    }
+
+    /// The head of the block that holds `pfn`: itself, or the head that an [`State::Inner`] frame
+    /// belongs to.
+    ///
+    /// # Panics
+    /// If `pfn` is inside no block, which [`crate::validate`] rules out.
+    #[must_use]
+    pub fn head_of(&self, pfn: Pfn) -> Pfn {
+        let mut order = Order(0);
+        loop {
+            let head = pfn.align_down(order);
+            if self.state(head) != State::Inner {
+                assert!(head == pfn || self.order(head) >= order, "{pfn} lies in no block");
+                return head;
+            }
+            order.0 += 1;
+            assert!(order.0 < 32, "{pfn} lies in no block");
+        }
+    }
+
+    /// Puts the head `pfn` at one end of `list`.
+    #[inline]
+    pub fn push(&mut self, list: &mut List, pfn: Pfn, end: End) {
+        match end {
+            End::Head => {
+                let old = list.head;
+                let frame = &mut self.frames[pfn.index()];
+                frame.prev = NIL;
+                frame.next = old;
+                list.head = pfn.0;
+                if old == NIL {
+                    list.tail = pfn.0;
+                } else {
+                    self.frames[old as usize].prev = pfn.0;
+                }
+            }
+            End::Tail => {
+                let old = list.tail;
+                let frame = &mut self.frames[pfn.index()];
+                frame.next = NIL;
+                frame.prev = old;
+                list.tail = pfn.0;
+                if old == NIL {
+                    list.head = pfn.0;
+                } else {
+                    self.frames[old as usize].next = pfn.0;
+                }
+            }
+        }
+        list.nr += 1;
+    }
+
+    /// Takes the head `pfn` off `list`, on which it must be.
+    #[inline]
+    pub fn unlink(&mut self, list: &mut List, pfn: Pfn) {
+        let Frame { next, prev, .. } = self.frames[pfn.index()];
+        if prev == NIL {
+            debug_assert_eq!(list.head, pfn.0, "{pfn} is not on this list");
+            list.head = next;
+        } else {
+            self.frames[prev as usize].next = next;
+        }
+        if next == NIL {
+            debug_assert_eq!(list.tail, pfn.0, "{pfn} is not on this list");
+            list.tail = prev;
+        } else {
+            self.frames[next as usize].prev = prev;
+        }
+        list.nr -= 1;
+    }
+
+    /// The block behind `pfn` on its list.
+    #[inline]
+    #[must_use]
+    pub fn next(&self, pfn: Pfn) -> Option<Pfn> {
+        let next = self.frames[pfn.index()].next;
+        if next == NIL { None } else { Some(Pfn(next)) }
+    }
+
+    /// The block before `pfn` on its list.
+    #[inline]
+    #[must_use]
+    pub fn prev(&self, pfn: Pfn) -> Option<Pfn> {
+        let prev = self.frames[pfn.index()].prev;
+        if prev == NIL { None } else { Some(Pfn(prev)) }
+    }
+
+    /// The blocks of `list`, head first.
+    pub fn iter<'a>(&'a self, list: &List) -> impl Iterator<Item = Pfn> + 'a {
+        core::iter::successors(list.head(), |&pfn| self.next(pfn))
+    }
+
+    /// Brings `first` to the head of `list`: what stood before it goes, in order, behind the tail.
+    pub fn rotate_to(&mut self, list: &mut List, first: Pfn) {
+        if list.head == first.0 {
+            return;
+        }
+        let (old_head, old_tail) = (list.head, list.tail);
+        let new_tail = self.frames[first.index()].prev;
+        self.frames[old_tail as usize].next = old_head;
+        self.frames[old_head as usize].prev = old_tail;
+        self.frames[new_tail as usize].next = NIL;
+        self.frames[first.index()].prev = NIL;
+        list.head = first.0;
+        list.tail = new_tail;
+    }
+
+    /// Whom the page at `pfn` belongs to.
+    #[inline]
+    #[must_use]
+    pub fn owner(&self, pfn: Pfn) -> u32 {
+        self.frames[pfn.index()].owner
+    }
+
+    /// Notes whom the page at `pfn` belongs to.
+    #[inline]
+    pub fn set_owner(&mut self, pfn: Pfn, owner: u32) {
+        self.frames[pfn.index()].owner = owner;
+    }
+}

@@ -1,0 +1,367 @@
+//! A machine's physical memory: frames, pageblocks, zones, zonelists, and the policy that rules them.
+
+use crate::buddy::FreeTo;
+use crate::fallback::Extfrag;
+use crate::frame::{Frames, NR_CPUS_MAX, State};
+use crate::gfp::Gfp;
+use crate::pcp::PerCpuPages;
+use crate::policy::Policy;
+use crate::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn, ZoneKind};
+use crate::watermark::Watermarks;
+use crate::zone::{FreeArea, Zone, ZoneFlags, ZoneId};
+use core::ops::Range;
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+/// The parts of a machine that bear on memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Frames from 0 to the last, holes included.
+    pub nr_frames: u32,
+    /// Nodes, ascending.
+    pub nodes: Vec<NodeSpec>,
+    /// The node of each CPU.
+    pub cpu_nodes: Vec<u32>,
+}
+
+impl Machine {
+    /// Number of nodes.
+    #[must_use]
+    pub fn nr_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// Distance to each node in the firmware's unit, 10 to itself.
+    pub distances: Vec<u32>,
+    /// Zones, lowest first.
+    pub zones: Vec<ZoneSpec>,
+}
+
+/// One zone's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneSpec {
+    /// Which zone.
+    pub kind: ZoneKind,
+    /// First frame.
+    pub start: Pfn,
+    /// Frames from first to last.
+    pub spanned_pages: u32,
+    /// Frames that exist.
+    pub present_pages: u32,
+    /// Frames the allocator manages.
+    pub managed_pages: u64,
+}
+
+/// Primitive work done, from which the layer above makes time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Frames looked at one by one.
+    pub pfns_scanned: u64,
+    /// Blocks put on or taken off a free list.
+    pub list_ops: u64,
+    /// Pairs of buddies joined.
+    pub merges: u64,
+    /// Refills of per-CPU lists.
+    pub refills: u64,
+    /// Drains of per-CPU lists.
+    pub drains: u64,
+}
+
+/// A machine's physical memory and the policy that rules it.
+#[derive(Clone)]
+pub struct Memory {
+    /// The machine.
+    pub machine: Machine,
+    /// The policy.
+    pub policy: Policy,
+    /// All zones, by node, then lowest first.
+    pub zones: Vec<Zone>,
+    pub(crate) frames: Frames,
+    /// Type of each pageblock, from frame 0.
+    block_types: Vec<u8>,
+    /// Zone of each pageblock's frames, where it is one zone alone.
+    block_zones: Vec<u8>,
+    /// All nodes' zonelists, one after the other.
+    zonelist_entries: Vec<ZoneId>,
+    /// For each node: all nodes' zones by distance; and its own zones alone.
+    zonelists: Vec<[Range<u32>; 2]>,
+    /// Work done since [`Self::take_work`].
+    pub(crate) work: Work,
+    pub(crate) extfrag: Vec<Extfrag>,
+}
+
+/// In [`Memory::block_zones`]: no zone, or several.
+const NOT_ONE_ZONE: u8 = u8::MAX;
+
+impl Memory {
+    /// Memory of this machine with every frame of a zone reserved: nothing is free yet, and every
+    /// pageblock is movable.
+    ///
+    /// # Panics
+    /// If the machine has more than 254 zones or more than [`NR_CPUS_MAX`] CPUs, or a zone that does not
+    /// fit its frames; machine files are checked before.
+    #[must_use]
+    pub fn new(machine: Machine, policy: Policy) -> Self {
+        let nr_cpus = machine.cpu_nodes.len();
+        assert!(nr_cpus <= NR_CPUS_MAX, "at most {NR_CPUS_MAX} CPUs");
+        let mut zones = Vec::new();
+        for (node, spec) in machine.nodes.iter().enumerate() {
+            for zone in &spec.zones {
+                zones.push(Zone {
+                    node: node as u32,
+                    kind: zone.kind,
+                    start: zone.start,
+                    end: Pfn(zone.start.0 + zone.spanned_pages),
+                    present_pages: u64::from(zone.present_pages),
+                    managed_pages: zone.managed_pages,
+                    free_area: FreeArea::new(),
+                    nr_free_pages: 0,
+                    nr_free_cma: 0,
+                    nr_free_highatomic: 0,
+                    nr_reserved_highatomic: 0,
+                    watermarks: Watermarks::default(),
+                    lowmem_reserve: [0; NR_ZONE_KINDS],
+                    flags: ZoneFlags::default(),
+                    pcp: vec![PerCpuPages::new(); nr_cpus],
+                });
+            }
+        }
+        assert!(zones.len() < usize::from(NOT_ONE_ZONE), "at most 254 zones");
+        let pageblock = policy.freelist.pageblock_order.pages();
+        let nr_blocks = machine.nr_frames.div_ceil(pageblock) as usize;
+        let initial_type = if policy.freelist.mobility_grouping {
+            Migratetype::Movable
+        } else {
+            Migratetype::Unmovable
+        };
+        let mut memory = Self {
+            frames: Frames::new(machine.nr_frames as usize),
+            block_types: vec![initial_type as u8; nr_blocks],
+            block_zones: vec![NOT_ONE_ZONE; nr_blocks],
+            zonelist_entries: Vec::new(),
+            zonelists: Vec::new(),
+            work: Work::default(),
+            extfrag: Vec::new(),
+            machine,
+            policy,
+            zones,
+        };
+        memory.map_blocks_to_zones();
+        memory.build_zonelists();
+        for zone in 0..memory.zones.len() {
+            let (start, end) = (memory.zones[zone].start, memory.zones[zone].end);
+            assert!(end.index() <= memory.frames.len(), "a zone ends beyond the last frame");
+            for pfn in start.0..end.0 {
+                memory.frames.set(Pfn(pfn), State::Reserved, Order(0), Migratetype::Unmovable);
+            }
+        }
+        memory
+    }
+
+    fn map_blocks_to_zones(&mut self) {
+        let pageblock = self.policy.freelist.pageblock_order.pages();
+        for (block, slot) in self.block_zones.iter_mut().enumerate() {
+            let first = Pfn(block as u32 * pageblock);
+            let last = Pfn(first.0 + pageblock - 1);
+            let whole = self.zones.iter().position(|z| z.spans(first) && z.spans(last));
+            let others =
+                self.zones.iter().filter(|z| z.start.0 <= last.0 && first.0 < z.end.0).count();
+            if let Some(zone) = whole.filter(|_| others == 1) {
+                *slot = zone as u8;
+            }
+        }
+    }
+
+    /// Zonelists in node order: nearest node first, a node's zones from the highest down.
+    ///
+    /// Models: `build_zonelists`, `find_next_best_node`, mm/page_alloc.c, v6.12.
+    fn build_zonelists(&mut self) {
+        let nr_nodes = self.machine.nr_nodes() as u32;
+        // How often a node has been put behind a nearer one: the next list prefers another.
+        let mut node_load = vec![0u64; nr_nodes as usize];
+        for node in 0..nr_nodes {
+            let all = self.zonelist_entries.len() as u32;
+            let mut left: Vec<u32> = (0..nr_nodes).filter(|&n| n != node).collect();
+            let mut previous = node;
+            let mut next = Some(node);
+            let mut own_end = all;
+            while let Some(n) = next {
+                let zones = (0..self.zones.len())
+                    .rev()
+                    .filter(|&z| self.zones[z].node == n && self.zones[z].present_pages > 0);
+                self.zonelist_entries.extend(zones.map(|z| ZoneId(z as u8)));
+                if n == node {
+                    own_end = self.zonelist_entries.len() as u32;
+                }
+                let distance = |a: u32, b: u32| {
+                    let row = &self.machine.nodes[a as usize].distances;
+                    u64::from(row.get(b as usize).copied().unwrap_or(20))
+                };
+                let cost = |n: u32| {
+                    let mut cost = distance(node, n) + u64::from(n < node);
+                    if self.machine.cpu_nodes.contains(&n) {
+                        cost += 1;
+                    }
+                    cost * 1_000 + node_load[n as usize]
+                };
+                let best = left.iter().copied().min_by_key(|&n| cost(n));
+                if let Some(best) = best {
+                    if distance(node, best) != distance(node, previous) {
+                        node_load[best as usize] += 1;
+                    }
+                    left.retain(|&n| n != best);
+                    previous = best;
+                }
+                next = best;
+            }
+            self.zonelists.push([all..self.zonelist_entries.len() as u32, all..own_end]);
+        }
+    }
+
+    /// Positions of the zonelist for requests that begin at `node`.
+    #[inline]
+    pub(crate) fn zonelist(&self, node: u32, gfp: Gfp) -> Range<u32> {
+        self.zonelists[node as usize][usize::from(gfp.contains(Gfp::THISNODE))].clone()
+    }
+
+    #[inline]
+    pub(crate) fn zonelist_entry(&self, position: u32) -> ZoneId {
+        self.zonelist_entries[position as usize]
+    }
+
+    /// The zone that a frame belongs to.
+    ///
+    /// # Panics
+    /// If it lies in none.
+    #[inline]
+    #[must_use]
+    pub fn zone_of(&self, pfn: Pfn) -> ZoneId {
+        let block = pfn.0 >> self.policy.freelist.pageblock_order.0;
+        match self.block_zones[block as usize] {
+            NOT_ONE_ZONE => self.find_zone(pfn).unwrap_or_else(|| panic!("{pfn} lies in no zone")),
+            zone => ZoneId(zone),
+        }
+    }
+
+    /// The zone that a frame belongs to, if any.
+    #[must_use]
+    pub fn find_zone(&self, pfn: Pfn) -> Option<ZoneId> {
+        self.zones.iter().position(|z| z.spans(pfn)).map(|z| ZoneId(z as u8))
+    }
+
+    /// The frame table.
+    #[inline]
+    #[must_use]
+    pub const fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    /// Frames from `pfn` to the end of the block that holds it.
+    #[inline]
+    pub(crate) fn span_from(&self, pfn: Pfn) -> u32 {
+        match self.frames.state(pfn) {
+            State::Hole | State::Reserved => 1,
+            State::Inner => {
+                let head = self.frames.head_of(pfn);
+                head.0 + self.frames.order(head).pages() - pfn.0
+            }
+            _ => self.frames.order(pfn).pages(),
+        }
+    }
+
+    /// The type of the pageblock that holds `pfn`.
+    #[inline]
+    #[must_use]
+    pub fn block_type(&self, pfn: Pfn) -> Migratetype {
+        let block = pfn.0 >> self.policy.freelist.pageblock_order.0;
+        Migratetype::from_index(usize::from(self.block_types[block as usize]))
+    }
+
+    /// Sets the type of the pageblock that holds `pfn`; without mobility grouping the mobile types are all
+    /// Unmovable (`set_pageblock_migratetype`).
+    pub fn set_block_type(&mut self, pfn: Pfn, migratetype: Migratetype) {
+        let grouped =
+            self.policy.freelist.mobility_grouping || migratetype >= Migratetype::HighAtomic;
+        let migratetype = if grouped { migratetype } else { Migratetype::Unmovable };
+        let block = pfn.0 >> self.policy.freelist.pageblock_order.0;
+        self.block_types[block as usize] = migratetype as u8;
+    }
+
+    /// Sets the type of every pageblock that the block at `pfn` spans.
+    pub(crate) fn set_block_types(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype) {
+        let pageblock = self.policy.freelist.pageblock_order;
+        for part in 0..1u32 << (order.0.saturating_sub(pageblock.0)) {
+            self.set_block_type(Pfn(pfn.0 + part * pageblock.pages()), migratetype);
+        }
+    }
+
+    /// Gives every reserved frame in `range` to the allocator, in the largest aligned blocks, as boot
+    /// does: ascending, each to the tail of its list.
+    pub fn release_boot_memory(&mut self, range: Range<Pfn>) {
+        let max_order = self.policy.freelist.max_order;
+        let mut pfn = range.start;
+        while pfn < range.end {
+            let id = self.zone_of(pfn);
+            let fits =
+                |order: Order| pfn.align_down(order) == pfn && pfn.0 + order.pages() <= range.end.0;
+            let order = (0..=max_order.0).rev().map(Order).find(|&o| fits(o)).unwrap_or(Order(0));
+            for inner in pfn.0..pfn.0 + order.pages() {
+                assert_eq!(self.frames.state(Pfn(inner)), State::Reserved, "freed twice at boot");
+                self.frames.set_inner(Pfn(inner));
+            }
+            self.free_to_buddy(id, pfn, order, FreeTo::Tail);
+            pfn.0 += order.pages();
+        }
+    }
+
+    /// Makes exactly `[pfn, pfn + 2^order)` one allocated block: joins smaller ones inside it, splits a
+    /// larger one around it. What is not allocated (free, on a per-CPU list, reserved) must have been
+    /// made so before.
+    pub fn reshape_allocated(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype) {
+        let mut head = pfn;
+        if self.frames.state(pfn) == State::Inner {
+            head = self.frames.head_of(pfn);
+        }
+        if head == pfn && self.frames.order(pfn) == order {
+            return;
+        }
+        let found = self.frames.order(head);
+        if head != pfn || found > order {
+            let (old_type, movable) = (self.frames.migratetype(head), self.frames.is_movable(head));
+            // Everything around keeps its content, cut to the size asked for.
+            for part in 0..1u32 << (found.0 - order.0) {
+                let part = Pfn(head.0 + part * order.pages());
+                self.frames.set(part, State::Allocated, order, old_type);
+                self.frames.set_movable(part, movable);
+            }
+            return;
+        }
+        let movable = self.frames.is_movable(pfn);
+        for inner in pfn.0..pfn.0 + order.pages() {
+            self.frames.set_inner(Pfn(inner));
+        }
+        self.frames.set(pfn, State::Allocated, order, migratetype);
+        self.frames.set_movable(pfn, movable);
+    }
+
+    /// Work done since the last call.
+    pub fn take_work(&mut self) -> Work {
+        core::mem::take(&mut self.work)
+    }
+
+    /// Fallbacks since the last call.
+    pub fn take_extfrag(&mut self) -> Vec<Extfrag> {
+        core::mem::take(&mut self.extfrag)
+    }
+
+    /// Bytes of state a frame: the frame table and the pageblocks' share.
+    #[must_use]
+    pub fn bytes_per_frame(&self) -> f64 {
+        let blocks = self.block_types.len() + self.block_zones.len();
+        (self.frames.bytes() + blocks) as f64 / self.frames.len() as f64
+    }
+}

@@ -1,0 +1,571 @@
+//! Per-CPU lists: a zone's pages kept at each CPU, refilled and drained in batches.
+//!
+//! Models: `rmqueue_pcplist`, `nr_pcp_alloc`, `nr_pcp_high`, `nr_pcp_free`, `free_unref_page_commit`,
+//! `free_pcppages_bulk`, `decay_pcp_high`, `zone_batchsize`, `zone_highsize`, mm/page_alloc.c, v6.12;
+//! the same functions of v6.1 and v4.20 where the policy says so.
+//! Departs: the list set's lock is never contended. Visible as: no allocation or free bypasses the lists
+//! because an interrupt found them locked.
+
+use crate::buddy::FreeTo;
+use crate::fallback::SearchMode;
+use crate::frame::{End, List, State};
+use crate::gfp::AllocFlags;
+use crate::memory::Memory;
+use crate::policy::{ListType, PcpDrain, PcpHigh, PcpOrders};
+use crate::types::{COSTLY_ORDER, Migratetype, Order, Pfn, ZoneKind};
+use crate::watermark::Mark;
+use crate::zone::ZoneId;
+
+/// Types that per-CPU lists tell apart (`MIGRATE_PCPTYPES`).
+pub const MIGRATE_PCPTYPES: usize = 3;
+/// Lists of one set: three types for orders 0-3, and two for THP.
+pub const NR_PCP_LISTS: usize = MIGRATE_PCPTYPES * (COSTLY_ORDER.0 as usize + 1) + 2;
+const THP_LIST: usize = NR_PCP_LISTS - 2;
+
+/// One CPU's list set of one zone (`struct per_cpu_pages`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerCpuPages {
+    /// Pages on all lists.
+    pub count: u32,
+    /// Full at this count; clamped between the bounds when next used.
+    pub high: u32,
+    /// Lower bound of `high`.
+    pub high_min: u32,
+    /// Upper bound of `high`.
+    pub high_max: u32,
+    /// Pages moved at once.
+    pub batch: u32,
+    /// Refills grow by this power of two (6.7); drains do (before: `free_factor`).
+    pub factor: u8,
+    /// Pages freed lately, halved by each allocation.
+    pub free_count: u32,
+    /// The last free was of order 1-3.
+    pub prev_free_high_order: bool,
+    /// Such frees drain all only once a batch is there (`PCPF_FREE_HIGH_BATCH`: large data caches).
+    pub free_high_batch: bool,
+    lists: [List; NR_PCP_LISTS],
+}
+
+impl PerCpuPages {
+    /// An empty set; limits come with [`Memory::update_pcp_limits`].
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            count: 0,
+            high: 0,
+            high_min: 0,
+            high_max: 0,
+            batch: 1,
+            factor: 0,
+            free_count: 0,
+            prev_free_high_order: false,
+            free_high_batch: false,
+            lists: [List::EMPTY; NR_PCP_LISTS],
+        }
+    }
+
+    /// One list.
+    #[inline]
+    #[must_use]
+    pub const fn list(&self, index: usize) -> &List {
+        &self.lists[index]
+    }
+}
+
+impl Default for PerCpuPages {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Which list holds blocks of this order and type (`order_to_pindex`). HighAtomic and CMA blocks go with
+/// the movable ones.
+#[inline]
+#[must_use]
+pub const fn pcp_index(order: Order, migratetype: Migratetype) -> usize {
+    let is_movable = !matches!(migratetype, Migratetype::Unmovable | Migratetype::Reclaimable);
+    if order.0 > COSTLY_ORDER.0 {
+        THP_LIST + is_movable as usize
+    } else {
+        let column = if is_movable { Migratetype::Movable } else { migratetype };
+        MIGRATE_PCPTYPES * order.0 as usize + column as usize
+    }
+}
+
+/// Pages moved between per-CPU lists and a zone of this size at once (`zone_batchsize`): about a
+/// thousandth of the zone within `limit` pages, a quarter of that, as a power of two less one, so that
+/// batches of several CPUs do not fall into step. At least one.
+#[must_use]
+pub const fn batch_size(managed_pages: u64, limit: u32) -> u32 {
+    let batch = batch_or_none(managed_pages, limit);
+    if batch == 0 { 1 } else { batch }
+}
+
+/// As [`batch_size`], but 0 for a zone too small for batches. Six of that are the mark of such a zone's
+/// lists before 5.14, which keeps them empty.
+const fn batch_or_none(managed_pages: u64, limit: u32) -> u32 {
+    let thousandth = managed_pages / 1024;
+    let capped = if thousandth < limit as u64 { thousandth as u32 } else { limit };
+    let quarter = if capped / 4 == 0 { 1 } else { capped / 4 };
+    let grown = quarter + quarter / 2;
+    (1 << (u32::BITS - 1 - grown.leading_zeros())) - 1
+}
+
+impl Memory {
+    /// Whether blocks of this order have per-CPU lists.
+    #[inline]
+    #[must_use]
+    pub fn has_pcp_list(&self, order: Order) -> bool {
+        match self.policy.pcp.orders {
+            PcpOrders::Zero => order.0 == 0,
+            PcpOrders::CostlyAndThp => {
+                order <= COSTLY_ORDER || order == self.policy.freelist.pageblock_order
+            }
+        }
+    }
+
+    /// Computes batch and bounds of every list set from zone sizes, watermarks and CPUs.
+    pub fn update_pcp_limits(&mut self) {
+        let policy = self.policy.pcp.clone();
+        let nr_cpus = self.machine.cpu_nodes.len() as u64;
+        for zone in &mut self.zones {
+            let local = self.machine.cpu_nodes.iter().filter(|&&n| n == zone.node).count() as u64;
+            let cpus = if local == 0 { nr_cpus } else { local }.max(1);
+            let batch = batch_size(zone.managed_pages, policy.batch_limit);
+            let at_least = u64::from(batch) * 4;
+            let low = zone.watermarks.pages(Mark::Low) / cpus;
+            let (high_min, high_max) = match policy.high {
+                PcpHigh::SixBatches => {
+                    let high = u64::from(batch_or_none(zone.managed_pages, policy.batch_limit)) * 6;
+                    (high, high)
+                }
+                PcpHigh::LowWatermark => (low.max(at_least), low.max(at_least)),
+                PcpHigh::AutoTuned => {
+                    (low.max(at_least), (zone.managed_pages / 8 / cpus).max(at_least))
+                }
+            };
+            for pcp in &mut zone.pcp {
+                pcp.batch = batch;
+                pcp.high_min = high_min as u32;
+                pcp.high_max = high_max as u32;
+                if policy.high != PcpHigh::AutoTuned {
+                    pcp.high = pcp.high_min;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn pcp(&mut self, id: ZoneId, cpu: usize) -> &mut PerCpuPages {
+        &mut self.zones[id.index()].pcp[cpu]
+    }
+
+    /// Puts a block that is on no list on a CPU's list.
+    #[inline]
+    pub(crate) fn link_pcp(
+        &mut self,
+        id: ZoneId,
+        cpu: usize,
+        pfn: Pfn,
+        order: Order,
+        (index, migratetype): (usize, Migratetype),
+        end: End,
+    ) {
+        self.frames.set_pcp(pfn, order, migratetype, cpu);
+        let pcp = &mut self.zones[id.index()].pcp[cpu];
+        self.frames.push(&mut pcp.lists[index], pfn, end);
+        pcp.count += order.pages();
+    }
+
+    /// Takes the block at `pfn` off the CPU list `index` that it is on.
+    #[inline]
+    pub(crate) fn unlink_pcp(&mut self, id: ZoneId, cpu: usize, pfn: Pfn, index: usize) {
+        let order = self.frames.order(pfn);
+        let pcp = &mut self.zones[id.index()].pcp[cpu];
+        self.frames.unlink(&mut pcp.lists[index], pfn);
+        pcp.count -= order.pages();
+    }
+
+    /// Takes a block from a CPU's lists, which are refilled first if the list is empty.
+    #[inline]
+    pub fn rmqueue_pcp(
+        &mut self,
+        id: ZoneId,
+        cpu: usize,
+        order: Order,
+        migratetype: Migratetype,
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
+        let auto_tuned = self.policy.pcp.high == PcpHigh::AutoTuned;
+        let index = pcp_index(order, migratetype);
+        let pcp = self.pcp(id, cpu);
+        // An allocation lets the next drain be smaller.
+        if auto_tuned {
+            pcp.free_count >>= 1;
+        } else {
+            pcp.factor >>= 1;
+        }
+        if pcp.list(index).is_empty() {
+            let blocks = self.refill_size(id, cpu, order);
+            self.refill_pcp(id, cpu, (order, migratetype), blocks, flags);
+        }
+        let pfn = self.zones[id.index()].pcp[cpu].list(index).head()?;
+        self.unlink_pcp(id, cpu, pfn, index);
+        self.frames.set(pfn, State::Allocated, order, migratetype);
+        Some(pfn)
+    }
+
+    /// Blocks that the next refill of this order fetches (`nr_pcp_alloc`). Grows the set's tuning state.
+    pub fn refill_size(&mut self, id: ZoneId, cpu: usize, order: Order) -> u32 {
+        let scale_max = self.policy.pcp.batch_scale_max;
+        let auto_tuned = self.policy.pcp.high == PcpHigh::AutoTuned;
+        let below_high = self.zones[id.index()].flags.below_high;
+        let pcp = self.pcp(id, cpu);
+        let mut pages = pcp.batch;
+        if auto_tuned {
+            let mut high = pcp.high.clamp(pcp.high_min, pcp.high_max);
+            pcp.high = high;
+            if high < pages {
+                return 1;
+            }
+            if order.0 == 0 {
+                pages <<= pcp.factor;
+            }
+            if pcp.high_min != pcp.high_max && !below_high {
+                high = (high + pages).min(pcp.high_max);
+                pcp.high = high;
+            }
+            if order.0 == 0 {
+                // Refills grow while they are taken back to back, up to what would fill the set.
+                let room = high.saturating_sub(pcp.count + pcp.batch).max(pcp.batch);
+                if pages <= room && pcp.factor < scale_max {
+                    pcp.factor += 1;
+                }
+                pages = pages.min(room);
+            }
+        }
+        // Several at once even of the largest order, since a single one would spare no lock.
+        if pages > 1 { (pages >> order.0).max(2) } else { pages }
+    }
+
+    /// Moves up to `blocks` blocks from the zone's free lists to the tail of a CPU's list, in the order
+    /// found. Returns how many.
+    pub fn refill_pcp(
+        &mut self,
+        id: ZoneId,
+        cpu: usize,
+        (order, migratetype): (Order, Migratetype),
+        blocks: u32,
+        flags: AllocFlags,
+    ) -> u32 {
+        let index = pcp_index(order, migratetype);
+        let mut mode = SearchMode::Normal;
+        let mut moved = 0;
+        while moved < blocks {
+            if mode == SearchMode::Normal
+                && let Some((first, parts)) =
+                    self.rmqueue_smallest_run(id, order, migratetype, blocks - moved)
+            {
+                for part in 0..parts {
+                    let pfn = Pfn(first.0 + part * order.pages());
+                    self.link_pcp(id, cpu, pfn, order, (index, migratetype), End::Tail);
+                }
+                moved += parts;
+                continue;
+            }
+            let Some(pfn) = self.rmqueue_buddy_block(id, order, migratetype, flags, &mut mode)
+            else {
+                break;
+            };
+            self.link_pcp(id, cpu, pfn, order, (index, migratetype), End::Tail);
+            moved += 1;
+        }
+        self.work.refills += 1;
+        moved
+    }
+
+    /// Frees a block at `cpu`: to its per-CPU lists, or straight to the free lists if its order has none
+    /// or its pageblock is isolated. May drain the lists.
+    #[inline]
+    pub fn free(&mut self, pfn: Pfn, order: Order, cpu: usize) {
+        debug_assert!(
+            matches!(self.frames.state(pfn), State::Allocated | State::Isolated)
+                && self.frames.order(pfn) == order,
+            "no block of order {order} is in use at {pfn}"
+        );
+        let id = self.zone_of(pfn);
+        let migratetype = self.block_type(pfn);
+        if !self.has_pcp_list(order) || migratetype == Migratetype::Isolate {
+            self.free_to_buddy(id, pfn, order, FreeTo::Policy);
+            return;
+        }
+        if let Some(drain) = self.free_to_pcp(id, pfn, order, cpu) {
+            self.drain_pcp_bulk(id, cpu, drain);
+            if self.zones[id.index()].flags.below_high {
+                let high = self.zones[id.index()].watermarks.pages(Mark::High);
+                if self.watermark_ok(id, Order(0), high, ZoneKind::Movable, AllocFlags::NONE) {
+                    self.zones[id.index()].flags.below_high = false;
+                }
+            }
+        }
+    }
+
+    /// Puts a freed block at the head of its CPU list and says what must be drained now.
+    #[inline]
+    pub fn free_to_pcp(&mut self, id: ZoneId, pfn: Pfn, order: Order, cpu: usize) -> Option<Drain> {
+        let migratetype = self.block_type(pfn);
+        let index = pcp_index(order, migratetype);
+        // HighAtomic pages lie with the movable ones, but older kernels remember where they belong.
+        self.link_pcp(id, cpu, pfn, order, (index, migratetype), End::Head);
+        match self.policy.pcp.high {
+            PcpHigh::AutoTuned => self.overflow_auto_tuned(id, cpu, order),
+            PcpHigh::LowWatermark => self.overflow_free_factor(id, cpu, order),
+            PcpHigh::SixBatches => {
+                let pcp = self.pcp(id, cpu);
+                (pcp.count >= pcp.high).then_some(pcp.batch)
+            }
+        }
+        .map(|pages| Drain { pages, first_list: index })
+    }
+
+    /// Pages to drain after a free with the self-tuning mark (`nr_pcp_high`, `nr_pcp_free`, 6.7).
+    fn overflow_auto_tuned(&mut self, id: ZoneId, cpu: usize, order: Order) -> Option<u32> {
+        let scale_max = self.policy.pcp.batch_scale_max;
+        let flags = self.zones[id.index()].flags;
+        let pcp = self.pcp(id, cpu);
+        pcp.factor >>= 1;
+        let batch = pcp.batch;
+        let mut free_high = false;
+        if order.0 > 0 && order <= COSTLY_ORDER {
+            // A run of such frees is likely a server's buffers, wanted at once by another CPU.
+            free_high = pcp.free_count >= batch
+                && pcp.prev_free_high_order
+                && (!pcp.free_high_batch || pcp.count >= batch);
+            pcp.prev_free_high_order = true;
+        } else {
+            pcp.prev_free_high_order = false;
+        }
+        if pcp.free_count < batch << scale_max {
+            pcp.free_count += order.pages();
+        }
+        // How full the set may be, which the zone's state changes.
+        let mut high = pcp.high.clamp(pcp.high_min, pcp.high_max);
+        let lowered = |by: u32, high: u32, min: u32| high.saturating_sub(by).max(min);
+        if high != 0 {
+            if free_high {
+                pcp.high = lowered(batch << scale_max, high, pcp.high_min);
+                high = 0;
+            } else if flags.reclaim_active {
+                pcp.high = lowered(pcp.free_count.max(batch), high, pcp.high_min);
+                high = (batch << 2).min(pcp.high);
+            } else if pcp.high_min == pcp.high_max {
+                pcp.high = high;
+            } else if flags.below_high {
+                pcp.high = lowered(pcp.free_count.max(batch), high, pcp.high_min);
+                high = pcp.count.max(pcp.high_min);
+            } else {
+                pcp.high = high;
+                if pcp.count >= high {
+                    let needed = pcp.free_count + batch;
+                    if high < needed {
+                        pcp.high = needed.clamp(pcp.high_min, pcp.high_max);
+                    }
+                }
+            }
+        }
+        (pcp.count >= high).then(|| {
+            if free_high {
+                pcp.count.min(batch << scale_max)
+            } else if high < batch {
+                1
+            } else {
+                clamp_like_kernel(pcp.free_count, batch, high - batch)
+            }
+        })
+    }
+
+    /// Pages to drain after a free with the fixed mark (`nr_pcp_high`, `nr_pcp_free`, 5.14 to 6.6).
+    fn overflow_free_factor(&mut self, id: ZoneId, cpu: usize, order: Order) -> Option<u32> {
+        let reclaim_active = self.zones[id.index()].flags.reclaim_active;
+        let scale_max = self.policy.pcp.batch_scale_max;
+        let pcp = self.pcp(id, cpu);
+        let batch = pcp.batch;
+        let free_high = pcp.factor > 0 && order.0 > 0 && order <= COSTLY_ORDER;
+        let high = if pcp.high == 0 || free_high {
+            0
+        } else if reclaim_active {
+            pcp.high.min(batch << 2)
+        } else {
+            pcp.high
+        };
+        (pcp.count >= high).then(|| {
+            if free_high {
+                return pcp.count;
+            }
+            if high < batch {
+                return 1;
+            }
+            let max = high - batch;
+            let scaled = batch << pcp.factor;
+            if scaled < max && pcp.factor < scale_max {
+                pcp.factor += 1;
+            }
+            clamp_like_kernel(scaled, batch, max)
+        })
+    }
+
+    /// Gives pages of a CPU's lists back to the free lists, as `drain` says.
+    pub fn drain_pcp_bulk(&mut self, id: ZoneId, cpu: usize, drain: Drain) {
+        let mut cursor = DrainCursor::new(self.policy.pcp.drain, drain, self.pcp(id, cpu).count);
+        while let Some((pfn, index)) = cursor.next_block(self, id, cpu) {
+            self.drain_pcp_block(id, cpu, pfn, index);
+        }
+        self.work.drains += 1;
+    }
+
+    /// Gives one block of a CPU's list back to the free lists.
+    #[inline]
+    pub(crate) fn drain_pcp_block(&mut self, id: ZoneId, cpu: usize, pfn: Pfn, index: usize) {
+        let order = self.frames.order(pfn);
+        let remembered = self.frames.migratetype(pfn);
+        self.unlink_pcp(id, cpu, pfn, index);
+        let migratetype = match self.policy.freelist.list_type {
+            ListType::Pageblock => self.block_type(pfn),
+            ListType::Remembered => remembered,
+        };
+        self.free_one_page(id, pfn, order, migratetype, FreeTo::Policy);
+    }
+
+    /// Drains a CPU's lists of one zone whole (`drain_pages_zone`), in chunks as the kernel does.
+    pub fn drain_pcp_zone(&mut self, id: ZoneId, cpu: usize) {
+        let scale_max = self.policy.pcp.batch_scale_max;
+        loop {
+            let pcp = self.pcp(id, cpu);
+            if pcp.count == 0 {
+                return;
+            }
+            let pages = match self.policy.pcp.high {
+                PcpHigh::AutoTuned => pcp_count_min(self.pcp(id, cpu), scale_max),
+                _ => self.pcp(id, cpu).count,
+            };
+            self.drain_pcp_bulk(id, cpu, Drain { pages, first_list: 0 });
+        }
+    }
+
+    /// Drains all lists of all CPUs, of one zone or of all (`drain_all_pages`).
+    pub fn drain_all_pages(&mut self, only: Option<ZoneId>) {
+        for cpu in 0..self.machine.cpu_nodes.len() {
+            for zone in 0..self.zones.len() {
+                let id = ZoneId(zone as u8);
+                if only.is_none_or(|z| z == id) {
+                    self.drain_pcp_zone(id, cpu);
+                }
+            }
+        }
+    }
+
+    /// Once a second: lowers a grown mark by an eighth and drains what exceeds it (`decay_pcp_high`,
+    /// 6.7).
+    pub fn decay_pcp_high(&mut self, id: ZoneId, cpu: usize) {
+        if self.policy.pcp.high != PcpHigh::AutoTuned {
+            return;
+        }
+        let scale_max = self.policy.pcp.batch_scale_max;
+        let pcp = self.pcp(id, cpu);
+        if pcp.high > pcp.high_min {
+            let most = pcp.count.saturating_sub(pcp.batch << scale_max);
+            pcp.high = most.max(pcp.high - (pcp.high >> 3)).max(pcp.high_min);
+        }
+        let mut excess = pcp.count.saturating_sub(pcp.high);
+        let batch = pcp.batch;
+        while excess > 0 {
+            let pages = excess.min(batch);
+            self.drain_pcp_bulk(id, cpu, Drain { pages, first_list: 0 });
+            excess -= pages;
+        }
+    }
+}
+
+/// The least of a set's count and its largest batch.
+fn pcp_count_min(pcp: &PerCpuPages, scale_max: u8) -> u32 {
+    pcp.count.min(pcp.batch << scale_max)
+}
+
+/// The kernel's `clamp`, whose lower bound wins where the bounds cross.
+fn clamp_like_kernel(value: u32, low: u32, high: u32) -> u32 {
+    if low >= high { value.min(high).max(low) } else { value.clamp(low, high) }
+}
+
+/// A drain of a CPU's lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drain {
+    /// Pages to give back; the last block may exceed it.
+    pub pages: u32,
+    /// The list to begin with.
+    pub first_list: usize,
+}
+
+/// Which block a drain takes next, so that the same rule serves the drain itself and those who want
+/// to foretell it.
+#[derive(Clone, Debug)]
+pub struct DrainCursor {
+    rule: PcpDrain,
+    pages_left: i64,
+    list: usize,
+    /// For the round robin: blocks still to be taken from the present list. What an exhausted list
+    /// could not give is asked of the next.
+    run: u32,
+}
+
+impl DrainCursor {
+    /// A cursor at the start of `drain`, of a set with `count` pages.
+    #[must_use]
+    pub fn new(rule: PcpDrain, drain: Drain, count: u32) -> Self {
+        let pages_left = i64::from(drain.pages.min(count));
+        let list = match rule {
+            PcpDrain::ListFirst => drain.first_list,
+            // Steps on before it looks, so that it begins with the movable list.
+            PcpDrain::RoundRobin => 0,
+        };
+        Self { rule, pages_left, list, run: 0 }
+    }
+
+    /// The next block and its list; `None` at the end of the drain.
+    #[inline]
+    pub fn next_block(&mut self, memory: &Memory, id: ZoneId, cpu: usize) -> Option<(Pfn, usize)> {
+        let pcp = &memory.zones[id.index()].pcp[cpu];
+        if self.pages_left <= 0 || pcp.count == 0 {
+            return None;
+        }
+        match self.rule {
+            PcpDrain::ListFirst => {
+                while pcp.list(self.list).is_empty() {
+                    self.list = (self.list + 1) % NR_PCP_LISTS;
+                }
+            }
+            PcpDrain::RoundRobin => {
+                let nr_lists = match memory.policy.pcp.orders {
+                    PcpOrders::Zero => MIGRATE_PCPTYPES,
+                    PcpOrders::CostlyAndThp => NR_PCP_LISTS,
+                };
+                if self.run == 0 || pcp.list(self.list).is_empty() {
+                    loop {
+                        self.run += 1;
+                        self.list = (self.list + 1) % nr_lists;
+                        if !pcp.list(self.list).is_empty() {
+                            break;
+                        }
+                    }
+                    // The only list left gives all the rest.
+                    if self.run as usize == nr_lists {
+                        self.run = self.pages_left as u32;
+                    }
+                }
+                self.run -= 1;
+            }
+        }
+        let pfn = pcp.list(self.list).tail()?;
+        self.pages_left -= i64::from(memory.frames.order(pfn).pages());
+        Some((pfn, self.list))
+    }
+}

@@ -1,0 +1,179 @@
+//! Every decision the allocator takes, as a named value.
+//!
+//! A kernel file (`kernels/*.toml`) gives these values; nothing else in this crate knows of kernel
+//! versions.
+
+use crate::types::Order;
+
+/// The page allocator's policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Free lists: how blocks are placed, merged and typed.
+    pub freelist: Freelist,
+    /// Per-CPU lists.
+    pub pcp: Pcp,
+    /// What happens when a request's own lists are empty.
+    pub fallback: Fallback,
+    /// The choice between zones.
+    pub zone: Zone,
+    /// How much is kept free.
+    pub watermark: Watermark,
+    /// The reserve for atomic requests of order > 0.
+    pub highatomic: Highatomic,
+}
+
+/// Free-list policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Freelist {
+    /// Largest order (`MAX_PAGE_ORDER`).
+    pub max_order: Order,
+    /// Order of a pageblock.
+    pub pageblock_order: Order,
+    /// Where a freed block goes.
+    pub merge: Placement,
+    /// Which type's list a freed block joins.
+    pub list_type: ListType,
+    /// A free of more than a pageblock is done one pageblock at a time, each by its own type
+    /// (`split_large_buddy`, 6.10).
+    pub split_large_frees: bool,
+    /// Whether pageblocks have mobility types at all (`page_group_by_mobility_disabled` turns it off).
+    pub mobility_grouping: bool,
+}
+
+/// Where a freed block goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// To the tail if the block it would merge into next is half free already, else to the head
+    /// (6dda9d55bf54, 2.6.35).
+    LookAhead,
+    /// Always to the head.
+    Head,
+}
+
+/// Which type's list a block joins when a per-CPU list gives it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListType {
+    /// Its pageblock's, looked up at that moment; so every list holds its own pageblocks only
+    /// (c0cd6f557b90, 6.10).
+    Pageblock,
+    /// The type that the page remembers: the requested one after a refill, the pageblock's after a free.
+    Remembered,
+}
+
+/// Per-CPU list policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pcp {
+    /// Which orders have lists.
+    pub orders: PcpOrders,
+    /// When a list set is full.
+    pub high: PcpHigh,
+    /// Which blocks a drain takes.
+    pub drain: PcpDrain,
+    /// Pages at most in a zone's thousandth, from which the batch follows (512 KiB: 128 pages before
+    /// 4.19, 1 MiB: 256 pages since, d8a759b57035).
+    pub batch_limit: u32,
+    /// A batch grows up to `2^batch_scale_max` times (`CONFIG_PCP_BATCH_SCALE_MAX`, 6.7; the fixed
+    /// bound of `free_factor` before).
+    pub batch_scale_max: u8,
+}
+
+/// Which orders per-CPU lists hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PcpOrders {
+    /// Order 0 (before 5.14).
+    Zero,
+    /// Orders 0-3 by type, and the pageblock order for THP: movable apart from the rest (5.14; two THP
+    /// lists since 6.10 and its backports).
+    CostlyAndThp,
+}
+
+/// When a per-CPU list set is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PcpHigh {
+    /// Six batches (before 5.14).
+    SixBatches,
+    /// The zone's low watermark shared among the node's CPUs (5.14).
+    LowWatermark,
+    /// From there up to an eighth of the zone, by demand (6.7).
+    AutoTuned,
+}
+
+/// Which blocks a drain takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PcpDrain {
+    /// From the tails of the types' lists in turn, more from one after each empty one (before 6.0).
+    RoundRobin,
+    /// The list that overflowed first, whole, then the next (fd56eef258a1, 6.0).
+    ListFirst,
+}
+
+/// Fallback policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// The rule.
+    pub rule: FallbackRule,
+    /// A movable request may take over other types' blocks only from this order up
+    /// (`pageblock_order / 2`).
+    pub movable_min_order: Order,
+    /// Free or compatible pages at least for a pageblock to change its type (half of it).
+    pub claim_min_pages: u32,
+}
+
+/// How a request is served from another type's lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FallbackRule {
+    /// Largest first: free pages of the pageblock move, and its type changes if half of it is free; the
+    /// block found is split at once (before 4.12).
+    MoveAndSplit,
+    /// Largest first (smallest for small movable requests): free pages of the pageblock move, its type
+    /// changes if half of it is free or compatible; then the own lists are searched again (4.12 to 6.14).
+    MoveAndRetry {
+        /// Where moved free pages go (head before 5.10's shuffling work, tail after).
+        moved_to: crate::frame::End,
+    },
+    /// Claim a whole pageblock, largest first, moving nothing if it is too full; if none can be claimed
+    /// steal the smallest block, which leaves its pageblock as it is (e47f1f56dd82 and following, 6.15
+    /// and stable kernels).
+    ClaimThenSteal,
+    /// Never serve from another type: the request fails (not in any kernel; for what-ifs).
+    Never,
+}
+
+/// Zone policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// Prefer a lower zone of the node over mixing pageblocks (`ALLOC_NOFRAGMENT`, 6bb154504f8b, 5.0).
+    pub fragment_avoidance: bool,
+}
+
+/// Watermark policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watermark {
+    /// `min_free_kbytes` computed at boot is at most this (65536 before 5.8, 262144 since).
+    pub min_free_kbytes_max: u64,
+    /// khugepaged raises `min_free_kbytes` to its recommendation.
+    pub thp_recommendation: bool,
+    /// Distance between marks in 1/10000 of the zone (`watermark_scale_factor`); `None` before 4.6.
+    pub scale_factor: Option<u32>,
+    /// Boost after a fragmenting fallback in 1/10000 of the high mark (`watermark_boost_factor`); 0 is
+    /// off.
+    pub boost_factor: u32,
+    /// Whether a fallback that takes a single block boosts too (5.0 to 6.14), or only an attempt to
+    /// claim a pageblock.
+    pub boost_single_steals: bool,
+    /// Pages in the reserve of a lower zone per page of the higher ones, for DMA, DMA32, Normal
+    /// (`lowmem_reserve_ratio`).
+    pub lowmem_reserve_ratio: [u32; 3],
+}
+
+/// High-atomic reserve policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Highatomic {
+    /// None (before 4.4).
+    Off,
+    /// Up to 1 % of the zone and one pageblock more; watermark checks subtract all of the reserve.
+    PercentPlusBlock,
+    /// Up to 1 % rounded up to whole pageblocks, none in small zones; watermark checks subtract what is
+    /// free of it (6.12's stable backports).
+    PercentRoundedUp,
+}

@@ -1,0 +1,213 @@
+//! Watermarks: how much a zone keeps free, and for whom.
+//!
+//! Models: `__setup_per_zone_wmarks`, `calculate_min_free_kbytes`, `setup_per_zone_lowmem_reserve`,
+//! `boost_watermark`, `__zone_watermark_ok`, mm/page_alloc.c, v6.12;
+//! `set_recommended_min_free_kbytes`, mm/khugepaged.c, v6.12.
+//! Departs: free pages are counted exactly, without the per-CPU deltas of a real machine's counters.
+//! Visible as: a check near its mark may fall a few pages earlier or later than on the machine.
+
+use crate::gfp::AllocFlags;
+use crate::memory::Memory;
+use crate::policy::Highatomic;
+use crate::types::{Migratetype, NR_ZONE_KINDS, Order, ZoneKind};
+use crate::zone::{Zone, ZoneId};
+
+/// A zone's marks in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Watermarks {
+    /// min, low, high, promo without the boost.
+    pub marks: [u64; 4],
+    /// Temporary boost of all of them.
+    pub boost: u64,
+}
+
+/// One of a zone's marks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Mark {
+    /// Below: direct reclaim.
+    Min = 0,
+    /// Below: kswapd wakes.
+    Low = 1,
+    /// Above: kswapd rests.
+    High = 2,
+    /// Above: memory tiering may promote.
+    Promo = 3,
+}
+
+impl Watermarks {
+    /// The mark with the boost.
+    #[inline]
+    #[must_use]
+    pub const fn pages(&self, mark: Mark) -> u64 {
+        self.marks[mark as usize] + self.boost
+    }
+
+    /// The mark without the boost.
+    #[inline]
+    #[must_use]
+    pub const fn raw(&self, mark: Mark) -> u64 {
+        self.marks[mark as usize]
+    }
+}
+
+/// `min_free_kbytes` at boot: the square root of 16 times low memory, within bounds.
+#[must_use]
+pub fn min_free_kbytes(lowmem_kbytes: u64, max: u64) -> u64 {
+    (lowmem_kbytes * 16).isqrt().clamp(128, max)
+}
+
+/// What khugepaged recommends for `min_free_kbytes`: two free pageblocks a zone, and three for each pair
+/// of the three migratetypes, at most 5 % of low memory (pages of 4 KiB).
+#[must_use]
+pub fn recommended_min_free_kbytes(
+    populated_zones: u64,
+    pageblock: Order,
+    lowmem_pages: u64,
+) -> u64 {
+    let per_zone = u64::from(pageblock.pages()) * (2 + 3 * 3);
+    (per_zone * populated_zones).min(lowmem_pages / 20) * 4
+}
+
+impl Memory {
+    /// Computes watermarks and reserves of every zone as at boot: `min_free_kbytes` from memory size
+    /// where none is given, then the THP recommendation, then each zone's share.
+    ///
+    /// `thp` says whether khugepaged runs.
+    pub fn setup_watermarks(&mut self, min_free_kbytes_set: Option<u64>, thp: bool) {
+        let lowmem = |zone: &Zone| zone.kind != ZoneKind::Movable;
+        let managed: u64 = self.zones.iter().filter(|z| lowmem(z)).map(|z| z.managed_pages).sum();
+        let mut kbytes = min_free_kbytes_set.unwrap_or_else(|| {
+            min_free_kbytes(managed * 4, self.policy.watermark.min_free_kbytes_max)
+        });
+        if thp && self.policy.watermark.thp_recommendation {
+            let populated = |z: &&Zone| lowmem(z) && z.present_pages > 0;
+            let populated = self.zones.iter().filter(populated).count() as u64;
+            // khugepaged starts after the first set of marks and leaves what is below the high ones out of
+            // its 5 % (`nr_free_buffer_pages`).
+            self.set_marks(kbytes / 4, managed);
+            let high = |zone: &Zone| zone.watermarks.raw(Mark::High);
+            let above_high = |zone: &Zone| zone.managed_pages.saturating_sub(high(zone));
+            let lowmem_pages = self.zones.iter().filter(|z| lowmem(z)).map(above_high).sum();
+            let recommended = recommended_min_free_kbytes(
+                populated,
+                self.policy.freelist.pageblock_order,
+                lowmem_pages,
+            );
+            kbytes = kbytes.max(recommended);
+        }
+        self.set_marks(kbytes / 4, managed);
+        self.setup_lowmem_reserve();
+        self.update_pcp_limits();
+    }
+
+    /// Shares `pages_min` out among the zones, whose managed pages (Movable zones' apart) are `lowmem`.
+    fn set_marks(&mut self, pages_min: u64, lowmem: u64) {
+        for zone in &mut self.zones {
+            let share = (u128::from(pages_min) * u128::from(zone.managed_pages)
+                / u128::from(lowmem.max(1))) as u64;
+            let min = match zone.kind {
+                ZoneKind::Movable => (zone.managed_pages / 1024).clamp(32, 128),
+                _ => share,
+            };
+            let gap = match self.policy.watermark.scale_factor {
+                Some(scale) => (share / 4).max(zone.managed_pages * u64::from(scale) / 10_000),
+                None => share / 4,
+            };
+            zone.watermarks =
+                Watermarks { marks: [min, min + gap, min + 2 * gap, min + 3 * gap], boost: 0 };
+        }
+    }
+
+    /// Computes what each zone keeps from requests that could use a higher one of its node.
+    fn setup_lowmem_reserve(&mut self) {
+        let ratios = self.policy.watermark.lowmem_reserve_ratio;
+        let pages: std_alloc::vec::Vec<_> =
+            self.zones.iter().map(|z| (z.node, z.kind, z.managed_pages)).collect();
+        for zone in &mut self.zones {
+            zone.lowmem_reserve = [0; NR_ZONE_KINDS];
+            let Some(&ratio) = ratios.get(zone.kind as usize) else { continue };
+            for class in zone.kind as usize + 1..NR_ZONE_KINDS {
+                let above: u64 = pages
+                    .iter()
+                    .filter(|(node, kind, _)| {
+                        *node == zone.node && *kind > zone.kind && *kind as usize <= class
+                    })
+                    .map(|(_, _, managed)| managed)
+                    .sum();
+                zone.lowmem_reserve[class] = if ratio == 0 { 0 } else { above / u64::from(ratio) };
+            }
+        }
+    }
+
+    /// Raises the zone's watermarks by one pageblock, up to the boost factor's share of the high mark.
+    ///
+    /// Returns whether boosting is on for a zone of this size.
+    pub(crate) fn boost_watermark(&mut self, id: ZoneId) -> bool {
+        let factor = u64::from(self.policy.watermark.boost_factor);
+        let pageblock = u64::from(self.policy.freelist.pageblock_order.pages());
+        let zone = &mut self.zones[id.index()];
+        // Small zones are left alone: four pageblocks would be all of them.
+        if factor == 0 || zone.managed_pages < pageblock * 4 {
+            return false;
+        }
+        let max = zone.watermarks.raw(Mark::High) * factor / 10_000;
+        if max == 0 {
+            return false;
+        }
+        zone.watermarks.boost = (zone.watermarks.boost + pageblock).min(max.max(pageblock));
+        true
+    }
+
+    /// Whether taking a block of `order` leaves the zone above `mark` pages, for a request that may use
+    /// zones up to `class`.
+    #[must_use]
+    pub fn watermark_ok(
+        &self,
+        id: ZoneId,
+        order: Order,
+        mark: u64,
+        class: ZoneKind,
+        flags: AllocFlags,
+    ) -> bool {
+        let zone = &self.zones[id.index()];
+        let reserve = zone.lowmem_reserve[class as usize];
+        let mut unusable = u64::from(order.pages()) - 1;
+        let reserves = AllocFlags::NON_BLOCK
+            .with(AllocFlags::MIN_RESERVE)
+            .with(AllocFlags::HIGHATOMIC)
+            .with(AllocFlags::OOM);
+        if !flags.intersects(reserves) {
+            unusable += match self.policy.highatomic {
+                Highatomic::Off => 0,
+                Highatomic::PercentPlusBlock => zone.nr_reserved_highatomic,
+                Highatomic::PercentRoundedUp => zone.nr_free_highatomic,
+            };
+        }
+        // CMA pages serve movable requests only; the check counts for all (no CMA in the kernels
+        // modelled so far, so nothing is subtracted for it).
+        let mut min = mark;
+        if flags.intersects(reserves) {
+            if flags.intersects(AllocFlags::MIN_RESERVE) {
+                min -= min / 2;
+                if flags.intersects(AllocFlags::NON_BLOCK) {
+                    min -= min / 4;
+                }
+            }
+            if flags.intersects(AllocFlags::OOM) {
+                min -= min / 2;
+            }
+        }
+        if zone.nr_free_pages as i64 - unusable as i64 <= (min + reserve) as i64 {
+            return false;
+        }
+        if order.0 == 0 {
+            return true;
+        }
+        let mut usable =
+            [Migratetype::Unmovable, Migratetype::Movable, Migratetype::Reclaimable].into_iter();
+        usable.any(|mt| zone.free_area.any_from(order, mt))
+            || zone.free_area.any_from(order, Migratetype::Cma)
+            || flags.intersects(AllocFlags::HIGHATOMIC.with(AllocFlags::OOM))
+                && zone.free_area.any_from(order, Migratetype::HighAtomic)
+    }
+}

@@ -1,0 +1,379 @@
+//! What each frame is used for, which pageblocks are mixed, and whether a snapshot agrees with
+//! the machine's own counts.
+//!
+//! Models: fs/proc/page.c (`stable_page_flags`), v6.1 and v6.12: the flags say what a page is, not
+//! who owns it, so that kernel memory is whatever has none of the other flags.
+
+use crate::state::{Exactness, FrameUse, Snapshot, ZoneState};
+use highorder_kernelfs::{Buddyinfo, PageFlags, Pagetypeinfo, TextFile, Zoneinfo};
+use highorder_mm::types::{Migratetype, Pfn};
+use std::collections::BTreeMap;
+
+/// Flags that only pages of user memory carry, also while they are off the LRU lists.
+const USER: PageFlags = PageFlags(
+    PageFlags::LRU.0
+        | PageFlags::UPTODATE.0
+        | PageFlags::SWAPBACKED.0
+        | PageFlags::SWAPCACHE.0
+        | PageFlags::WRITEBACK.0
+        | PageFlags::UNEVICTABLE.0,
+);
+
+/// A pageblock in which pages of different mobility are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MixedPageblock {
+    /// First frame.
+    pub pfn: Pfn,
+    /// Its type.
+    pub migratetype: Migratetype,
+    /// Pages that migration can move: anonymous, page cache, huge.
+    pub nr_movable: u32,
+    /// Kernel pages, page tables and unreclaimable slab.
+    pub nr_unmovable: u32,
+    /// Reclaimable slab.
+    pub nr_reclaimable: u32,
+}
+
+impl MixedPageblock {
+    fn is_mixed(&self) -> bool {
+        let kinds = [self.nr_movable, self.nr_unmovable, self.nr_reclaimable];
+        kinds.into_iter().filter(|&nr| nr > 0).count() > 1
+    }
+}
+
+impl Snapshot {
+    /// Returns what each frame is used for, frame 0 first.
+    ///
+    /// Free and per-CPU pages come from the lists, everything else from `kpageflags`. A slab is
+    /// reclaimable if the snapshot says that its cache is, and where it does not say, if its
+    /// pageblock's type is Reclaimable. Frames of a zone are [`FrameUse::Unknown`] where nothing
+    /// but counts is known.
+    #[must_use]
+    pub fn frame_uses(&self) -> Vec<FrameUse> {
+        let mut uses = self.uses_by_flags();
+        for run in self.reclaimable_slabs.iter().flatten() {
+            let range = run.pfn.index()..run.pfn.index() + run.nr_pages as usize;
+            for frame in uses.get_mut(range).into_iter().flatten() {
+                if *frame == FrameUse::Slab {
+                    *frame = FrameUse::SlabReclaimable;
+                }
+            }
+        }
+        if self.reclaimable_slabs.is_none() {
+            self.reclaimable_by_pageblock(&mut uses);
+        }
+        for zone in &self.zones {
+            for pcp in &zone.pcp {
+                for block in &pcp.blocks {
+                    fill(&mut uses, block.pfn, block.order.pages(), FrameUse::PerCpu);
+                }
+            }
+            for block in &zone.free {
+                let free = FrameUse::Free(block.order.0);
+                fill(&mut uses, block.pfn, block.order.pages(), free);
+            }
+        }
+        uses
+    }
+
+    /// Returns the pageblocks with allocated pages of more than one mobility, ascending.
+    ///
+    /// Free pages, pages on per-CPU lists, reserved ones and holes count for nothing.
+    #[must_use]
+    pub fn mixed_pageblocks(&self) -> Vec<MixedPageblock> {
+        let uses = self.frame_uses();
+        let tally = |pfn: Pfn, migratetype| {
+            let end = (pfn.index() + self.pageblock_order.pages() as usize).min(uses.len());
+            let mut block = MixedPageblock {
+                pfn,
+                migratetype,
+                nr_movable: 0,
+                nr_unmovable: 0,
+                nr_reclaimable: 0,
+            };
+            for frame in uses.get(pfn.index()..end).into_iter().flatten() {
+                match mobility(*frame) {
+                    Some(Migratetype::Movable) => block.nr_movable += 1,
+                    Some(Migratetype::Reclaimable) => block.nr_reclaimable += 1,
+                    Some(_) => block.nr_unmovable += 1,
+                    None => {}
+                }
+            }
+            block
+        };
+        let blocks = self.pageblocks.iter().map(|block| tally(block.pfn, block.migratetype));
+        blocks.filter(MixedPageblock::is_mixed).collect()
+    }
+
+    /// Compares the snapshot with its own text files and its parts with each other, and returns
+    /// each difference as a sentence.
+    ///
+    /// Differences are no damage: the text was read a moment before or after the lists.
+    #[must_use]
+    pub fn check(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Some(text) = self.files.get("buddyinfo") {
+            match Buddyinfo::parse("buddyinfo", text) {
+                Ok(table) => self.check_buddyinfo(&table, &mut found),
+                Err(error) => found.push(error.to_string()),
+            }
+        }
+        if let Some(text) = self.files.get("pagetypeinfo") {
+            match Pagetypeinfo::parse("pagetypeinfo", text) {
+                Ok(table) => self.check_pagetypeinfo(&table, &mut found),
+                Err(error) => found.push(error.to_string()),
+            }
+        }
+        if let Some(text) = self.files.get("zoneinfo") {
+            match Zoneinfo::parse("zoneinfo", text) {
+                Ok(table) => self.check_zoneinfo(&table, &mut found),
+                Err(error) => found.push(error.to_string()),
+            }
+        }
+        self.check_flags(&mut found);
+        found
+    }
+
+    /// Returns the zone that a frame lies in; where spans overlap, the one that comes first.
+    #[must_use]
+    pub fn zone_of(&self, pfn: Pfn) -> Option<&ZoneState> {
+        self.zones.iter().find(|zone| zone.spans(pfn, 1))
+    }
+
+    fn uses_by_flags(&self) -> Vec<FrameUse> {
+        if self.kpageflags.is_empty() {
+            let mut uses = vec![FrameUse::Hole; self.nr_frames as usize];
+            for zone in &self.zones {
+                let range = zone.start_pfn.index()..zone.end_pfn() as usize;
+                uses[range].fill(FrameUse::Unknown);
+            }
+            return uses;
+        }
+        let mut uses = Vec::with_capacity(self.kpageflags.len());
+        let mut head = FrameUse::Kernel;
+        for &flags in &self.kpageflags {
+            let flags = PageFlags(flags);
+            // A tail's own flags differ by kernel; it is what its head is.
+            if !flags.contains(PageFlags::COMPOUND_TAIL) {
+                head = use_of(flags);
+            }
+            uses.push(head);
+        }
+        uses
+    }
+
+    fn reclaimable_by_pageblock(&self, uses: &mut [FrameUse]) {
+        for block in self.pageblocks.iter().filter(|b| b.migratetype == Migratetype::Reclaimable) {
+            let start = block.pfn.index().min(uses.len());
+            let end = (start + self.pageblock_order.pages() as usize).min(uses.len());
+            for frame in uses[start..end].iter_mut().filter(|f| **f == FrameUse::Slab) {
+                *frame = FrameUse::SlabReclaimable;
+            }
+        }
+    }
+
+    fn check_buddyinfo(&self, table: &Buddyinfo, found: &mut Vec<String>) {
+        // Without positions there is nothing to compare with.
+        if self.exactness == Exactness::Counts && self.zones.iter().all(|z| z.free.is_empty()) {
+            return;
+        }
+        for zone in &self.zones {
+            let Some(row) = table.zone(zone.node, zone.kind.name()) else {
+                let what = format!("node {} zone {}", zone.node, zone.kind);
+                found.push(format!("{what} is missing in buddyinfo"));
+                continue;
+            };
+            for (order, listed) in zone.nr_free().into_iter().enumerate() {
+                let said = row.counts.get(order).copied().unwrap_or(0);
+                if said != listed {
+                    found.push(format!(
+                        "node {} zone {}: {listed} free blocks of order {order}, buddyinfo says {said}",
+                        zone.node, zone.kind
+                    ));
+                }
+            }
+        }
+    }
+
+    fn check_pagetypeinfo(&self, table: &Pagetypeinfo, found: &mut Vec<String>) {
+        let ours = self.pageblock_order;
+        if let Some(said) = table.page_block_order().filter(|&said| said != u64::from(ours.0)) {
+            found.push(format!("pageblocks of order {ours}, pagetypeinfo says {said}"));
+        }
+        for zone in self.zones.iter().filter(|_| self.exactness > Exactness::Counts) {
+            let mut listed = BTreeMap::new();
+            for block in &zone.free {
+                *listed.entry((block.migratetype, block.order)).or_insert(0u64) += 1;
+            }
+            for row in table.free() {
+                let Some(migratetype) = Migratetype::from_name(&row.migratetype) else { continue };
+                if row.node != zone.node || row.zone != zone.kind.name() {
+                    continue;
+                }
+                for (order, said) in row.counts.iter().enumerate() {
+                    let key = (migratetype, highorder_mm::types::Order(order as u8));
+                    let listed = listed.get(&key).copied().unwrap_or(0);
+                    let agrees = match said.is_lower_bound {
+                        true => listed >= said.blocks,
+                        false => listed == said.blocks,
+                    };
+                    if !agrees {
+                        found.push(format!(
+                            "node {} zone {}: {listed} free {migratetype} blocks of order {order}, \
+                             pagetypeinfo says {}",
+                            zone.node, zone.kind, said.blocks
+                        ));
+                    }
+                }
+            }
+            for migratetype in Migratetype::ALL {
+                let said = table.nr_blocks(zone.node, zone.kind.name(), migratetype.name());
+                let nr = self
+                    .pageblocks_of(zone)
+                    .filter(|block| block.migratetype == migratetype)
+                    .count() as u64;
+                if let Some(said) = said.filter(|&said| said != nr) {
+                    found.push(format!(
+                        "node {} zone {}: {nr} {migratetype} pageblocks, pagetypeinfo says {said}",
+                        zone.node, zone.kind
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The pageblocks that `/proc/pagetypeinfo` counts for a zone: those whose first frame in the
+    /// span has memory.
+    pub(crate) fn pageblocks_of<'a>(
+        &'a self,
+        zone: &'a ZoneState,
+    ) -> impl Iterator<Item = &'a crate::state::PageblockState> {
+        let first = zone.start_pfn.align_down(self.pageblock_order);
+        self.pageblocks.iter().filter(move |block| {
+            let looked_at = block.pfn.max(zone.start_pfn);
+            block.pfn >= first
+                && u64::from(block.pfn.0) < zone.end_pfn()
+                && self.has_memory(looked_at)
+        })
+    }
+
+    pub(crate) fn has_memory(&self, pfn: Pfn) -> bool {
+        self.kpageflags
+            .get(pfn.index())
+            .is_none_or(|&flags| !PageFlags(flags).contains(PageFlags::NOPAGE))
+    }
+
+    fn check_zoneinfo(&self, table: &Zoneinfo, found: &mut Vec<String>) {
+        for zone in &self.zones {
+            let what = format!("node {} zone {}", zone.node, zone.kind);
+            let Some(row) = table.zone(zone.node, zone.kind.name()) else {
+                found.push(format!("{what} is missing in zoneinfo"));
+                continue;
+            };
+            let boost = zone.watermark_boost;
+            let ours = [
+                ("spanned", zone.spanned_pages),
+                ("present", zone.present_pages),
+                ("managed", zone.managed_pages),
+                ("min", zone.watermark[0] + boost),
+                ("low", zone.watermark[1] + boost),
+                ("high", zone.watermark[2] + boost),
+            ];
+            for (name, ours) in ours {
+                if let Some(said) = row.pages.get(name).filter(|&said| said != ours) {
+                    found.push(format!("{what}: {name} is {ours} pages, zoneinfo says {said}"));
+                }
+            }
+            let start = u64::from(zone.start_pfn.0);
+            if let Some(said) = row.start_pfn().filter(|&said| said != start) {
+                found.push(format!("{what}: begins at pfn {start}, zoneinfo says {said}"));
+            }
+        }
+    }
+
+    fn check_flags(&self, found: &mut Vec<String>) {
+        if self.kpageflags.is_empty() {
+            return;
+        }
+        let mut is_free = vec![false; self.kpageflags.len()];
+        for block in self.zones.iter().flat_map(|zone| &zone.free) {
+            let end = block.pfn.index() + block.order.pages() as usize;
+            is_free[block.pfn.index()..end].fill(true);
+        }
+        let flagged = self.kpageflags.iter().map(|&f| PageFlags(f).contains(PageFlags::BUDDY));
+        let differ = flagged.zip(&is_free).filter(|(flagged, listed)| flagged != *listed).count();
+        if differ > 0 {
+            found.push(format!("{differ} frames are free by list or by kpageflags, not by both"));
+        }
+        let in_use = |pfn: &&Pfn| is_free.get(pfn.index()).copied().unwrap_or(true);
+        let both = self.lru.iter().flat_map(|list| &list.pages).filter(in_use).count();
+        if both > 0 {
+            found.push(format!("{both} frames are on an LRU list and in a free block"));
+        }
+    }
+}
+
+fn fill(uses: &mut [FrameUse], pfn: Pfn, nr_pages: u32, value: FrameUse) {
+    let end = (pfn.index() + nr_pages as usize).min(uses.len());
+    if let Some(frames) = uses.get_mut(pfn.index()..end) {
+        frames.fill(value);
+    }
+}
+
+/// What a page that is no compound tail is used for, by its flags alone.
+fn use_of(flags: PageFlags) -> FrameUse {
+    let has = |flag| flags.contains(flag);
+    if has(PageFlags::NOPAGE) {
+        FrameUse::Hole
+    } else if has(PageFlags::RESERVED) || has(PageFlags::OFFLINE) {
+        FrameUse::Reserved
+    } else if has(PageFlags::BUDDY) {
+        FrameUse::Free(0)
+    } else if has(PageFlags::SLAB) {
+        // Before ANON and KSM: kernels report those on slabs, whose fields share the mapping word.
+        FrameUse::Slab
+    } else if has(PageFlags::PGTABLE) {
+        FrameUse::PageTable
+    } else if has(PageFlags::HUGE) {
+        FrameUse::Hugetlb
+    } else if has(PageFlags::COMPOUND_HEAD) {
+        // The huge zero page is the kernel's own and cannot move.
+        let is_user = flags.intersects(USER) && !has(PageFlags::ZERO_PAGE);
+        if is_user { FrameUse::Huge } else { FrameUse::Kernel }
+    } else if has(PageFlags::ANON) {
+        FrameUse::Anon
+    } else if flags.intersects(USER) {
+        FrameUse::File
+    } else {
+        FrameUse::Kernel
+    }
+}
+
+/// The mobility of what an allocated frame is used for; `None` for what is not allocated.
+fn mobility(frame: FrameUse) -> Option<Migratetype> {
+    match frame {
+        FrameUse::Anon | FrameUse::File | FrameUse::Huge | FrameUse::Hugetlb => {
+            Some(Migratetype::Movable)
+        }
+        FrameUse::SlabReclaimable => Some(Migratetype::Reclaimable),
+        FrameUse::Slab | FrameUse::PageTable | FrameUse::Kernel => Some(Migratetype::Unmovable),
+        FrameUse::Hole
+        | FrameUse::Reserved
+        | FrameUse::Free(_)
+        | FrameUse::PerCpu
+        | FrameUse::Unknown => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slabs_win_over_the_flags_that_share_their_words() {
+        assert_eq!(use_of(PageFlags(PageFlags::SLAB.0 | PageFlags::ANON.0)), FrameUse::Slab);
+        assert_eq!(use_of(PageFlags(0)), FrameUse::Kernel);
+        assert_eq!(use_of(PageFlags(PageFlags::UPTODATE.0 | PageFlags::LRU.0)), FrameUse::File);
+        assert_eq!(use_of(PageFlags(PageFlags::MMAP.0)), FrameUse::Kernel);
+    }
+}
