@@ -1,1 +1,7 @@
 //! Kernel files, recordings and their replay.
+
+pub mod error;
+pub mod kernel_file;
+
+pub use error::InputError;
+pub use kernel_file::Kernel;
