@@ -2,6 +2,8 @@
 
 pub mod error;
 pub mod kernel_file;
+pub mod recording;
 
 pub use error::InputError;
 pub use kernel_file::Kernel;
+pub use recording::Recording;

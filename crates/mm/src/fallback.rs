@@ -238,7 +238,7 @@ impl Memory {
     // The rule before it: move first, then search again.
 
     /// Moves a block of another type, or all free pages of its pageblock, to the wanted type's lists.
-    fn move_fallback_block(
+    pub fn move_fallback_block(
         &mut self,
         id: ZoneId,
         order: Order,

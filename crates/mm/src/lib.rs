@@ -20,6 +20,7 @@ pub mod isolate;
 pub mod memory;
 pub mod pcp;
 pub mod policy;
+pub mod restore;
 pub mod types;
 pub mod validate;
 pub mod watermark;

@@ -1,0 +1,450 @@
+//! Recordings of real kernels: the state of all pages before and after, and every event between.
+
+use crate::InputError;
+use highorder_kernelfs::trace::{Entry, Event as TraceEvent, TraceReader, field};
+use highorder_kernelfs::{Pagetypeinfo, TextFile};
+use highorder_mm::gfp::Gfp;
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
+use highorder_snapshot::Snapshot;
+use std::path::{Path, PathBuf};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A block left a free list for a request of its own type (`mm_page_alloc_zone_locked`).
+    Take,
+    /// A block was handed out (`mm_page_alloc`).
+    Alloc,
+    /// A block was freed, and joins a list at once (`mm_page_free`).
+    Free,
+    /// A page was freed as one of a batch, and joins a list at its [`Kind::FreeCommit`].
+    FreeBatched,
+    /// A page of a batch joins a list (`mm_page_free_batched`).
+    FreeCommit,
+    /// A block went from a per-CPU list to the free lists (`mm_page_pcpu_drain`).
+    Drain,
+    /// A fallback to another type (`mm_page_alloc_extfrag`); see [`Event::fallback`].
+    Extfrag,
+    /// Compaction took a free block (a probe on `__isolate_free_page` that returned non-zero).
+    Isolate,
+    /// A task begins to compact a zone.
+    CompactBegin,
+    /// It ends.
+    CompactEnd,
+    /// A task begins to migrate a batch of pages.
+    MigrateBegin,
+    /// It ends.
+    MigrateEnd,
+    /// kswapd of the node in [`Event::pfn`] woke.
+    KswapdWake,
+    /// kswapd of the node in [`Event::pfn`] went to sleep.
+    KswapdSleep,
+}
+
+/// One event of a recording: 24 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds since the first.
+    pub time_ns: u64,
+    /// The first frame of the block (or the node, for kswapd's events).
+    pub pfn: Pfn,
+    /// The task.
+    pub pid: u32,
+    /// Flags of the request, for allocations; packed fields for fallbacks.
+    bits: u32,
+    /// What happened.
+    pub kind: Kind,
+    /// Size of the block.
+    pub order: Order,
+    /// Type of the request or of the list.
+    pub migratetype: Migratetype,
+    /// Where.
+    pub cpu: u8,
+}
+
+const _: () = assert!(size_of::<Event>() == 24);
+
+/// The rest of a fallback event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FallbackFields {
+    /// Size of the block that was found.
+    pub fallback_order: Order,
+    /// Type of the list it was found on.
+    pub fallback_migratetype: Migratetype,
+    /// Whether its pageblock changed its type to the request's.
+    pub change_ownership: bool,
+}
+
+impl Event {
+    /// Flags of the request.
+    #[inline]
+    #[must_use]
+    pub fn gfp(&self) -> Gfp {
+        debug_assert_eq!(self.kind, Kind::Alloc);
+        Gfp(self.bits)
+    }
+
+    /// The fields of a [`Kind::Extfrag`].
+    #[must_use]
+    pub fn fallback(&self) -> FallbackFields {
+        debug_assert_eq!(self.kind, Kind::Extfrag);
+        FallbackFields {
+            fallback_order: Order((self.bits & 0xff) as u8),
+            fallback_migratetype: Migratetype::from_index((self.bits >> 8 & 0xff) as usize),
+            change_ownership: self.bits >> 16 & 1 == 1,
+        }
+    }
+}
+
+/// A recording.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Name of its folder.
+    pub name: String,
+    /// All pages before.
+    pub before: Snapshot,
+    /// All pages after, where it was recorded.
+    pub after: Option<Snapshot>,
+    /// What happened between, in the order of the trace's clock.
+    pub events: Vec<Event>,
+    /// Lines of the trace.
+    pub nr_lines: u64,
+    /// Lines of events lost to an overrun of the trace buffer.
+    pub nr_lost: u64,
+}
+
+/// The mark that user space writes into the trace once the lists of a state are copied.
+const LISTS_COPIED: &[u8] = b"lists_copied";
+
+impl Recording {
+    /// Reads a recording's folder: `state0/`, `state1/` (if there) and `trace.txt`, plain or compressed.
+    ///
+    /// # Errors
+    /// Every bad line of the first file that has any.
+    pub fn read(folder: impl AsRef<Path>) -> Result<Self, InputError> {
+        let folder = folder.as_ref();
+        let before = Snapshot::read(state_path(folder, "state0")?)?;
+        let after = match state_path(folder, "state1") {
+            Ok(path) => Some(Snapshot::read(path)?),
+            Err(_) => None,
+        };
+        let trace = ["trace.txt.zst", "trace.txt.gz", "trace.txt"]
+            .map(|name| folder.join(name))
+            .into_iter()
+            .find(|path| path.is_file())
+            .ok_or_else(|| InputError::file(folder, "no trace.txt (plain, .gz or .zst) here"))?;
+        let mut builder = Builder::new(&before, &trace)?;
+        TraceReader::open(&trace)?.for_each(|entry| builder.entry(&entry))?;
+        let mut events = builder.finish()?;
+        mark_batched_frees(&mut events.events, before.nr_frames);
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self {
+            name,
+            before,
+            after,
+            events: events.events,
+            nr_lines: events.lines,
+            nr_lost: events.lost,
+        })
+    }
+}
+
+/// A recorded state: a folder, or a snapshot file of that name.
+fn state_path(folder: &Path, name: &str) -> Result<PathBuf, InputError> {
+    [name.to_owned(), format!("{name}.snapshot"), format!("{name}.hos")]
+        .map(|name| folder.join(name))
+        .into_iter()
+        .find(|path| path.exists())
+        .ok_or_else(|| {
+            InputError::file(folder, format!("no {name} here: not a recording's folder"))
+        })
+}
+
+/// Makes compact events from lines.
+struct Builder<'a> {
+    trace: &'a Path,
+    nr_frames: u64,
+    vmemmap_base: Option<u64>,
+    /// Type by the kernel's number.
+    migratetypes: Vec<Migratetype>,
+    events: Vec<Event>,
+    lines: u64,
+    lost: u64,
+    first_ns: Option<u64>,
+    marks: u32,
+    has_marks: bool,
+    /// Blocks whose isolation has begun, by task.
+    isolating: Vec<(u32, Pfn, Order)>,
+    problem: Option<String>,
+}
+
+/// Bytes of a `struct page`.
+const STRUCT_PAGE_BYTES: u64 = 64;
+
+impl<'a> Builder<'a> {
+    fn new(before: &Snapshot, trace: &'a Path) -> Result<Self, InputError> {
+        let migratetypes = match before.files.get("pagetypeinfo") {
+            None => default_migratetypes(),
+            Some(text) => {
+                let info = Pagetypeinfo::parse("pagetypeinfo", text)?;
+                let names = info.nodes.first().map(|n| n.migratetypes.clone()).unwrap_or_default();
+                let known: Option<Vec<_>> =
+                    names.iter().map(|name| Migratetype::from_name(name)).collect();
+                known.filter(|types| !types.is_empty()).unwrap_or_else(default_migratetypes)
+            }
+        };
+        Ok(Self {
+            trace,
+            nr_frames: before.nr_frames,
+            vmemmap_base: before.vmemmap_base,
+            migratetypes,
+            events: Vec::new(),
+            lines: 0,
+            lost: 0,
+            first_ns: None,
+            marks: 0,
+            has_marks: false,
+            isolating: Vec::new(),
+            problem: None,
+        })
+    }
+
+    fn finish(self) -> Result<Built, InputError> {
+        match self.problem {
+            Some(problem) => Err(InputError::other(problem)),
+            None => Ok(Built { events: self.events, lines: self.lines, lost: self.lost }),
+        }
+    }
+
+    fn bad(&mut self, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) {
+        if self.problem.is_none() {
+            let place = self.trace.display();
+            let line = self.lines;
+            self.problem = Some(format!("{place}:{line}: {what} is {found}, expected {expected}"));
+        }
+    }
+
+    fn pfn(&mut self, pfn: Option<highorder_kernelfs::trace::Number>) -> Option<Pfn> {
+        match pfn.map(highorder_kernelfs::trace::Number::value) {
+            Some(pfn) if pfn < self.nr_frames => Some(Pfn(pfn as u32)),
+            Some(pfn) => {
+                let last = self.nr_frames - 1;
+                self.bad(
+                    "`pfn`",
+                    format_args!("{pfn:#x}"),
+                    format_args!("at most {last:#x}, the last frame of the state before"),
+                );
+                None
+            }
+            None => {
+                self.bad("`pfn`", "missing", "a frame number (kernels before 3.8 do not print it)");
+                None
+            }
+        }
+    }
+
+    fn migratetype(&mut self, number: i32) -> Option<Migratetype> {
+        let found = usize::try_from(number).ok().and_then(|n| self.migratetypes.get(n).copied());
+        if found.is_none() {
+            let most = self.migratetypes.len() - 1;
+            self.bad(
+                "a migratetype",
+                number,
+                format_args!("0..={most}, the types pagetypeinfo lists"),
+            );
+        }
+        found
+    }
+
+    fn order(&mut self, order: i64) -> Option<Order> {
+        let found = u8::try_from(order).ok().filter(|&o| o <= MAX_PAGE_ORDER).map(Order);
+        if found.is_none() {
+            self.bad("an order", order, format_args!("0..={MAX_PAGE_ORDER}"));
+        }
+        found
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) {
+        self.lines += 1;
+        let (line, event) = match entry {
+            Entry::Event(line, event) => (line, event),
+            Entry::Other(highorder_kernelfs::trace::Item::Lost { events, .. }) => {
+                self.lost += events.unwrap_or(1);
+                return;
+            }
+            Entry::Other(_) => return,
+        };
+        if let TraceEvent::Marker(text) = event {
+            if text.trim_ascii() == LISTS_COPIED {
+                self.marks += 1;
+                if self.marks == 1 {
+                    // What came before is in the state.
+                    self.has_marks = true;
+                    self.events.clear();
+                    self.isolating.clear();
+                }
+            }
+            return;
+        }
+        if self.has_marks && self.marks != 1 {
+            return;
+        }
+        let first = *self.first_ns.get_or_insert(line.timestamp_ns);
+        let Ok(cpu) = u8::try_from(line.cpu) else {
+            return self.bad("the CPU", line.cpu, "at most 255");
+        };
+        let mut made = Event {
+            time_ns: line.timestamp_ns.saturating_sub(first),
+            pfn: Pfn(0),
+            pid: line.pid,
+            bits: 0,
+            kind: Kind::Take,
+            order: Order(0),
+            migratetype: Migratetype::Unmovable,
+            cpu,
+        };
+        if self.fill(&mut made, event).is_some() {
+            self.events.push(made);
+        }
+    }
+
+    /// Fills in what the event says; `None` if it is none of ours, or bad.
+    fn fill(&mut self, made: &mut Event, event: &TraceEvent<'_>) -> Option<()> {
+        match event {
+            TraceEvent::MmPageAlloc(e) => {
+                if e.is_failure() {
+                    return None;
+                }
+                made.kind = Kind::Alloc;
+                made.pfn = self.pfn(e.pfn)?;
+                made.order = self.order(e.order.into())?;
+                made.migratetype = self.migratetype(e.migratetype)?;
+                made.bits = self.gfp(e.gfp_flags.0)?.0;
+            }
+            TraceEvent::MmPageAllocZoneLocked(e) => {
+                made.kind = Kind::Take;
+                made.pfn = self.pfn(e.pfn)?;
+                made.order = self.order(e.order.into())?;
+                made.migratetype = self.migratetype(e.migratetype)?;
+            }
+            TraceEvent::MmPageFree(e) => {
+                made.kind = Kind::Free;
+                made.pfn = self.pfn(e.pfn)?;
+                made.order = self.order(e.order.into())?;
+            }
+            TraceEvent::MmPageFreeBatched(e) => {
+                made.kind = Kind::FreeCommit;
+                made.pfn = self.pfn(e.pfn)?;
+            }
+            TraceEvent::MmPagePcpuDrain(e) => {
+                made.kind = Kind::Drain;
+                made.pfn = self.pfn(e.pfn)?;
+                made.order = self.order(e.order.into())?;
+                made.migratetype = self.migratetype(e.migratetype)?;
+            }
+            TraceEvent::MmPageAllocExtfrag(e) => {
+                made.kind = Kind::Extfrag;
+                made.pfn = self.pfn(e.pfn)?;
+                made.order = self.order(e.alloc_order.into())?;
+                made.migratetype = self.migratetype(e.alloc_migratetype)?;
+                let order = self.order(e.fallback_order.into())?;
+                let from = self.migratetype(e.fallback_migratetype)?;
+                let owned = e.change_ownership.unwrap_or(0) != 0;
+                made.bits = u32::from(order.0) | (from as u32) << 8 | u32::from(owned) << 16;
+            }
+            TraceEvent::CompactionBegin(_) => made.kind = Kind::CompactBegin,
+            TraceEvent::CompactionEnd(_) => made.kind = Kind::CompactEnd,
+            TraceEvent::MmMigratePagesStart(_) => made.kind = Kind::MigrateBegin,
+            TraceEvent::MmMigratePages(_) => made.kind = Kind::MigrateEnd,
+            TraceEvent::KswapdWake(e) => {
+                made.kind = Kind::KswapdWake;
+                made.pfn = Pfn(u32::try_from(e.nid).ok()?);
+            }
+            TraceEvent::KswapdSleep(e) => {
+                made.kind = Kind::KswapdSleep;
+                made.pfn = Pfn(u32::try_from(e.nid).ok()?);
+            }
+            TraceEvent::Probe(probe) if probe.name == b"isolate_free" => {
+                let base = self.vmemmap_base?;
+                let page = hex(field(probe.args, "page")?)?;
+                let order = std::str::from_utf8(field(probe.args, "order")?).ok()?.parse().ok()?;
+                let pfn = Pfn(u32::try_from(page.checked_sub(base)? / STRUCT_PAGE_BYTES).ok()?);
+                let order = self.order(order)?;
+                self.isolating.retain(|&(pid, ..)| pid != made.pid);
+                self.isolating.push((made.pid, pfn, order));
+                return None;
+            }
+            TraceEvent::Probe(probe) if probe.name == b"isolate_free_ret" => {
+                let at = self.isolating.iter().position(|&(pid, ..)| pid == made.pid)?;
+                let (_, pfn, order) = self.isolating.swap_remove(at);
+                if field(probe.args, "ret")? == b"0" {
+                    return None;
+                }
+                made.kind = Kind::Isolate;
+                made.pfn = pfn;
+                made.order = order;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn gfp(&mut self, text: &[u8]) -> Option<Gfp> {
+        let mut flags = Gfp::NONE;
+        for name in text.split(|&b| b == b'|') {
+            let name = std::str::from_utf8(name).unwrap_or("?");
+            match Gfp::from_name(name) {
+                Some(flag) => flags |= flag,
+                // Flags that newer kernels have and no policy reads.
+                None if name.starts_with("__GFP_") || name.starts_with("0x") => {}
+                None => {
+                    self.bad("`gfp_flags`", name, "names of request flags");
+                    return None;
+                }
+            }
+        }
+        Some(flags)
+    }
+}
+
+struct Built {
+    events: Vec<Event>,
+    lines: u64,
+    lost: u64,
+}
+
+fn hex(text: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(text).ok()?.strip_prefix("0x")?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// The types of a kernel without CMA.
+fn default_migratetypes() -> Vec<Migratetype> {
+    use Migratetype::{HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
+    vec![Unmovable, Movable, Reclaimable, HighAtomic, Isolate]
+}
+
+/// Tells the frees that join a list at once from those that wait for their batch: a page of a batch has a
+/// second event before anything else happens to it.
+fn mark_batched_frees(events: &mut [Event], nr_frames: u64) {
+    const NONE: u32 = u32::MAX;
+    let mut last_free = vec![NONE; nr_frames as usize];
+    for at in 0..events.len() {
+        let event = events[at];
+        let slot = event.pfn.index();
+        match event.kind {
+            Kind::Free => last_free[slot] = at as u32,
+            Kind::FreeCommit if last_free[slot] != NONE => {
+                events[last_free[slot] as usize].kind = Kind::FreeBatched;
+                // The second event names order 0 whatever the block's order is.
+                events[at].order = events[last_free[slot] as usize].order;
+                last_free[slot] = NONE;
+            }
+            Kind::Take | Kind::Alloc | Kind::Drain | Kind::Isolate | Kind::Extfrag => {
+                last_free[slot] = NONE;
+            }
+            _ => {}
+        }
+    }
+}
