@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod kernel_file;
+pub mod machine;
 pub mod recording;
 
 pub use error::InputError;

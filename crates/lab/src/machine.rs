@@ -1,0 +1,219 @@
+//! From a snapshot to the model: the same machine, the same blocks on the same lists in the same order.
+
+use crate::{InputError, Kernel};
+use highorder_kernelfs::PageFlags;
+use highorder_mm::buddy::FreeTo;
+use highorder_mm::frame::State;
+use highorder_mm::memory::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_mm::policy::{ListType, PcpHigh};
+use highorder_mm::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn};
+use highorder_mm::watermark::Watermarks;
+use highorder_mm::zone::ZoneId;
+use highorder_snapshot::{Exactness, FrameUse, PcpState, Snapshot, ZoneState};
+
+/// Distance of a node to itself, and to others where the machine does not say (ACPI's SLIT default).
+const LOCAL_DISTANCE: u32 = 10;
+const REMOTE_DISTANCE: u32 = 20;
+
+/// The machine that a snapshot was taken from. `cpu_nodes` names each CPU's node; CPUs beyond it are
+/// taken to be on node 0.
+///
+/// # Errors
+/// A machine larger than the model has room for.
+pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[u32]) -> Result<Machine, InputError> {
+    let nr_frames = u32::try_from(snapshot.nr_frames).map_err(|_| {
+        let found = snapshot.nr_frames;
+        InputError::other(format!("the machine has {found} frames, expected at most {}", u32::MAX))
+    })?;
+    let nr_nodes = snapshot.zones.iter().map(|z| z.node + 1).max().unwrap_or(1);
+    let nr_cpus = snapshot
+        .zones
+        .iter()
+        .flat_map(|z| &z.pcp)
+        .map(|pcp| pcp.cpu as usize + 1)
+        .max()
+        .unwrap_or(1)
+        .max(cpu_nodes.len());
+    let nodes = (0..nr_nodes)
+        .map(|node| NodeSpec {
+            distances: (0..nr_nodes)
+                .map(|other| if other == node { LOCAL_DISTANCE } else { REMOTE_DISTANCE })
+                .collect(),
+            zones: populated(snapshot).filter(|z| z.node == node).map(zone_spec).collect(),
+        })
+        .collect();
+    let cpu_nodes = (0..nr_cpus).map(|cpu| cpu_nodes.get(cpu).copied().unwrap_or(0)).collect();
+    Ok(Machine { nr_frames, nodes, cpu_nodes })
+}
+
+fn populated(snapshot: &Snapshot) -> impl Iterator<Item = &ZoneState> {
+    snapshot.zones.iter().filter(|z| z.spanned_pages > 0 && z.present_pages > 0)
+}
+
+fn zone_spec(zone: &ZoneState) -> ZoneSpec {
+    ZoneSpec {
+        kind: zone.kind,
+        start: zone.start_pfn,
+        spanned_pages: zone.spanned_pages as u32,
+        present_pages: zone.present_pages as u32,
+        managed_pages: zone.managed_pages,
+    }
+}
+
+/// The model in the state of a snapshot, under this kernel's policy.
+///
+/// Where the policy has no place for what the machine had (per-CPU lists of an order, a list of a type its
+/// pageblock is not of), the block goes where the policy would have put it.
+///
+/// # Errors
+/// A machine that the model has no room for, or pageblocks of another order than the policy's.
+pub fn restore(
+    snapshot: &Snapshot,
+    kernel: &Kernel,
+    cpu_nodes: &[u32],
+) -> Result<Memory, InputError> {
+    let placed;
+    let snapshot = if snapshot.exactness == Exactness::Counts {
+        placed = snapshot.placed();
+        &placed
+    } else {
+        snapshot
+    };
+    let policy = kernel.policy.clone();
+    if policy.freelist.pageblock_order != snapshot.pageblock_order {
+        return Err(InputError::other(format!(
+            "the snapshot has pageblocks of order {}, kernel {} has order {}",
+            snapshot.pageblock_order, kernel.name, policy.freelist.pageblock_order
+        )));
+    }
+    let mut memory = Memory::new(machine_of(snapshot, cpu_nodes)?, policy);
+    for block in &snapshot.pageblocks {
+        if block.pfn.index() < memory.frames().len() {
+            memory.set_block_type(block.pfn, block.migratetype);
+        }
+    }
+    let mut homeless = Vec::new();
+    for (index, zone) in populated(snapshot).enumerate() {
+        restore_marks(&mut memory, ZoneId(index as u8), zone);
+        for block in &zone.free {
+            let migratetype = list_type(&memory, block.pfn, block.migratetype);
+            memory.restore_free(block.pfn, block.order, migratetype);
+        }
+        for pcp in &zone.pcp {
+            for block in &pcp.blocks {
+                if memory.has_pcp_list(block.order) {
+                    let migratetype = list_type(&memory, block.pfn, block.migratetype);
+                    memory.restore_pcp(pcp.cpu as usize, block.pfn, block.order, migratetype);
+                } else {
+                    memory.restore_allocated(block.pfn, block.order, block.migratetype, false);
+                    homeless.push((block.pfn, block.order));
+                }
+            }
+        }
+    }
+    restore_used(&mut memory, snapshot);
+    memory.update_pcp_limits();
+    for (index, zone) in populated(snapshot).enumerate() {
+        for pcp in &zone.pcp {
+            restore_tuning(&mut memory, index, pcp);
+        }
+    }
+    for (pfn, order) in homeless {
+        let zone = memory.zone_of(pfn);
+        memory.free_to_buddy(zone, pfn, order, FreeTo::Policy);
+    }
+    Ok(memory)
+}
+
+/// The type of the list a block goes to: its recorded one, unless the policy keeps lists by pageblock, or
+/// has no types.
+fn list_type(memory: &Memory, pfn: Pfn, recorded: Migratetype) -> Migratetype {
+    let freelist = &memory.policy.freelist;
+    if freelist.list_type == ListType::Remembered && freelist.mobility_grouping {
+        recorded
+    } else {
+        memory.block_type(pfn)
+    }
+}
+
+fn restore_marks(memory: &mut Memory, id: ZoneId, state: &ZoneState) {
+    let zone = &mut memory.zones[id.index()];
+    zone.watermarks = Watermarks { marks: state.watermark, boost: state.watermark_boost };
+    zone.flags.boosted_watermark = state.watermark_boost > 0;
+    zone.nr_reserved_highatomic = state.nr_reserved_highatomic;
+    for class in 0..NR_ZONE_KINDS {
+        zone.lowmem_reserve[class] = state.lowmem_reserve.get(class).copied().unwrap_or(0);
+    }
+}
+
+fn restore_tuning(memory: &mut Memory, zone: usize, state: &PcpState) {
+    let auto_tuned = memory.policy.pcp.high == PcpHigh::AutoTuned;
+    let pcp = &mut memory.zones[zone].pcp[state.cpu as usize];
+    let field = |name: &str| state.fields.get(name).and_then(|&v| u32::try_from(v).ok());
+    let set = |slot: &mut u32, name: &str| {
+        if let Some(value) = field(name) {
+            *slot = value;
+        }
+    };
+    // What the policy computes from zone sizes is the machine's own where the machine has it.
+    set(&mut pcp.batch, "batch");
+    if auto_tuned && field("high_min").is_some() {
+        set(&mut pcp.high, "high");
+        set(&mut pcp.high_min, "high_min");
+        set(&mut pcp.high_max, "high_max");
+        set(&mut pcp.free_count, "free_count");
+        pcp.factor = field("alloc_factor").unwrap_or(0) as u8;
+    } else if !auto_tuned && field("high_min").is_none() {
+        set(&mut pcp.high, "high");
+        pcp.factor = field("free_factor").unwrap_or(0) as u8;
+    }
+}
+
+/// Frames on no list: in use, reserved, or not there.
+fn restore_used(memory: &mut Memory, snapshot: &Snapshot) {
+    let uses = snapshot.frame_uses();
+    let flags = |pfn: u32| PageFlags(snapshot.kpageflags.get(pfn as usize).copied().unwrap_or(0));
+    let ends: Vec<_> = memory.zones.iter().map(|z| z.start.0..z.end.0).collect();
+    for range in ends {
+        let mut pfn = range.start;
+        while pfn < range.end {
+            let frame = Pfn(pfn);
+            if memory.frames().state(frame) != State::Reserved {
+                let is_head = memory.frames().state(frame) != State::Inner;
+                pfn += if is_head { memory.frames().order(frame).pages() } else { 1 };
+                continue;
+            }
+            let usage = uses.get(pfn as usize).copied().unwrap_or(FrameUse::Unknown);
+            pfn += match usage {
+                FrameUse::Hole => {
+                    memory.restore_hole(frame);
+                    1
+                }
+                FrameUse::Reserved => 1,
+                _ => {
+                    let tails = (pfn + 1..range.end)
+                        .take_while(|&p| {
+                            flags(p).contains(PageFlags::COMPOUND_TAIL)
+                                && memory.frames().state(Pfn(p)) == State::Reserved
+                        })
+                        .count() as u32;
+                    let is_head = flags(pfn).contains(PageFlags::COMPOUND_HEAD);
+                    let order = Order(if is_head { (tails + 1).ilog2() as u8 } else { 0 });
+                    let aligned = if frame.align_down(order) == frame { order } else { Order(0) };
+                    let (migratetype, is_movable) = mobility(usage);
+                    memory.restore_allocated(frame, aligned, migratetype, is_movable);
+                    aligned.pages()
+                }
+            };
+        }
+    }
+}
+
+/// The type such memory is asked for with, and whether it can be migrated.
+const fn mobility(usage: FrameUse) -> (Migratetype, bool) {
+    match usage {
+        FrameUse::Anon | FrameUse::File | FrameUse::Huge => (Migratetype::Movable, true),
+        FrameUse::SlabReclaimable => (Migratetype::Reclaimable, false),
+        _ => (Migratetype::Unmovable, false),
+    }
+}
