@@ -1,7 +1,17 @@
 # Everything a newcomer needs: `make demo` runs the main job, `make test` passes every test.
 CARGO ?= cargo
+HIGHORDER = $(CARGO) run --release --locked --quiet --package highorder --
+RECORDING = tests/data/recordings/612-rec-churn
 
-.PHONY: test lint guest-setup
+.PHONY: demo test lint guest-setup
+
+# A recording of a real kernel, replayed decision by decision, then freely; and the memory it began with.
+demo:
+	$(CARGO) build --release --locked --package highorder
+	mkdir -p out/demo
+	$(HIGHORDER) replay $(RECORDING) --lockstep
+	$(HIGHORDER) replay $(RECORDING) --png-dir out/demo
+	$(HIGHORDER) map $(RECORDING)/state0 --png out/demo/state0.png
 
 test: lint guest-setup
 	$(CARGO) test --workspace --locked

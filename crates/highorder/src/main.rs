@@ -1,2 +1,49 @@
-//! The command line.
-fn main() {}
+//! The command line: verbs, progress, exit codes. The only crate that prints.
+//!
+//! To add a verb:
+//!
+//! 1. write `src/VERB.rs` with its arguments and its work:
+//!    `#[derive(clap::Args)] pub(crate) struct Arguments { ... }` and
+//!    `pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure>`;
+//! 2. add it to [`cli::Verb`] and to [`cli::GROUPS`], and an example to `cli::EXAMPLES`;
+//! 3. add its arm to [`run`] below.
+//!
+//! Help, completions and man pages follow from the definition. What a verb prints and writes goes
+//! through [`output`]; what can go wrong is a [`failure::Failure`].
+
+mod cli;
+mod completions;
+mod failure;
+mod man;
+mod map;
+mod output;
+mod snapshot;
+
+use cli::Verb;
+use failure::Failure;
+use std::panic;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let verb = cli::parse();
+    match panic::catch_unwind(|| run(&verb)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+        Err(_) => {
+            eprintln!("this is a fault of highorder itself, not of what it was given");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: &Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Snapshot(arguments) => snapshot::run(arguments),
+        Verb::Map(arguments) => map::run(arguments),
+        Verb::Completions(arguments) => completions::run(arguments),
+        Verb::Man(arguments) => man::run(arguments),
+    }
+}

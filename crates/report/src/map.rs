@@ -1,6 +1,7 @@
 //! What lies in every frame of a machine, and what that says about fragmentation.
 
 use crate::palette::{Mobility, UseClass};
+use crate::text;
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_snapshot::{FrameUse, Snapshot};
 
@@ -109,6 +110,44 @@ impl Statistics {
         }
         let usable: u64 = (order.index()..NR_PAGE_ORDERS).map(|o| self.nr_free[o] << o).sum();
         (free - usable) as f64 / free as f64
+    }
+
+    /// Whether it is known of any allocated memory what it is used for. Where it is not, no pageblock
+    /// counts as mixed, which then says nothing.
+    #[must_use]
+    pub fn knows_uses(&self) -> bool {
+        let is_known = |c: &UseClass| c.mobility().is_some() && self.of(*c) > 0;
+        self.of(UseClass::Unknown) == 0 || UseClass::ALL.iter().any(is_known)
+    }
+
+    /// The numbers that matter first, each with what it means.
+    pub(crate) fn summary(&self, order: Order) -> Vec<(String, String)> {
+        let unusable = (self.unusable_index(order) * 1000.0).round() as u64;
+        let (free, present) = (self.free_pages(), self.present_pages());
+        let mut lines = vec![
+            (text::percent(unusable, 1000), format!("of free memory unusable for order {order}")),
+            (
+                text::percent(free, present),
+                format!("free: {} of {}", text::pages(free), text::pages(present)),
+            ),
+        ];
+        if !self.knows_uses() {
+            lines.push(("?".to_owned(), "pageblocks mixed: uses are not known".to_owned()));
+            return lines;
+        }
+        let (mixed, all) = (self.pageblocks_mixed, self.pageblocks);
+        lines.extend([
+            (
+                text::percent(mixed, all),
+                format!("of pageblocks mixed: {} of {}", text::count(mixed), text::count(all)),
+            ),
+            (text::count(self.pageblocks_free), "pageblocks wholly free".to_owned()),
+            (
+                text::count(self.pageblocks_nearly_free),
+                format!("pageblocks pinned by 1 to {NEARLY_FREE_FRAMES} unmovable pages"),
+            ),
+        ]);
+        lines
     }
 
     /// Frames of one class.
@@ -318,7 +357,9 @@ fn add_each(sums: &mut [u64], addends: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use FrameUse::{Anon, File, Free, Hole, Kernel, PerCpu, Reserved, Slab, SlabReclaimable};
+    use FrameUse::{
+        Anon, File, Free, Hole, Kernel, PerCpu, Reserved, Slab, SlabReclaimable, Unknown,
+    };
     use proptest::prelude::*;
 
     /// A one-zone map with pageblocks of eight frames.
@@ -372,6 +413,15 @@ mod tests {
     #[test]
     fn nothing_free_means_nothing_unusable() {
         assert_eq!(map(vec![Anon; 8]).statistics().unusable_index(Order(9)), 0.0);
+    }
+
+    #[test]
+    fn uses_are_known_where_any_is_or_none_is_asked_for() {
+        assert!(map(vec![Free(3); 8]).statistics().knows_uses());
+        assert!(map(vec![Unknown, Anon, Free(0)]).statistics().knows_uses());
+        let unknown = map(vec![Unknown, Free(0), Reserved]).statistics();
+        assert!(!unknown.knows_uses());
+        assert_eq!(unknown.summary(Order(9))[2].0, "?");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! the corner of a mixed one sits a magenta mark. Small cells carry the mark as a magenta left edge.
 
 use crate::cells::{Cell, CellGrid, ZoneCells};
-use crate::map::{Caption, MapZone, MemoryMap, NEARLY_FREE_FRAMES, Statistics};
+use crate::map::{Caption, MapZone, MemoryMap, Statistics};
 use crate::palette::{DifferenceClass, MIXED, Rgb, UseClass, migratetype_colour};
 use crate::svg::{Anchor, HAIRLINE, INK, PAPER, QUIET, Runs, Style, Svg, TROUGH};
 use crate::text;
@@ -175,14 +175,16 @@ fn zone_heading(map: &MemoryMap, zone: &MapZone) -> Heading {
     let s = map.zone_statistics(zone);
     let order = map.pageblock_order;
     let unusable = (s.unusable_index(order) * 1000.0).round() as u64;
-    let detail = format!(
-        "{} · {} free, {} of it in blocks too small for order {order} · {} of {} pageblocks mixed",
+    let mut detail = format!(
+        "{} · {} free, {} of it in blocks too small for order {order}",
         text::pages(s.present_pages()),
         text::percent(s.free_pages(), s.present_pages()),
         text::percent(unusable, 1000),
-        text::count(s.pageblocks_mixed),
-        text::count(s.pageblocks),
     );
+    if s.knows_uses() {
+        let (mixed, all) = (text::count(s.pageblocks_mixed), text::count(s.pageblocks));
+        detail.push_str(&format!(" · {mixed} of {all} pageblocks mixed"));
+    }
     Heading { name: zone.name(), detail }
 }
 
@@ -449,29 +451,8 @@ fn cell_explanation(map: &MemoryMap, grid: &CellGrid, layout: Layout) -> String 
 
 /// The numbers that matter first; returns where the next thing may begin.
 fn draw_summary(svg: &mut Svg, s: &Statistics, order: Order, x: f64, top: f64) -> f64 {
-    let unusable = (s.unusable_index(order) * 1000.0).round() as u64;
-    let lines = [
-        (text::percent(unusable, 1000), format!("of free memory unusable for order {order}")),
-        (
-            text::percent(s.free_pages(), s.present_pages()),
-            format!("free: {} of {}", text::pages(s.free_pages()), text::pages(s.present_pages())),
-        ),
-        (
-            text::percent(s.pageblocks_mixed, s.pageblocks),
-            format!(
-                "of pageblocks mixed: {} of {}",
-                text::count(s.pageblocks_mixed),
-                text::count(s.pageblocks)
-            ),
-        ),
-        (text::count(s.pageblocks_free), "pageblocks wholly free".to_owned()),
-        (
-            text::count(s.pageblocks_nearly_free),
-            format!("pageblocks pinned by 1 to {NEARLY_FREE_FRAMES} unmovable pages"),
-        ),
-    ];
     let mut y = top;
-    for (figure, meaning) in lines {
+    for (figure, meaning) in s.summary(order) {
         y += 18.0;
         svg.text(x + 62.0, y, Style::new(14.0, INK).bold().anchored(Anchor::End), &figure);
         svg.text(x + 72.0, y, VALUE, &meaning);

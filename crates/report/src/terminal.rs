@@ -10,7 +10,7 @@
 //! allocated ones fill half the cell or more, lower case when less.
 
 use crate::cells::{Cell, CellGrid};
-use crate::map::{MemoryMap, NEARLY_FREE_FRAMES, Statistics};
+use crate::map::{MemoryMap, Statistics};
 use crate::palette::{MIXED, Rgb, UseClass, migratetype_colour};
 use crate::text;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order};
@@ -245,29 +245,12 @@ fn cell_letter(cell: &Cell) -> char {
 }
 
 fn draw_summary(sheet: &mut Sheet, s: &Statistics, order: Order, x: usize, top: usize) -> usize {
-    let unusable = (s.unusable_index(order) * 1000.0).round() as u64;
-    let free =
-        format!("free: {} of {}", text::pages(s.free_pages()), text::pages(s.present_pages()));
-    let mixed = format!(
-        "of pageblocks mixed: {} of {}",
-        text::count(s.pageblocks_mixed),
-        text::count(s.pageblocks)
-    );
-    let lines = [
-        (text::percent(unusable, 1000), format!("of free memory unusable for order {order}")),
-        (text::percent(s.free_pages(), s.present_pages()), free),
-        (text::percent(s.pageblocks_mixed, s.pageblocks), mixed),
-        (text::count(s.pageblocks_free), "pageblocks wholly free".to_owned()),
-        (
-            text::count(s.pageblocks_nearly_free),
-            format!("pageblocks pinned by 1 to {NEARLY_FREE_FRAMES} unmovable pages"),
-        ),
-    ];
-    for (i, (figure, meaning)) in lines.into_iter().enumerate() {
+    let lines = s.summary(order);
+    for (i, (figure, meaning)) in lines.iter().enumerate() {
         sheet.write(x, top + i, Ink::bold(), &format!("{figure:>7}"));
-        sheet.write(x + 8, top + i, Ink::default(), &meaning);
+        sheet.write(x + 8, top + i, Ink::default(), meaning);
     }
-    top + 5
+    top + lines.len()
 }
 
 fn draw_orders(sheet: &mut Sheet, s: &Statistics, x: usize, top: usize) -> usize {
@@ -294,7 +277,8 @@ fn draw_types(sheet: &mut Sheet, s: &Statistics, x: usize, top: usize) -> usize 
     const BAR: usize = 20;
     let known: u64 = s.pageblocks_by_type.iter().sum();
     if known == 0 {
-        return top;
+        // Nothing to say, so no line between this and what was said before either.
+        return top - 1;
     }
     sheet.write(x, top, Ink::bold(), "pageblocks by type");
     let mut y = top + 1;

@@ -2,7 +2,10 @@
 //! information that kernels carry in `/sys/kernel/btf/vmlinux`.
 //!
 //! Reads what a snapshot asks for: struct and union members by path (through unnamed members),
-//! sizes, array dimensions and enum values. Departs: functions, variables and tags are skipped.
+//! sizes, array dimensions and enum values.
+//!
+//! Models: Documentation/bpf/btf.rst.
+//! Departs: functions, variables and tags are skipped.
 
 use crate::error::Error;
 use std::collections::BTreeMap;

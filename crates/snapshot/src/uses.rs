@@ -46,8 +46,8 @@ impl Snapshot {
     ///
     /// Free and per-CPU pages come from the lists, everything else from `kpageflags`. A slab is
     /// reclaimable if the snapshot says that its cache is, and where it does not say, if its
-    /// pageblock's type is Reclaimable. Frames of a zone are [`FrameUse::Unknown`] where nothing
-    /// but counts is known.
+    /// pageblock's type is Reclaimable. Where nothing but counts is known, a zone's frames are
+    /// [`FrameUse::Unknown`], but for as many holes as it has, which are taken to be at its end.
     #[must_use]
     pub fn frame_uses(&self) -> Vec<FrameUse> {
         let mut uses = self.uses_by_flags();
@@ -72,6 +72,9 @@ impl Snapshot {
                 let free = FrameUse::Free(block.order.0);
                 fill(&mut uses, block.pfn, block.order.pages(), free);
             }
+        }
+        if self.kpageflags.is_empty() {
+            self.place_holes(&mut uses);
         }
         uses
     }
@@ -160,6 +163,16 @@ impl Snapshot {
             uses.push(head);
         }
         uses
+    }
+
+    /// Makes holes of as many unknown frames as each zone has, from its end.
+    fn place_holes(&self, uses: &mut [FrameUse]) {
+        for zone in &self.zones {
+            let nr_holes = zone.spanned_pages.saturating_sub(zone.present_pages);
+            let frames = uses[zone.start_pfn.index()..zone.end_pfn() as usize].iter_mut().rev();
+            let unknown = frames.filter(|frame| **frame == FrameUse::Unknown);
+            unknown.take(nr_holes as usize).for_each(|frame| *frame = FrameUse::Hole);
+        }
     }
 
     fn reclaimable_by_pageblock(&self, uses: &mut [FrameUse]) {
@@ -368,6 +381,25 @@ fn mobility(frame: FrameUse) -> Option<Migratetype> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::tests::any_snapshot;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn of_counts_alone_a_zone_has_as_many_frames_as_are_present(
+            mut snapshot in any_snapshot(), nr_holes in 0usize..100,
+        ) {
+            snapshot.kpageflags.clear();
+            snapshot.zones[1].present_pages -= nr_holes as u64;
+            let uses = snapshot.frame_uses();
+            let zone = &snapshot.zones[1];
+            let frames = &uses[zone.start_pfn.index()..zone.end_pfn() as usize];
+            prop_assert_eq!(frames.iter().filter(|f| **f == FrameUse::Hole).count(), nr_holes);
+            let listed = zone.free.iter().map(|b| b.order.pages() as usize).sum::<usize>();
+            let free = frames.iter().filter(|f| matches!(f, FrameUse::Free(_))).count();
+            prop_assert_eq!(free, listed);
+        }
+    }
 
     #[test]
     fn slabs_win_over_the_flags_that_share_their_words() {

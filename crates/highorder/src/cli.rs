@@ -1,0 +1,90 @@
+//! The one definition of the command line, from which help, completions and man pages follow.
+
+use crate::{completions, man, map, snapshot};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::fmt::Write as _;
+
+/// What would memory do under another policy?
+///
+/// A laboratory for Linux's physical memory: page allocator, reclaim, compaction, transparent huge
+/// pages.
+///
+/// Exit codes: 0 done, 1 a fault of highorder itself, 2 bad arguments or bad input.
+#[derive(Parser)]
+#[command(name = "highorder", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Take the state of this machine's memory into a file
+    Snapshot(snapshot::Arguments),
+    /// Draw physical memory: of this machine, or of a snapshot
+    Map(map::Arguments),
+    /// Print completions for a shell
+    Completions(completions::Arguments),
+    /// Print the man page, or write all of them to a folder
+    Man(man::Arguments),
+}
+
+/// The headings under which `--help` lists the verbs.
+pub(crate) const GROUPS: [(&str, &[&str]); 2] =
+    [("Look at memory", &["snapshot", "map"]), ("This program", &["completions", "man", "help"])];
+
+/// Command lines to begin with, for help and man page.
+pub(crate) const EXAMPLES: &str = concat!(
+    "  highorder map                                the memory of this machine\n",
+    "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
+    "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
+);
+
+/// Reads the arguments of this process; on bad ones, or for help, it prints and ends the process.
+pub(crate) fn parse() -> Verb {
+    let matches = command().get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).verb
+}
+
+/// The command with its verbs listed by group.
+pub(crate) fn command() -> Command {
+    let mut command = Cli::command();
+    command.build();
+    let header = command.get_styles().get_header();
+    let literal = command.get_styles().get_literal();
+    let mut template = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for (heading, verbs) in GROUPS {
+        let _ = writeln!(template, "\n{header}{heading}:{header:#}");
+        for verb in verbs {
+            let about = command.find_subcommand(verb).and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(template, "  {literal}{verb:<12}{literal:#} {about}");
+        }
+    }
+    let _ = write!(template, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
+    let examples = format!("{header}Examples:{header:#}\n{}", EXAMPLES.trim_end());
+    // Built again from the definition: a built command would list `help` twice in completions.
+    Cli::command().help_template(template).after_help(examples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_is_listed_in_exactly_one_group() {
+        let mut command = Cli::command();
+        command.build();
+        let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter()).collect();
+        let mut verbs: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
+        listed.sort();
+        verbs.sort_unstable();
+        assert_eq!(listed.into_iter().copied().collect::<Vec<_>>(), verbs);
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,53 @@
+//! Why a verb ended early, and with which exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a verb ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// What was given cannot be used: an argument, a file, a place to write to, a machine that does
+    /// not tell what was asked for. The message says what was found and what was expected.
+    Input(String),
+    /// Something of ours went wrong.
+    Internal(String),
+}
+
+impl Failure {
+    /// A [`Failure::Input`].
+    pub(crate) fn input(message: impl Into<String>) -> Self {
+        Self::Input(message.into())
+    }
+
+    /// A [`Failure::Internal`].
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::Internal(message.into())
+    }
+
+    /// 2 for bad input, as clap does for bad arguments, and 1 for the rest.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Input(_) => ExitCode::from(2),
+            Self::Internal(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Input(message) | Self::Internal(message)) = self;
+        f.write_str(message)
+    }
+}
+
+impl From<highorder_snapshot::Error> for Failure {
+    fn from(error: highorder_snapshot::Error) -> Self {
+        Self::input(error.to_string())
+    }
+}
+
+impl From<highorder_report::RasterError> for Failure {
+    fn from(error: highorder_report::RasterError) -> Self {
+        Self::internal(error.to_string())
+    }
+}

@@ -1,0 +1,62 @@
+//! What the tests of the program share: running it, and where its inputs lie.
+
+#![allow(dead_code, reason = "each test file is a program of its own and uses a part of this")]
+
+use assert_cmd::Command;
+use highorder_snapshot::Snapshot;
+use std::path::{Path, PathBuf};
+
+/// A recorded state, as named from the project's folder.
+pub(crate) const STATE: &str = "tests/data/recordings/612-rec-churn/state0";
+
+/// The project's folder.
+pub(crate) fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The program, run in the project's folder; what the terminal around the tests is like does not reach it.
+pub(crate) fn highorder(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_highorder"));
+    command.current_dir(project()).args(arguments);
+    for variable in ["COLUMNS", "NO_COLOR", "CLICOLOR_FORCE", "COLORTERM"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// What it prints when all goes well.
+#[track_caller]
+pub(crate) fn printed(arguments: &[&str]) -> String {
+    let output = highorder(arguments).assert().success().get_output().stdout.clone();
+    String::from_utf8(output).expect("the program prints UTF-8")
+}
+
+/// What it complains of, with exit code 2 and nothing on standard output.
+#[track_caller]
+pub(crate) fn refused(arguments: &[&str]) -> String {
+    let output = highorder(arguments).assert().code(2).stdout("").get_output().stderr.clone();
+    String::from_utf8(output).expect("the program prints UTF-8")
+}
+
+/// A path as an argument.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of ours is UTF-8")
+}
+
+/// Writes the recorded state into a snapshot file.
+pub(crate) fn snapshot_file(folder: &Path) -> PathBuf {
+    let path = folder.join("recorded.snap");
+    let snapshot = Snapshot::read(project().join(STATE)).expect("the recorded state");
+    snapshot.write(&path).expect("a snapshot file");
+    path
+}
+
+/// The names in a folder, in order.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    let mut names: Vec<String> =
+        entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
