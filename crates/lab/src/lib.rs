@@ -1,7 +1,9 @@
 //! Kernel files, recordings and their replay.
 
 pub mod error;
+pub mod future;
 pub mod kernel_file;
+pub mod lockstep;
 pub mod machine;
 pub mod recording;
 

@@ -4,8 +4,9 @@ use crate::InputError;
 use highorder_kernelfs::trace::{Entry, Event as TraceEvent, TraceReader, field};
 use highorder_kernelfs::{Pagetypeinfo, TextFile};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
 use highorder_snapshot::Snapshot;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What happened.
@@ -38,8 +39,26 @@ pub enum Kind {
     MigrateEnd,
     /// kswapd of the node in [`Event::pfn`] woke.
     KswapdWake,
-    /// kswapd of the node in [`Event::pfn`] went to sleep.
-    KswapdSleep,
+    /// kswapd of the node in [`Event::pfn`] has done its round: the kernel does not tell, so this is put
+    /// behind its last event before it wakes again or sleeps.
+    KswapdDone,
+}
+
+impl Kind {
+    /// Whether an event of this kind is about a block.
+    #[inline]
+    #[must_use]
+    pub const fn names_a_frame(self) -> bool {
+        !matches!(
+            self,
+            Self::CompactBegin
+                | Self::CompactEnd
+                | Self::MigrateBegin
+                | Self::MigrateEnd
+                | Self::KswapdWake
+                | Self::KswapdDone
+        )
+    }
 }
 
 /// One event of a recording: 24 bytes.
@@ -83,6 +102,13 @@ impl Event {
     pub fn gfp(&self) -> Gfp {
         debug_assert_eq!(self.kind, Kind::Alloc);
         Gfp(self.bits)
+    }
+
+    /// Up to which zone kswapd is at work, for a [`Kind::KswapdWake`].
+    #[must_use]
+    pub fn highest_zone(&self) -> ZoneKind {
+        debug_assert_eq!(self.kind, Kind::KswapdWake);
+        ZoneKind::ALL.get(self.bits as usize).copied().unwrap_or(ZoneKind::Movable)
     }
 
     /// The fields of a [`Kind::Extfrag`].
@@ -150,6 +176,28 @@ impl Recording {
     }
 }
 
+impl Recording {
+    /// The node of each CPU: the one that most of what it was given for no node in particular came from.
+    /// (A state's files do not tell.)
+    #[must_use]
+    pub fn cpu_nodes(&self) -> Vec<u32> {
+        let mut given: Vec<BTreeMap<u32, u64>> = Vec::new();
+        for event in self.events.iter().filter(|e| e.kind == Kind::Alloc) {
+            let (cpu, pfn) = (usize::from(event.cpu), u64::from(event.pfn.0));
+            if given.len() <= cpu {
+                given.resize_with(cpu + 1, BTreeMap::new);
+            }
+            let zones = &self.before.zones;
+            let zone = zones.iter().find(|z| u64::from(z.start_pfn.0) <= pfn && pfn < z.end_pfn());
+            *given[cpu].entry(zone.map_or(0, |z| z.node)).or_default() += 1;
+        }
+        let most = |given: &BTreeMap<u32, u64>| {
+            given.iter().max_by_key(|&(&node, &nr)| (nr, std::cmp::Reverse(node))).map(|(&n, _)| n)
+        };
+        given.iter().map(|given| most(given).unwrap_or(0)).collect()
+    }
+}
+
 /// A recorded state: a folder, or a snapshot file of that name.
 fn state_path(folder: &Path, name: &str) -> Result<PathBuf, InputError> {
     [name.to_owned(), format!("{name}.snapshot"), format!("{name}.hos")]
@@ -166,6 +214,8 @@ struct Builder<'a> {
     trace: &'a Path,
     nr_frames: u64,
     vmemmap_base: Option<u64>,
+    /// Frames of each zone.
+    zones: Vec<std::ops::Range<u64>>,
     /// Type by the kernel's number.
     migratetypes: Vec<Migratetype>,
     events: Vec<Event>,
@@ -174,6 +224,10 @@ struct Builder<'a> {
     first_ns: Option<u64>,
     marks: u32,
     has_marks: bool,
+    /// Rounds of kswapd under way.
+    rounds: Vec<Round>,
+    /// Ends of rounds, and the number of events before each.
+    dones: Vec<(usize, Event)>,
     /// Blocks whose isolation has begun, by task.
     isolating: Vec<(u32, Pfn, Order)>,
     problem: Option<String>,
@@ -198,6 +252,7 @@ impl<'a> Builder<'a> {
             trace,
             nr_frames: before.nr_frames,
             vmemmap_base: before.vmemmap_base,
+            zones: before.zones.iter().map(|z| u64::from(z.start_pfn.0)..z.end_pfn()).collect(),
             migratetypes,
             events: Vec::new(),
             lines: 0,
@@ -205,6 +260,8 @@ impl<'a> Builder<'a> {
             first_ns: None,
             marks: 0,
             has_marks: false,
+            rounds: Vec::new(),
+            dones: Vec::new(),
             isolating: Vec::new(),
             problem: None,
         })
@@ -213,7 +270,10 @@ impl<'a> Builder<'a> {
     fn finish(self) -> Result<Built, InputError> {
         match self.problem {
             Some(problem) => Err(InputError::other(problem)),
-            None => Ok(Built { events: self.events, lines: self.lines, lost: self.lost }),
+            None => {
+                let events = merged(self.events, self.dones);
+                Ok(Built { events, lines: self.lines, lost: self.lost })
+            }
         }
     }
 
@@ -282,6 +342,8 @@ impl<'a> Builder<'a> {
                     // What came before is in the state.
                     self.has_marks = true;
                     self.events.clear();
+                    self.rounds.clear();
+                    self.dones.clear();
                     self.isolating.clear();
                 }
             }
@@ -304,9 +366,44 @@ impl<'a> Builder<'a> {
             migratetype: Migratetype::Unmovable,
             cpu,
         };
-        if self.fill(&mut made, event).is_some() {
+        if self.fill(&mut made, event).is_some() && self.block_exists(&made) {
             self.events.push(made);
         }
+        if let Some(round) = self.rounds.iter_mut().find(|round| round.pid == made.pid) {
+            round.last_at = self.events.len();
+            round.last = made;
+        }
+    }
+
+    /// Puts the end of a kswapd's round behind its last event.
+    fn kswapd_is_done(&mut self, node: u32) {
+        let Some(at) = self.rounds.iter().position(|round| round.node == node) else { return };
+        let Round { last_at, last, .. } = self.rounds.swap_remove(at);
+        let done = Event { kind: Kind::KswapdDone, pfn: Pfn(node), order: Order(0), ..last };
+        self.dones.push((last_at, done));
+    }
+
+    /// Whether the block an event names can be one: aligned, and within one zone.
+    fn block_exists(&mut self, event: &Event) -> bool {
+        let Event { pfn, order, .. } = *event;
+        if !event.kind.names_a_frame() {
+            return true;
+        }
+        if pfn.align_down(order) != pfn {
+            self.bad(
+                "`pfn`",
+                pfn,
+                format_args!("a multiple of the block's {} pages", order.pages()),
+            );
+            return false;
+        }
+        let (start, end) = (u64::from(pfn.0), u64::from(pfn.0) + u64::from(order.pages()));
+        let is_in_zone = self.zones.iter().any(|zone| zone.start <= start && end <= zone.end);
+        if !is_in_zone {
+            let block = format!("a block of {} pages at {pfn}", order.pages());
+            self.bad("an event names", block, "one within a zone of the state before");
+        }
+        is_in_zone
     }
 
     /// Fills in what the event says; `None` if it is none of ours, or bad.
@@ -358,12 +455,23 @@ impl<'a> Builder<'a> {
             TraceEvent::MmMigratePagesStart(_) => made.kind = Kind::MigrateBegin,
             TraceEvent::MmMigratePages(_) => made.kind = Kind::MigrateEnd,
             TraceEvent::KswapdWake(e) => {
+                let node = u32::try_from(e.nid).ok()?;
                 made.kind = Kind::KswapdWake;
-                made.pfn = Pfn(u32::try_from(e.nid).ok()?);
+                made.pfn = Pfn(node);
+                self.kswapd_is_done(node);
+                made.bits = ZoneKind::Movable as u32;
+                let wake_at = self.events.len();
+                self.rounds.push(Round { pid: made.pid, node, wake_at, last_at: 0, last: *made });
+            }
+            TraceEvent::LruIsolate(e) => {
+                let class = e.classzone.or(e.classzone_second)?;
+                let round = self.rounds.iter().find(|round| round.pid == made.pid)?;
+                self.events[round.wake_at].bits = u32::try_from(class).ok()?;
+                return None;
             }
             TraceEvent::KswapdSleep(e) => {
-                made.kind = Kind::KswapdSleep;
-                made.pfn = Pfn(u32::try_from(e.nid).ok()?);
+                self.kswapd_is_done(u32::try_from(e.nid).ok()?);
+                return None;
             }
             TraceEvent::Probe(probe) if probe.name == b"isolate_free" => {
                 let base = self.vmemmap_base?;
@@ -412,6 +520,32 @@ struct Built {
     events: Vec<Event>,
     lines: u64,
     lost: u64,
+}
+
+/// A round of kswapd under way.
+struct Round {
+    pid: u32,
+    node: u32,
+    /// Index of the event with which it woke.
+    wake_at: usize,
+    /// Events before and with its last.
+    last_at: usize,
+    last: Event,
+}
+
+/// `events` with others put in, each at the place given.
+fn merged(events: Vec<Event>, mut others: Vec<(usize, Event)>) -> Vec<Event> {
+    others.sort_by_key(|&(at, _)| at);
+    let mut all = Vec::with_capacity(events.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for (at, event) in events.into_iter().enumerate() {
+        while let Some((_, other)) = others.next_if(|&(place, _)| place <= at) {
+            all.push(other);
+        }
+        all.push(event);
+    }
+    all.extend(others.map(|(_, other)| other));
+    all
 }
 
 fn hex(text: &[u8]) -> Option<u64> {

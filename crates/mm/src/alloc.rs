@@ -140,7 +140,7 @@ impl Memory {
     ///
     /// Returns whether it was found to be above, so that no lower mark needs a look.
     #[inline]
-    fn probe_high(
+    pub(crate) fn probe_high(
         &mut self,
         id: ZoneId,
         request: Request,

@@ -235,6 +235,21 @@ impl Memory {
         moved
     }
 
+    /// Brings the free block `first` to the head of its list; what stood before it goes behind the tail
+    /// (`move_freelist_head`, mm/compaction.c).
+    pub fn rotate_free_list(
+        &mut self,
+        id: ZoneId,
+        order: Order,
+        migratetype: Migratetype,
+        first: Pfn,
+    ) {
+        let frames = &mut self.frames;
+        self.zones[id.index()]
+            .free_area
+            .change(order, migratetype, |list| frames.rotate_to(list, first));
+    }
+
     /// Moves one free block to the list of another type.
     pub(crate) fn move_to_free_list(
         &mut self,

@@ -196,16 +196,9 @@ impl Memory {
         migratetype: Migratetype,
         flags: AllocFlags,
     ) -> Option<Pfn> {
-        let auto_tuned = self.policy.pcp.high == PcpHigh::AutoTuned;
         let index = pcp_index(order, migratetype);
-        let pcp = self.pcp(id, cpu);
-        // An allocation lets the next drain be smaller.
-        if auto_tuned {
-            pcp.free_count >>= 1;
-        } else {
-            pcp.factor >>= 1;
-        }
-        if pcp.list(index).is_empty() {
+        self.note_pcp_alloc(id, cpu);
+        if self.pcp(id, cpu).list(index).is_empty() {
             let blocks = self.refill_size(id, cpu, order);
             self.refill_pcp(id, cpu, (order, migratetype), blocks, flags);
         }
@@ -213,6 +206,18 @@ impl Memory {
         self.unlink_pcp(id, cpu, pfn, index);
         self.frames.set(pfn, State::Allocated, order, migratetype);
         Some(pfn)
+    }
+
+    /// Notes an allocation from a CPU's lists in their tuning state: it lets the next drain be smaller.
+    #[inline]
+    pub fn note_pcp_alloc(&mut self, id: ZoneId, cpu: usize) {
+        let auto_tuned = self.policy.pcp.high == PcpHigh::AutoTuned;
+        let pcp = self.pcp(id, cpu);
+        if auto_tuned {
+            pcp.free_count >>= 1;
+        } else {
+            pcp.factor >>= 1;
+        }
     }
 
     /// Blocks that the next refill of this order fetches (`nr_pcp_alloc`). Grows the set's tuning state.
@@ -301,11 +306,16 @@ impl Memory {
         }
         if let Some(drain) = self.free_to_pcp(id, pfn, order, cpu) {
             self.drain_pcp_bulk(id, cpu, drain);
-            if self.zones[id.index()].flags.below_high {
-                let high = self.zones[id.index()].watermarks.pages(Mark::High);
-                if self.watermark_ok(id, Order(0), high, ZoneKind::Movable, AllocFlags::NONE) {
-                    self.zones[id.index()].flags.below_high = false;
-                }
+            self.note_overflow_drained(id);
+        }
+    }
+
+    /// After a free's drain: takes the below-high flag back if the zone has risen above its mark.
+    pub fn note_overflow_drained(&mut self, id: ZoneId) {
+        if self.zones[id.index()].flags.below_high {
+            let high = self.zones[id.index()].watermarks.pages(Mark::High);
+            if self.watermark_ok(id, Order(0), high, ZoneKind::Movable, AllocFlags::NONE) {
+                self.zones[id.index()].flags.below_high = false;
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Building the state of a machine block by block, in list order, from a snapshot.
 
+use crate::alloc::Request;
 use crate::frame::{End, State};
 use crate::memory::Memory;
 use crate::pcp::pcp_index;
-use crate::policy::PcpHigh;
 use crate::types::{Migratetype, Order, Pfn};
+use crate::watermark::Mark;
 use crate::zone::ZoneId;
 
 impl Memory {
@@ -61,7 +62,7 @@ impl Memory {
     // What a replay in lockstep needs: doing what the kernel did instead of what the policy would.
 
     /// Takes the block `[pfn, pfn + 2^order)` off the free lists, whatever free block it is part of: what
-    /// is left of that block is split off as [`Self::expand`] would, each part to the head of its list.
+    /// is left of that block is split off as `expand` would, each part to the head of its list.
     ///
     /// Returns the order of the block it was part of, or `None` (and does nothing) if it is not free.
     pub fn force_take(
@@ -137,6 +138,21 @@ impl Memory {
         self.set_block_type(start, migratetype);
     }
 
+    /// Moves the free block at `head` to another type's list, its pageblock staying as it is.
+    ///
+    /// # Panics
+    /// If no free block begins at `head`.
+    pub fn force_move(&mut self, head: Pfn, migratetype: Migratetype, end: End) {
+        assert_eq!(self.frames.state(head), State::Free, "{head} is not free");
+        let (id, order) = (self.zone_of(head), self.frames.order(head));
+        self.move_to_free_list(id, head, order, migratetype, end);
+    }
+
+    /// Makes a reserved frame, or one that was not there, one in use.
+    pub fn restore_used_frame(&mut self, pfn: Pfn) {
+        self.frames.set(pfn, State::Allocated, Order(0), Migratetype::Unmovable);
+    }
+
     /// The block a request of this type would be given first by its own lists, without taking it.
     #[must_use]
     pub fn peek_smallest(
@@ -150,15 +166,34 @@ impl Memory {
         area.list(found, migratetype).head().map(|pfn| (pfn, found))
     }
 
-    /// Notes an allocation from a CPU's lists in their tuning state, as the start of
-    /// [`Self::rmqueue_pcp`] does.
-    pub fn note_pcp_alloc(&mut self, id: ZoneId, cpu: usize) {
-        let auto_tuned = self.policy.pcp.high == PcpHigh::AutoTuned;
-        let pcp = &mut self.zones[id.index()].pcp[cpu];
-        if auto_tuned {
-            pcp.free_count >>= 1;
-        } else {
-            pcp.factor >>= 1;
+    /// Makes exactly `[pfn, pfn + 2^order)` one block in use of this type: see
+    /// [`Self::reshape_allocated`] for what must be so before.
+    pub fn force_allocated(
+        &mut self,
+        pfn: Pfn,
+        order: Order,
+        migratetype: Migratetype,
+        is_movable: bool,
+    ) {
+        self.reshape_allocated(pfn, order, migratetype);
+        self.frames.set(pfn, State::Allocated, order, migratetype);
+        self.frames.set_movable(pfn, is_movable);
+    }
+
+    /// Notes that the walk over the zones for `request` came as far as `served`, which may raise the
+    /// below-high flags of the zones on the way.
+    pub fn note_zone_walk(&mut self, request: Request, served: ZoneId) {
+        let class = request.gfp.highest_zone();
+        let flags = self.fast_path_flags(request);
+        for position in self.zonelist(request.node, request.gfp) {
+            let id = self.zonelist_entry(position);
+            if self.zones[id.index()].kind > class {
+                continue;
+            }
+            self.probe_high(id, request, Some(Mark::Low), class, flags);
+            if id == served {
+                break;
+            }
         }
     }
 }
