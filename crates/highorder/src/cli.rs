@@ -1,6 +1,6 @@
 //! The one definition of the command line, from which help, completions and man pages follow.
 
-use crate::{completions, man, map, snapshot};
+use crate::{completions, man, map, replay, snapshot};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
 
@@ -24,6 +24,8 @@ pub(crate) enum Verb {
     Snapshot(snapshot::Arguments),
     /// Draw physical memory: of this machine, or of a snapshot
     Map(map::Arguments),
+    /// Replay a recording of a real kernel, and compare
+    Replay(replay::Arguments),
     /// Print completions for a shell
     Completions(completions::Arguments),
     /// Print the man page, or write all of them to a folder
@@ -31,14 +33,19 @@ pub(crate) enum Verb {
 }
 
 /// The headings under which `--help` lists the verbs.
-pub(crate) const GROUPS: [(&str, &[&str]); 2] =
-    [("Look at memory", &["snapshot", "map"]), ("This program", &["completions", "man", "help"])];
+pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
+    ("Look at memory", &["snapshot", "map"]),
+    ("Ask the model", &["replay"]),
+    ("This program", &["completions", "man", "help"]),
+];
 
 /// Command lines to begin with, for help and man page.
 pub(crate) const EXAMPLES: &str = concat!(
     "  highorder map                                the memory of this machine\n",
     "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
     "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
+    "  highorder replay RECORDING --lockstep        does the model choose as the kernel did?\n",
+    "  highorder replay RECORDING --vs linux-6.1    the same demand under another kernel's rules\n",
 );
 
 /// Reads the arguments of this process; on bad ones, or for help, it prints and ends the process.

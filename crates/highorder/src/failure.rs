@@ -46,6 +46,12 @@ impl From<highorder_snapshot::Error> for Failure {
     }
 }
 
+impl From<highorder_lab::InputError> for Failure {
+    fn from(error: highorder_lab::InputError) -> Self {
+        Self::input(error.to_string())
+    }
+}
+
 impl From<highorder_report::RasterError> for Failure {
     fn from(error: highorder_report::RasterError) -> Self {
         Self::internal(error.to_string())

@@ -17,6 +17,7 @@ mod failure;
 mod man;
 mod map;
 mod output;
+mod replay;
 mod snapshot;
 
 use cli::Verb;
@@ -43,6 +44,7 @@ fn run(verb: &Verb) -> Result<(), Failure> {
     match verb {
         Verb::Snapshot(arguments) => snapshot::run(arguments),
         Verb::Map(arguments) => map::run(arguments),
+        Verb::Replay(arguments) => replay::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),
     }

@@ -40,7 +40,7 @@ fn every_verb_has_a_man_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let pages = folder.path().join("share/man1");
     highorder(&["man", text(&pages)]).assert().success().stdout("");
-    let expected = ["", "-completions", "-man", "-map", "-snapshot"];
+    let expected = ["", "-completions", "-man", "-map", "-replay", "-snapshot"];
     let mut expected: Vec<_> = expected.iter().map(|verb| format!("highorder{verb}.1")).collect();
     expected.sort();
     assert_eq!(names(&pages), expected);
@@ -56,7 +56,8 @@ fn every_verb_has_a_man_page() {
 fn every_shell_gets_completions_of_every_verb() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = printed(&["completions", shell]);
-        for word in ["snapshot", "map", "completions", "man", "force", "png"] {
+        for word in ["snapshot", "map", "replay", "lockstep", "completions", "man", "force", "png"]
+        {
             assert!(script.contains(word), "{shell} does not complete {word}");
         }
     }

@@ -3,17 +3,20 @@
 use crate::InputError;
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
-    Fallback, FallbackRule, Freelist, Highatomic, ListType, Pcp, PcpDrain, PcpHigh, PcpOrders,
-    Placement, Policy, Watermark, Zone,
+    Compaction, Fallback, FallbackRule, Freelist, Highatomic, ListType, MigrateSearch, Pcp,
+    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, TargetSearch, Watermark, Zone,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use serde::Deserialize;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 2] = [
+pub const BUILT_IN: [(&str, &str); 5] = [
     ("linux-6.1", include_str!("../../../kernels/linux-6.1.toml")),
     ("linux-6.12", include_str!("../../../kernels/linux-6.12.toml")),
+    ("linux-6.12-mixing", include_str!("../../../kernels/linux-6.12-mixing.toml")),
+    ("linux-6.12-order-0-lists", include_str!("../../../kernels/linux-6.12-order-0-lists.toml")),
+    ("linux-6.12-ungrouped", include_str!("../../../kernels/linux-6.12-ungrouped.toml")),
 ];
 
 /// Files that may be based on each other at most; more is a circle.
@@ -171,6 +174,7 @@ table!(WatermarkValues {
     lowmem_reserve_ratio: [u32; 3],
 });
 table!(HighatomicValues { reserve: ReserveValue });
+table!(CompactionValues { target_search: TargetSearchValue, migrate_search: MigrateSearchValue });
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -184,6 +188,7 @@ struct Values {
     zone: ZoneValues,
     watermark: WatermarkValues,
     highatomic: HighatomicValues,
+    compaction: CompactionValues,
 }
 
 /// Defines the words a value may take and what each stands for.
@@ -227,6 +232,14 @@ words!(ReserveValue for Highatomic {
     "percent-plus-block" PercentPlusBlock => Self::PercentPlusBlock,
     "percent-rounded-up" PercentRoundedUp => Self::PercentRoundedUp,
 });
+words!(TargetSearchValue for TargetSearch {
+    "until-found" UntilFound => Self::UntilFound,
+    "until-enough" UntilEnough => Self::UntilEnough,
+});
+words!(MigrateSearchValue for MigrateSearch {
+    "mark-found" MarkFound => Self::MarkFound,
+    "finish-blocks" FinishBlocks => Self::FinishBlocks,
+});
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -249,6 +262,7 @@ impl Values {
             zone: self.zone.over(base.zone),
             watermark: self.watermark.over(base.watermark),
             highatomic: self.highatomic.over(base.highatomic),
+            compaction: self.compaction.over(base.compaction),
         }
     }
 
@@ -324,6 +338,10 @@ impl Values {
                 lowmem_reserve_ratio: need!(watermark.lowmem_reserve_ratio),
             },
             highatomic: need!(highatomic.reserve).into(),
+            compaction: Compaction {
+                target_search: need!(compaction.target_search).into(),
+                migrate_search: need!(compaction.migrate_search).into(),
+            },
         };
         Ok(Kernel {
             name: name.to_owned(),

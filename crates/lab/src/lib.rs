@@ -1,6 +1,7 @@
 //! Kernel files, recordings and their replay.
 
 pub mod error;
+pub mod free_running;
 pub mod future;
 pub mod kernel_file;
 pub mod lockstep;

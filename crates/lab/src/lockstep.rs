@@ -6,7 +6,8 @@
 //! blocks captured by compaction, and frees that bypassed a locked per-CPU list are inferred from what
 //! happens to the page later, and counted as inferred, not as agreement.
 
-mod follow;
+pub(crate) mod compaction;
+pub(crate) mod follow;
 
 use crate::future::Future;
 use crate::machine;
@@ -34,11 +35,15 @@ pub enum Choice {
     RefillSize,
     /// How many pages a free that overflows its lists drains.
     DrainSize,
+    /// Which block compaction's search of the free lists finds to migrate into, and after how many.
+    FastSearch,
+    /// Which pageblock compaction's search of the free lists finds to empty.
+    MigrateSearch,
 }
 
 impl Choice {
     /// Every kind, in the order they are printed.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Take,
         Self::Fallback,
         Self::PcpTake,
@@ -47,6 +52,8 @@ impl Choice {
         Self::Merged,
         Self::RefillSize,
         Self::DrainSize,
+        Self::FastSearch,
+        Self::MigrateSearch,
     ];
 
     /// What is asked, for people.
@@ -61,6 +68,8 @@ impl Choice {
             Self::Merged => "  of the taken: merged block",
             Self::RefillSize => "blocks a refill fetches",
             Self::DrainSize => "pages an overflow drains",
+            Self::FastSearch => "compaction's search for a target",
+            Self::MigrateSearch => "compaction's search for a source",
         }
     }
 
@@ -76,6 +85,8 @@ impl Choice {
             Self::Merged => "merged",
             Self::RefillSize => "refill_size",
             Self::DrainSize => "drain_size",
+            Self::FastSearch => "fast_search",
+            Self::MigrateSearch => "migrate_search",
         }
     }
 }
@@ -112,7 +123,8 @@ pub struct Inferred {
     pub captured_pages: u64,
     /// Freed past the per-CPU lists, which were locked.
     pub bypassed_pages: u64,
-    /// Free lists found to begin elsewhere: compaction's search turns them (a number of lists, not pages).
+    /// Free lists found to begin elsewhere than foreseen, as after a search by compaction that was not
+    /// foreseen (a number of lists, not pages).
     pub rotations: u64,
     /// In use although the last event left them free, or the reverse.
     pub other_pages: u64,
@@ -159,6 +171,10 @@ pub struct EndState {
     pub on_same_list: u64,
     /// Of them, those whose predecessor on the list is the same too.
     pub in_same_order: u64,
+    /// Pageblocks recorded.
+    pub pageblocks: u64,
+    /// Of them, those that compaction would skip here and there, or would not.
+    pub with_same_skip_hint: u64,
 }
 
 /// The result of a replay in lockstep.

@@ -3,6 +3,7 @@
 use crate::{InputError, Kernel};
 use highorder_kernelfs::PageFlags;
 use highorder_mm::buddy::FreeTo;
+use highorder_mm::fast_search::CompactZone;
 use highorder_mm::frame::State;
 use highorder_mm::memory::{Machine, Memory, NodeSpec, ZoneSpec};
 use highorder_mm::policy::{ListType, PcpHigh};
@@ -90,6 +91,7 @@ pub fn restore(
     for block in &snapshot.pageblocks {
         if block.pfn.index() < memory.frames().len() {
             memory.set_block_type(block.pfn, block.migratetype);
+            memory.set_block_skip(block.pfn, block.skip);
         }
     }
     let mut homeless = Vec::new();
@@ -141,6 +143,18 @@ fn restore_marks(memory: &mut Memory, id: ZoneId, state: &ZoneState) {
     zone.watermarks = Watermarks { marks: state.watermark, boost: state.watermark_boost };
     zone.flags.boosted_watermark = state.watermark_boost > 0;
     zone.nr_reserved_highatomic = state.nr_reserved_highatomic;
+    let pfn =
+        |name: &str| Pfn(state.fields.get(name).and_then(|&v| u32::try_from(v).ok()).unwrap_or(0));
+    zone.compact = CompactZone {
+        cached_free_pfn: pfn("compact_cached_free_pfn"),
+        cached_migrate_pfn: [
+            pfn("compact_cached_migrate_pfn_async"),
+            pfn("compact_cached_migrate_pfn_sync"),
+        ],
+        init_free_pfn: pfn("compact_init_free_pfn"),
+        init_migrate_pfn: pfn("compact_init_migrate_pfn"),
+        blockskip_flush: state.fields.get("compact_blockskip_flush").is_some_and(|&v| v != 0),
+    };
     for class in 0..NR_ZONE_KINDS {
         zone.lowmem_reserve[class] = state.lowmem_reserve.get(class).copied().unwrap_or(0);
     }

@@ -33,6 +33,8 @@ pub enum Kind {
     CompactBegin,
     /// It ends.
     CompactEnd,
+    /// A compaction goes on; see [`Recording::compact_step`].
+    CompactStep,
     /// A task begins to migrate a batch of pages.
     MigrateBegin,
     /// It ends.
@@ -53,6 +55,7 @@ impl Kind {
             self,
             Self::CompactBegin
                 | Self::CompactEnd
+                | Self::CompactStep
                 | Self::MigrateBegin
                 | Self::MigrateEnd
                 | Self::KswapdWake
@@ -70,7 +73,8 @@ pub struct Event {
     pub pfn: Pfn,
     /// The task.
     pub pid: u32,
-    /// Flags of the request, for allocations; packed fields for fallbacks.
+    /// Flags of the request, for allocations; packed fields for fallbacks; one more than the index of a
+    /// [`CompactStep`], for compaction's events; where a block was found, for [`Kind::Isolate`].
     bits: u32,
     /// What happened.
     pub kind: Kind,
@@ -83,6 +87,70 @@ pub struct Event {
 }
 
 const _: () = assert!(size_of::<Event>() == 24);
+
+/// What compaction tells of itself, beyond [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactStep {
+    /// An allocation is about to compact (`mm_compaction_try_to_compact_pages`).
+    TryToCompact {
+        /// The order wanted.
+        order: Order,
+        /// Flags of the request.
+        gfp: Gfp,
+        /// 0 is the highest (`enum compact_priority`).
+        priority: i32,
+    },
+    /// A zone's compaction begins (`mm_compaction_begin`).
+    Begin {
+        /// Where pages to migrate are looked for.
+        migrate_pfn: Pfn,
+        /// Where targets are looked for.
+        free_pfn: Pfn,
+        /// Whether it may wait.
+        is_sync: bool,
+    },
+    /// It asked itself whether it is done (`mm_compaction_finished`).
+    Finished {
+        /// The order wanted, unless the whole zone is compacted.
+        order: Option<Order>,
+        /// Whether it is not.
+        goes_on: bool,
+        /// Whether its scanners have met.
+        scanners_met: bool,
+    },
+    /// Pages to migrate were looked for in part of a pageblock
+    /// (`mm_compaction_isolate_migratepages`).
+    IsolateMigratepages {
+        /// First frame.
+        start: Pfn,
+        /// Behind the last frame.
+        end: Pfn,
+        /// Pages found.
+        nr_taken: u32,
+    },
+    /// Targets were looked for in part of a pageblock (`mm_compaction_isolate_freepages`).
+    IsolateFreepages {
+        /// First frame.
+        start: Pfn,
+        /// Behind the last frame.
+        end: Pfn,
+    },
+    /// Targets were looked for on the free lists (`mm_compaction_fast_isolate_freepages`).
+    FastIsolateFreepages {
+        /// Lowest frame that would have done.
+        min_pfn: Pfn,
+        /// Where the free scanner stands.
+        free_pfn: Pfn,
+        /// List entries looked at and pages taken.
+        nr_scanned: u32,
+        /// Pages taken.
+        nr_taken: u32,
+    },
+    /// A batch was migrated (`mm_compaction_migratepages`).
+    Migratepages,
+    /// Compaction has served, or is thought to (`mm_compaction_defer_reset`).
+    DeferReset,
+}
 
 /// The rest of a fallback event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +179,13 @@ impl Event {
         ZoneKind::ALL.get(self.bits as usize).copied().unwrap_or(ZoneKind::Movable)
     }
 
+    /// Whether the block of a [`Kind::Isolate`] was found on a free list, not by a scan.
+    #[must_use]
+    pub fn is_from_list(&self) -> bool {
+        debug_assert_eq!(self.kind, Kind::Isolate);
+        self.bits != 0
+    }
+
     /// The fields of a [`Kind::Extfrag`].
     #[must_use]
     pub fn fallback(&self) -> FallbackFields {
@@ -134,6 +209,8 @@ pub struct Recording {
     pub after: Option<Snapshot>,
     /// What happened between, in the order of the trace's clock.
     pub events: Vec<Event>,
+    /// What compaction tells, by [`Self::compact_step`].
+    compact_steps: Vec<CompactStep>,
     /// Lines of the trace.
     pub nr_lines: u64,
     /// Lines of events lost to an overrun of the trace buffer.
@@ -170,6 +247,7 @@ impl Recording {
             before,
             after,
             events: events.events,
+            compact_steps: events.compact_steps,
             nr_lines: events.lines,
             nr_lost: events.lost,
         })
@@ -177,6 +255,26 @@ impl Recording {
 }
 
 impl Recording {
+    /// What an event of compaction tells.
+    #[must_use]
+    pub fn compact_step(&self, event: &Event) -> Option<&CompactStep> {
+        match event.kind {
+            Kind::CompactBegin | Kind::CompactStep => {
+                self.compact_steps.get((event.bits as usize).wrapping_sub(1))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether compaction tells of its searches of the free lists (since 6.4). If it made none, that is
+    /// not known, and does not matter.
+    #[must_use]
+    pub fn tells_of_searches(&self) -> bool {
+        let is_search =
+            |step: &CompactStep| matches!(step, CompactStep::FastIsolateFreepages { .. });
+        self.compact_steps.iter().any(is_search)
+    }
+
     /// The node of each CPU: the one that most of what it was given for no node in particular came from.
     /// (A state's files do not tell.)
     #[must_use]
@@ -219,6 +317,7 @@ struct Builder<'a> {
     /// Type by the kernel's number.
     migratetypes: Vec<Migratetype>,
     events: Vec<Event>,
+    compact_steps: Vec<CompactStep>,
     lines: u64,
     lost: u64,
     first_ns: Option<u64>,
@@ -255,6 +354,7 @@ impl<'a> Builder<'a> {
             zones: before.zones.iter().map(|z| u64::from(z.start_pfn.0)..z.end_pfn()).collect(),
             migratetypes,
             events: Vec::new(),
+            compact_steps: Vec::new(),
             lines: 0,
             lost: 0,
             first_ns: None,
@@ -272,7 +372,8 @@ impl<'a> Builder<'a> {
             Some(problem) => Err(InputError::other(problem)),
             None => {
                 let events = merged(self.events, self.dones);
-                Ok(Built { events, lines: self.lines, lost: self.lost })
+                let Self { compact_steps, lines, lost, .. } = self;
+                Ok(Built { events, compact_steps, lines, lost })
             }
         }
     }
@@ -342,6 +443,7 @@ impl<'a> Builder<'a> {
                     // What came before is in the state.
                     self.has_marks = true;
                     self.events.clear();
+                    self.compact_steps.clear();
                     self.rounds.clear();
                     self.dones.clear();
                     self.isolating.clear();
@@ -450,7 +552,25 @@ impl<'a> Builder<'a> {
                 let owned = e.change_ownership.unwrap_or(0) != 0;
                 made.bits = u32::from(order.0) | (from as u32) << 8 | u32::from(owned) << 16;
             }
-            TraceEvent::CompactionBegin(_) => made.kind = Kind::CompactBegin,
+            TraceEvent::CompactionBegin(_)
+            | TraceEvent::CompactionTryToCompactPages(_)
+            | TraceEvent::CompactionFinished(_)
+            | TraceEvent::CompactionIsolateMigratepages(_)
+            | TraceEvent::CompactionIsolateFreepages(_)
+            | TraceEvent::CompactionFastIsolateFreepages(_)
+            | TraceEvent::CompactionMigratepages(_)
+            | TraceEvent::CompactionDeferReset(_) => {
+                let is_begin = matches!(event, TraceEvent::CompactionBegin(_));
+                made.kind = if is_begin { Kind::CompactBegin } else { Kind::CompactStep };
+                match self.compact_step(event) {
+                    Some(step) => {
+                        self.compact_steps.push(step);
+                        made.bits = self.compact_steps.len() as u32;
+                    }
+                    None if is_begin => {}
+                    None => return None,
+                }
+            }
             TraceEvent::CompactionEnd(_) => made.kind = Kind::CompactEnd,
             TraceEvent::MmMigratePagesStart(_) => made.kind = Kind::MigrateBegin,
             TraceEvent::MmMigratePages(_) => made.kind = Kind::MigrateEnd,
@@ -490,12 +610,58 @@ impl<'a> Builder<'a> {
                     return None;
                 }
                 made.kind = Kind::Isolate;
+                // The search of the lists is compiled into its callers, the scan of a block never is.
+                made.bits = u32::from(!probe.location.starts_with(b"isolate_freepages_block"));
                 made.pfn = pfn;
                 made.order = order;
             }
             _ => return None,
         }
         Some(())
+    }
+
+    /// What an event of compaction tells, where the kernel prints it in full.
+    fn compact_step(&mut self, event: &TraceEvent<'_>) -> Option<CompactStep> {
+        let pfn =
+            |number: highorder_kernelfs::trace::Number| u32::try_from(number.value()).ok().map(Pfn);
+        let pages = |nr: u64| u32::try_from(nr).ok();
+        let order =
+            |order: i32| u8::try_from(order).ok().filter(|&o| o <= MAX_PAGE_ORDER).map(Order);
+        Some(match event {
+            TraceEvent::CompactionTryToCompactPages(e) => CompactStep::TryToCompact {
+                order: order(e.order)?,
+                gfp: self.gfp(e.gfp_mask.0)?,
+                priority: e.priority.or(e.prio)?,
+            },
+            TraceEvent::CompactionBegin(e) => CompactStep::Begin {
+                migrate_pfn: pfn(e.migrate.pfn)?,
+                free_pfn: pfn(e.free.pfn)?,
+                is_sync: e.mode?.0 == b"sync",
+            },
+            TraceEvent::CompactionFinished(e) => CompactStep::Finished {
+                order: order(e.order),
+                goes_on: matches!(e.ret.0, b"continue" | b"no_suitable_page"),
+                scanners_met: matches!(e.ret.0, b"complete" | b"partial_skipped"),
+            },
+            TraceEvent::CompactionIsolateMigratepages(e) => CompactStep::IsolateMigratepages {
+                start: pfn(e.range?.start_pfn)?,
+                end: pfn(e.range?.end_pfn)?,
+                nr_taken: pages(e.nr_taken)?,
+            },
+            TraceEvent::CompactionIsolateFreepages(e) => CompactStep::IsolateFreepages {
+                start: pfn(e.range?.start_pfn)?,
+                end: pfn(e.range?.end_pfn)?,
+            },
+            TraceEvent::CompactionFastIsolateFreepages(e) => CompactStep::FastIsolateFreepages {
+                min_pfn: pfn(e.range?.start_pfn)?,
+                free_pfn: pfn(e.range?.end_pfn)?,
+                nr_scanned: pages(e.scanned()?)?,
+                nr_taken: pages(e.nr_taken)?,
+            },
+            TraceEvent::CompactionMigratepages(_) => CompactStep::Migratepages,
+            TraceEvent::CompactionDeferReset(_) => CompactStep::DeferReset,
+            _ => return None,
+        })
     }
 
     fn gfp(&mut self, text: &[u8]) -> Option<Gfp> {
@@ -518,6 +684,7 @@ impl<'a> Builder<'a> {
 
 struct Built {
     events: Vec<Event>,
+    compact_steps: Vec<CompactStep>,
     lines: u64,
     lost: u64,
 }

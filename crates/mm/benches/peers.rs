@@ -16,8 +16,8 @@ use highorder_mm::alloc::Request;
 use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
-    Fallback, FallbackRule, Freelist, Highatomic, ListType, Pcp, PcpDrain, PcpHigh, PcpOrders,
-    Placement, Policy, Watermark, Zone,
+    Compaction, Fallback, FallbackRule, Freelist, Highatomic, ListType, MigrateSearch, Pcp,
+    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, TargetSearch, Watermark, Zone,
 };
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -68,6 +68,10 @@ fn policy(modern: bool) -> Policy {
             lowmem_reserve_ratio: [256, 256, 32],
         },
         highatomic: Highatomic::PercentRoundedUp,
+        compaction: Compaction {
+            target_search: TargetSearch::UntilEnough,
+            migrate_search: MigrateSearch::FinishBlocks,
+        },
     }
 }
 
@@ -100,7 +104,13 @@ impl Ours {
 impl Pages for Ours {
     #[inline]
     fn take(&mut self, order: u8) -> usize {
-        let request = Request { order: Order(order), gfp: Gfp::HIGHUSER_MOVABLE, cpu: 0, node: 0 };
+        let request = Request {
+            order: Order(order),
+            gfp: Gfp::HIGHUSER_MOVABLE,
+            cpu: 0,
+            node: 0,
+            past_lists: false,
+        };
         let flags = AllocFlags::fast_path(request.gfp);
         let pfn = self.0.get_page_from_freelist(request, Some(Mark::Low), flags);
         pfn.expect("half of memory is free").index()

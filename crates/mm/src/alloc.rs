@@ -25,6 +25,9 @@ pub struct Request {
     pub cpu: usize,
     /// The node to begin with: the CPU's own, unless a memory policy says otherwise.
     pub node: u32,
+    /// The CPU's lists are locked, because an interrupt came while they were in use: the free lists
+    /// serve.
+    pub past_lists: bool,
 }
 
 impl Memory {
@@ -92,6 +95,18 @@ impl Memory {
         }
     }
 
+    /// The zone that the walk for `request` would stop at: the first of its zonelist above `mark`.
+    #[must_use]
+    pub fn first_zone_above(&self, request: Request, mark: Mark) -> Option<ZoneId> {
+        let class = request.gfp.highest_zone();
+        let flags = self.fast_path_flags(request);
+        self.zonelist(request.node, request.gfp).map(|at| self.zonelist_entry(at)).find(|id| {
+            let zone = &self.zones[id.index()];
+            zone.kind <= class
+                && self.watermark_ok(*id, request.order, zone.watermarks.pages(mark), class, flags)
+        })
+    }
+
     /// Allocates as the fast path does and, if that fails, at the min mark; then without marks, as a
     /// request whose reclaim has made room somewhere else would find it.
     ///
@@ -100,14 +115,17 @@ impl Memory {
     pub fn alloc_without_reclaim(&mut self, request: Request) -> Option<Pfn> {
         let fast = self.fast_path_flags(request);
         self.get_page_from_freelist(request, Some(Mark::Low), fast)
-            .or_else(|| {
-                let slow = AllocFlags::slow_path(request.gfp, request.order);
-                self.get_page_from_freelist(request, Some(Mark::Min), slow)
-            })
-            .or_else(|| {
-                let flags = AllocFlags::fast_path(request.gfp).with(AllocFlags::NO_WATERMARKS);
-                self.get_page_from_freelist(request, None, flags)
-            })
+            .or_else(|| self.alloc_after_reclaim(request))
+    }
+
+    /// As [`Self::alloc_without_reclaim`], for a request that is past the fast path: at the min mark
+    /// first.
+    pub fn alloc_after_reclaim(&mut self, request: Request) -> Option<Pfn> {
+        let slow = AllocFlags::slow_path(request.gfp, request.order);
+        self.get_page_from_freelist(request, Some(Mark::Min), slow).or_else(|| {
+            let flags = AllocFlags::fast_path(request.gfp).with(AllocFlags::NO_WATERMARKS);
+            self.get_page_from_freelist(request, None, flags)
+        })
     }
 
     /// Flags of the fast path: with the wish to avoid mixing where the preferred zone is Normal and the
@@ -179,7 +197,7 @@ impl Memory {
     #[inline]
     pub fn rmqueue(&mut self, id: ZoneId, request: Request, flags: AllocFlags) -> Option<Pfn> {
         let migratetype = self.request_type(request.gfp);
-        let pfn = if self.has_pcp_list(request.order) {
+        let pfn = if self.has_pcp_list(request.order) && !request.past_lists {
             self.rmqueue_pcp(id, request.cpu, request.order, migratetype, flags)
         } else {
             None

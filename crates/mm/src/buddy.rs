@@ -250,6 +250,20 @@ impl Memory {
             .change(order, migratetype, |list| frames.rotate_to(list, first));
     }
 
+    /// Brings the free block `last` to the tail of its list, behind what stood after it; with it goes, in
+    /// order, all that stands before it (`move_freelist_tail`, mm/compaction.c).
+    pub fn rotate_free_list_behind(
+        &mut self,
+        id: ZoneId,
+        order: Order,
+        migratetype: Migratetype,
+        last: Pfn,
+    ) {
+        if let Some(first) = self.frames.next(last) {
+            self.rotate_free_list(id, order, migratetype, first);
+        }
+    }
+
     /// Moves one free block to the list of another type.
     pub(crate) fn move_to_free_list(
         &mut self,

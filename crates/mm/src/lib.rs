@@ -6,13 +6,14 @@
 //! time, and none asks which kernel it is: each decision reads one named value of [`policy::Policy`].
 //!
 //! Reading order: [`types`], [`policy`], [`frame`], [`zone`], [`buddy`], [`fallback`], [`pcp`],
-//! [`watermark`], [`alloc`](mod@alloc), [`validate`].
+//! [`watermark`], [`alloc`](mod@alloc), [`fast_search`], [`validate`].
 #![no_std]
 extern crate alloc as std_alloc;
 
 pub mod alloc;
 pub mod buddy;
 pub mod fallback;
+pub mod fast_search;
 pub mod frame;
 pub mod gfp;
 pub mod index;

@@ -2,6 +2,7 @@
 
 use crate::buddy::FreeTo;
 use crate::fallback::Extfrag;
+use crate::fast_search::CompactZone;
 use crate::frame::{Frames, NR_CPUS_MAX, State};
 use crate::gfp::Gfp;
 use crate::pcp::PerCpuPages;
@@ -81,7 +82,7 @@ pub struct Memory {
     /// All zones, by node, then lowest first.
     pub zones: Vec<Zone>,
     pub(crate) frames: Frames,
-    /// Type of each pageblock, from frame 0.
+    /// Type of each pageblock, from frame 0, and its [`SKIP_BIT`].
     block_types: Vec<u8>,
     /// Zone of each pageblock's frames, where it is one zone alone.
     block_zones: Vec<u8>,
@@ -96,6 +97,8 @@ pub struct Memory {
 
 /// In [`Memory::block_zones`]: no zone, or several.
 const NOT_ONE_ZONE: u8 = u8::MAX;
+/// In [`Memory::block_types`]: compaction has looked in vain (`PB_migrate_skip`).
+const SKIP_BIT: u8 = 1 << 7;
 
 impl Memory {
     /// Memory of this machine with every frame of a zone reserved: nothing is free yet, and every
@@ -126,6 +129,7 @@ impl Memory {
                     watermarks: Watermarks::default(),
                     lowmem_reserve: [0; NR_ZONE_KINDS],
                     flags: ZoneFlags::default(),
+                    compact: CompactZone::NEW,
                     pcp: vec![PerCpuPages::new(); nr_cpus],
                 });
             }
@@ -278,7 +282,7 @@ impl Memory {
     #[must_use]
     pub fn block_type(&self, pfn: Pfn) -> Migratetype {
         let block = pfn.0 >> self.policy.freelist.pageblock_order.0;
-        Migratetype::from_index(usize::from(self.block_types[block as usize]))
+        Migratetype::from_index(usize::from(self.block_types[block as usize] & !SKIP_BIT))
     }
 
     /// Sets the type of the pageblock that holds `pfn`; without mobility grouping the mobile types are all
@@ -288,7 +292,23 @@ impl Memory {
             self.policy.freelist.mobility_grouping || migratetype >= Migratetype::HighAtomic;
         let migratetype = if grouped { migratetype } else { Migratetype::Unmovable };
         let block = pfn.0 >> self.policy.freelist.pageblock_order.0;
-        self.block_types[block as usize] = migratetype as u8;
+        let slot = &mut self.block_types[block as usize];
+        *slot = *slot & SKIP_BIT | migratetype as u8;
+    }
+
+    /// Whether compaction skips the pageblock that holds `pfn`.
+    #[inline]
+    #[must_use]
+    pub fn block_skip(&self, pfn: Pfn) -> bool {
+        let block = pfn.0 >> self.policy.freelist.pageblock_order.0;
+        self.block_types[block as usize] & SKIP_BIT != 0
+    }
+
+    /// Marks the pageblock that holds `pfn` as one that compaction skips, or no longer.
+    pub fn set_block_skip(&mut self, pfn: Pfn, skip: bool) {
+        let block = pfn.0 >> self.policy.freelist.pageblock_order.0;
+        let slot = &mut self.block_types[block as usize];
+        *slot = if skip { *slot | SKIP_BIT } else { *slot & !SKIP_BIT };
     }
 
     /// Sets the type of every pageblock that the block at `pfn` spans.

@@ -477,17 +477,31 @@ impl Memory {
     /// Once a second: lowers a grown mark by an eighth and drains what exceeds it (`decay_pcp_high`,
     /// 6.7).
     pub fn decay_pcp_high(&mut self, id: ZoneId, cpu: usize) {
-        if self.policy.pcp.high != PcpHigh::AutoTuned {
-            return;
-        }
         let scale_max = self.policy.pcp.batch_scale_max;
         let pcp = self.pcp(id, cpu);
         if pcp.high > pcp.high_min {
             let most = pcp.count.saturating_sub(pcp.batch << scale_max);
-            pcp.high = most.max(pcp.high - (pcp.high >> 3)).max(pcp.high_min);
+            let high = most.max(pcp.high - (pcp.high >> 3));
+            self.set_pcp_high(id, cpu, high);
         }
-        let mut excess = pcp.count.saturating_sub(pcp.high);
-        let batch = pcp.batch;
+        self.drain_pcp_excess(id, cpu);
+    }
+
+    /// Sets the mark of a CPU's lists within its bounds, where it tunes itself.
+    pub fn set_pcp_high(&mut self, id: ZoneId, cpu: usize, high: u32) {
+        if self.policy.pcp.high == PcpHigh::AutoTuned {
+            let pcp = self.pcp(id, cpu);
+            pcp.high = high.clamp(pcp.high_min, pcp.high_max);
+        }
+    }
+
+    /// Drains what a CPU's lists hold above their mark, where it tunes itself.
+    pub fn drain_pcp_excess(&mut self, id: ZoneId, cpu: usize) {
+        if self.policy.pcp.high != PcpHigh::AutoTuned {
+            return;
+        }
+        let pcp = self.pcp(id, cpu);
+        let (mut excess, batch) = (pcp.count.saturating_sub(pcp.high), pcp.batch);
         while excess > 0 {
             let pages = excess.min(batch);
             self.drain_pcp_bulk(id, cpu, Drain { pages, first_list: 0 });

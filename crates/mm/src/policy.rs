@@ -20,6 +20,8 @@ pub struct Policy {
     pub watermark: Watermark,
     /// The reserve for atomic requests of order > 0.
     pub highatomic: Highatomic,
+    /// How compaction searches the free lists.
+    pub compaction: Compaction,
 }
 
 /// Free-list policy.
@@ -176,4 +178,32 @@ pub enum Highatomic {
     /// Up to 1 % rounded up to whole pageblocks, none in small zones; watermark checks subtract what is
     /// free of it (6.12's stable backports).
     PercentRoundedUp,
+}
+
+/// Compaction policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// The search for targets.
+    pub target_search: TargetSearch,
+    /// The search for a pageblock to empty.
+    pub migrate_search: MigrateSearch,
+}
+
+/// How far compaction searches the free lists for targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetSearch {
+    /// Until a block is found; without one, any pageblock seen will do to begin the scan (5.1).
+    UntilFound,
+    /// Until every page that waits has its target; without a block, the scan begins in the upper half
+    /// (6.5).
+    UntilEnough,
+}
+
+/// How compaction searches the free lists for a pageblock to empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MigrateSearch {
+    /// The pageblock found is marked to be skipped at once, so that no other search finds it (5.1).
+    MarkFound,
+    /// It is marked once it is scanned; a pageblock left half done is finished first (6.3).
+    FinishBlocks,
 }

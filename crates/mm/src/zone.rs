@@ -1,5 +1,6 @@
 //! A zone: its span, its free lists, its watermarks and its per-CPU lists.
 
+use crate::fast_search::CompactZone;
 use crate::frame::List;
 use crate::pcp::PerCpuPages;
 use crate::types::{
@@ -135,6 +136,8 @@ pub struct Zone {
     pub lowmem_reserve: [u64; NR_ZONE_KINDS],
     /// State bits.
     pub flags: ZoneFlags,
+    /// What compaction remembers.
+    pub compact: CompactZone,
     /// One list set a CPU.
     pub pcp: Vec<PerCpuPages>,
 }

@@ -393,6 +393,7 @@ fn the_nodes_of_a_distant_pair_take_turns_as_second_choice() {
             gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
             cpu: 0,
             node: node as u32,
+            past_lists: false,
         };
         let visited = [(); 4].map(|()| {
             let flags = highorder_mm::gfp::AllocFlags::NONE;

@@ -246,7 +246,7 @@ fn one_movable_block(policy: &Policy, free: u32) -> Memory {
 }
 
 fn request(order: u8, gfp: Gfp) -> Request {
-    Request { order: Order(order), gfp, cpu: 0, node: 0 }
+    Request { order: Order(order), gfp, cpu: 0, node: 0, past_lists: false }
 }
 
 #[test]
@@ -435,7 +435,13 @@ fn a_node_without_memory_allocates_as_its_nearest_neighbour() {
     for node in 0..2 {
         let mut memory = all_free(&machine, &linux_6_12());
         let from = |memory: &mut Memory, order| {
-            let request = Request { order: Order(order), gfp: Gfp::HIGHUSER_MOVABLE, cpu: 0, node };
+            let request = Request {
+                order: Order(order),
+                gfp: Gfp::HIGHUSER_MOVABLE,
+                cpu: 0,
+                node,
+                past_lists: false,
+            };
             let flags = memory.fast_path_flags(request);
             assert!(flags.intersects(AllocFlags::NOFRAGMENT));
             memory.get_page_from_freelist(request, None, flags)
@@ -533,7 +539,7 @@ fn zones_without_pages_change_nothing() {
         memory.setup_watermarks(Some(800), true);
         for node in [0, 1] {
             for gfp in scene::gfps() {
-                let request = Request { order: Order(0), gfp, cpu: 0, node };
+                let request = Request { order: Order(0), gfp, cpu: 0, node, past_lists: false };
                 let flags = memory.fast_path_flags(request);
                 answers.push((flags, memory.alloc_without_reclaim(request)));
             }

@@ -1,5 +1,6 @@
 //! Following a recording event by event, asking the model first.
 
+use super::compaction::{Compactions, Searched, Told};
 use super::{Choice, Disagreement, EndState, Inferred, Report, Tally};
 use crate::Kernel;
 use crate::future::{Cursor, Future};
@@ -7,19 +8,26 @@ use crate::recording::{Event, Kind, Recording};
 use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fallback::{Extfrag, SearchMode};
+use highorder_mm::fast_search::CompactControl;
 use highorder_mm::frame::{End, State};
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::memory::Memory;
-use highorder_mm::pcp::{Drain, DrainCursor, pcp_index};
-use highorder_mm::policy::FallbackRule;
+use highorder_mm::pcp::{Drain, DrainCursor, NR_PCP_LISTS, PerCpuPages, pcp_index};
+use highorder_mm::policy::{FallbackRule, PcpHigh};
 use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
-use highorder_mm::zone::ZoneId;
+use highorder_mm::watermark::Mark;
+use highorder_mm::zone::{Zone, ZoneId};
 use highorder_snapshot::Snapshot;
+use std::collections::BTreeSet;
 
 /// Disagreements explained of each kind.
 const EXPLAINED_PER_KIND: usize = 5;
 /// How far to look ahead for the next event of the same CPU.
 const LOOK_AHEAD_EVENTS: usize = 1 << 14;
+
+/// Blocks drained further apart belong to two drains: they are made with interrupts off, and a timer
+/// causes one a second (`sysctl_stat_interval`, mm/vmstat.c).
+const DRAIN_GAP_NS: u64 = 100_000_000;
 
 /// Where a free block came from, for the tallies of splits and merges.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +65,8 @@ struct Run {
     order: Order,
     migratetype: Migratetype,
     to: To,
+    /// Whether the first block goes to the next request told of; else a bulk allocation fetched them.
+    serves_next: bool,
     blocks: u32,
     expected: u32,
     mode: SearchMode,
@@ -71,8 +81,20 @@ struct Draining {
     /// Pages that the free which caused it should drain.
     expected: Option<u32>,
     pages: u32,
+    /// Of them, those that have been asked of a model.
+    pages_asked: u32,
     first_event: usize,
     last_order: Order,
+}
+
+/// A free that fills its CPU's lists.
+#[derive(Clone, Copy)]
+struct Overflow {
+    zone: ZoneId,
+    drain: Drain,
+    freed_at: usize,
+    /// Whether the model saw it coming; else the mark was found to be another.
+    was_foreseen: bool,
 }
 
 /// What is going on at one CPU.
@@ -81,33 +103,76 @@ struct Cpu {
     run: Option<Run>,
     draining: Option<Draining>,
     /// A drain that the free just done should cause.
-    overflow: Option<(ZoneId, Drain, usize)>,
+    overflow: Option<Overflow>,
     /// The list and the task of the free just done.
     just_freed: Option<(ZoneId, usize, u32)>,
     /// A block taken for a request, past the lists.
     direct: Option<Pfn>,
     /// The coming allocation is already in the lists' tuning state.
     noted: bool,
+    /// The block whose request has been asked for ahead of its event.
+    asked: Option<Pfn>,
     /// What the model foresaw at the taking of a block, until the kernel tells of its fallback.
     foreseen: Option<(Pfn, Option<Extfrag>)>,
 }
 
+/// How far a request had come when it was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// At the low mark, at once.
+    Fast,
+    /// At the min mark, after reclaim or compaction.
+    Slow,
+}
+
+/// What the recorded machine's users asked of the allocator, as far as it is told or can be inferred.
+/// Blocks are named by the frames they had there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// A block is asked for.
+    Alloc { pfn: Pfn, request: Request, path: Path },
+    /// Compaction hands the block it has just made to the request it works for, past all lists.
+    Capture { pfn: Pfn, request: Request },
+    /// A block is given back; past the CPU's lists, if they were locked.
+    Free { pfn: Pfn, order: Order, cpu: usize, past_lists: bool },
+    /// Compaction takes a free block for its targets: movable pages from now on.
+    Isolate(Event),
+    /// Compaction goes on by another step.
+    Compact(Event),
+    /// A request has been served, as compaction may want to know.
+    Served(Event),
+    /// Compaction's target was not used, and waits for another page.
+    ReturnTarget { pid: u32, order: Order },
+    /// A CPU's lists of a zone are drained for another reason than a free: all, or so many pages.
+    Drain { zone: ZoneId, cpu: usize, pages: Option<u32> },
+    /// A CPU's lists of a zone have this mark: once a second a timer lowers it, without an event. `drains`
+    /// if what exceeds it goes now.
+    Mark { zone: ZoneId, cpu: usize, high: u32, drains: bool },
+    /// kswapd is at work on the zones of a node up to one, or has done its round.
+    Reclaim { node: u32, highest: ZoneKind, active: bool },
+}
+
 /// The replay of one recording.
-pub(super) struct Follower<'a> {
+pub(crate) struct Follower<'a> {
     recording: &'a Recording,
     events: &'a [Event],
     future: Cursor<'a>,
     memory: Memory,
     report: Report,
     explained: [usize; Choice::ALL.len()],
+    /// What was asked for since [`Self::take_demand`], if anyone wants to know.
+    demand: Option<Vec<Demand>>,
     origins: Vec<Origin>,
     at_end: Vec<AtEnd>,
     /// Which task isolated a frame, plus one; 0 for none.
     isolated_by: Vec<u32>,
+    /// Blocks that compaction captured, until their requests are told of.
+    captured: BTreeSet<Pfn>,
     /// Frames that compacting tasks hold isolated.
     isolated: Vec<(u32, Pfn)>,
     /// Tasks that migrate a batch of pages now.
     migrating: Vec<u32>,
+    compactions: Compactions,
     cpus: Vec<Cpu>,
     /// Whether the recorded kernel tells of a fallback before the block it provides is taken.
     tells_before_taking: bool,
@@ -115,7 +180,7 @@ pub(super) struct Follower<'a> {
 
 impl<'a> Follower<'a> {
     /// At the start of `recording`, whose state `memory` is in.
-    pub(super) fn new(recording: &'a Recording, future: &'a Future, memory: Memory) -> Self {
+    pub(crate) fn new(recording: &'a Recording, future: &'a Future, memory: Memory) -> Self {
         let nr_frames = memory.frames().len();
         let nr_cpus = memory.machine.cpu_nodes.len();
         let rule = recording
@@ -136,11 +201,14 @@ impl<'a> Follower<'a> {
                 nr_events: recording.events.len() as u64,
             },
             explained: [0; Choice::ALL.len()],
+            demand: None,
             origins: vec![Origin::Whole; nr_frames],
             at_end: at_end(recording.after.as_ref(), nr_frames),
             isolated_by: vec![0; nr_frames],
+            captured: BTreeSet::new(),
             isolated: Vec::new(),
             migrating: Vec::new(),
+            compactions: Compactions::new(recording.tells_of_searches()),
             cpus: (0..nr_cpus).map(|_| Cpu::default()).collect(),
             tells_before_taking: rule != FallbackRule::ClaimThenSteal,
             memory,
@@ -148,7 +216,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Follows one event.
-    pub(super) fn step(&mut self, at: usize) {
+    pub(crate) fn step(&mut self, at: usize) {
         let event = self.events[at];
         self.future.pass(at, &event);
         let cpu = usize::from(event.cpu);
@@ -166,8 +234,8 @@ impl<'a> Follower<'a> {
             Kind::Free | Kind::FreeCommit => self.free(at, &event),
             Kind::FreeBatched => {}
             Kind::Drain => self.drain(at, &event),
-            Kind::Isolate => self.isolate(&event),
-            Kind::CompactBegin => {}
+            Kind::Isolate => self.isolate(at, &event),
+            Kind::CompactBegin | Kind::CompactStep => self.compact_step(at, &event),
             Kind::CompactEnd => self.compact_end(event.pid),
             Kind::MigrateBegin => self.migrating.push(event.pid),
             Kind::MigrateEnd => self.migrating.retain(|&pid| pid != event.pid),
@@ -176,8 +244,79 @@ impl<'a> Follower<'a> {
         }
     }
 
+    /// From now on keeps the demand for [`Self::take_demand`].
+    pub(crate) fn keep_demand(&mut self) {
+        self.demand = Some(Vec::new());
+    }
+
+    /// Moves what was asked for since the last call to `into`.
+    pub(crate) fn take_demand(&mut self, into: &mut Vec<Demand>) {
+        into.clear();
+        if let Some(demand) = &mut self.demand {
+            std::mem::swap(demand, into);
+        }
+    }
+
+    /// Looks through all CPUs' lists for what was taken from them without an event, as the next choice
+    /// there would.
+    pub(crate) fn infer_all_taken(&mut self) {
+        for zone in 0..self.memory.zones.len() {
+            let id = ZoneId(zone as u8);
+            for (cpu, index) in
+                (0..self.cpus.len()).flat_map(|cpu| (0..NR_PCP_LISTS).map(move |i| (cpu, i)))
+            {
+                self.infer_taken(id, cpu, index, None);
+            }
+        }
+    }
+
+    /// The state followed.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn ask_for(&mut self, alloc: &Event, past_lists: bool) {
+        if self.demand.is_some() {
+            for cpu in 0..self.cpus.len() {
+                self.ask_for_drain(cpu, false);
+            }
+            let (node, path) = self.walk_of(alloc);
+            let request = Request { node, past_lists, ..self.request(alloc) };
+            self.ask(Demand::Alloc { pfn: alloc.pfn, request, path });
+        }
+    }
+
+    /// The node a request preferred and the path that served it, which no event tells: its CPU's own and
+    /// the fast path, unless these would have led to another zone.
+    fn walk_of(&self, alloc: &Event) -> (u32, Path) {
+        let request = self.request(alloc);
+        let served = self.memory.zone_of(alloc.pfn);
+        let served_node = self.memory.zones[served.index()].node;
+        let leads_there = |&(node, path): &(u32, Path)| {
+            let mark = if path == Path::Fast { Mark::Low } else { Mark::Min };
+            self.memory.first_zone_above(Request { node, ..request }, mark) == Some(served)
+        };
+        let own = (request.node, Path::Fast);
+        let walks =
+            [own, (request.node, Path::Slow), (served_node, Path::Fast), (served_node, Path::Slow)];
+        walks.into_iter().find(leads_there).unwrap_or(own)
+    }
+
+    /// As [`Self::ask_for`], before the event: its block leaves the free lists now, while another CPU's
+    /// request may be told of first.
+    fn ask_ahead(&mut self, alloc: &Event, past_lists: bool) {
+        self.ask_for(alloc, past_lists);
+        self.cpus[usize::from(alloc.cpu)].asked = Some(alloc.pfn);
+    }
+
+    fn ask(&mut self, demand: Demand) {
+        if let Some(kept) = &mut self.demand {
+            kept.push(demand);
+        }
+    }
+
     /// The report, once all events are done.
-    pub(super) fn finish(mut self) -> Report {
+    pub(crate) fn finish(mut self) -> Report {
         for cpu in 0..self.cpus.len() {
             self.end_run(cpu);
             self.end_drain(cpu);
@@ -257,7 +396,14 @@ impl<'a> Follower<'a> {
     }
 
     fn take_silently(&mut self, pfn: Pfn) {
-        self.report.inferred.bulk_pages += u64::from(self.memory.frames().order(pfn).pages());
+        let frames = self.memory.frames();
+        let (order, migratetype, cpu) =
+            (frames.order(pfn), frames.migratetype(pfn), frames.cpu(pfn));
+        self.report.inferred.bulk_pages += u64::from(order.pages());
+        let node = self.memory.zones[self.memory.zone_of(pfn).index()].node;
+        let gfp = usual_gfp(migratetype);
+        let request = Request { order, gfp, cpu, node, past_lists: false };
+        self.ask(Demand::Alloc { pfn, request, path: Path::Fast });
         self.memory.force_take_pcp(pfn);
     }
 
@@ -288,40 +434,60 @@ impl<'a> Follower<'a> {
             order: event.order,
             migratetype: event.migratetype,
             to: To::Request,
+            serves_next: true,
             blocks: 0,
             expected: 1,
             mode: SearchMode::Normal,
             last_event: at,
         };
-        if !self.memory.has_pcp_list(event.order) || event.migratetype == Migratetype::HighAtomic {
-            return run;
-        }
-        let index = pcp_index(event.order, event.migratetype);
-        self.infer_taken(zone, cpu, index, None);
         let is_same = |e: &Event| {
             matches!(e.kind, Kind::Take | Kind::Extfrag)
                 && e.order == event.order
                 && e.migratetype == event.migratetype
         };
+        let first = match event.kind {
+            Kind::Extfrag if self.tells_before_taking => {
+                self.next_on_cpu(at, |e| e.kind == Kind::Extfrag).map(|e| e.pfn)
+            }
+            _ => Some(event.pfn),
+        };
         let next = self.next_on_cpu(at, is_same).filter(|e| e.kind == Kind::Alloc);
+        let served = next.filter(|e| e.order == event.order && Some(e.pfn) == first).copied();
+        let has_list =
+            self.memory.has_pcp_list(event.order) && event.migratetype != Migratetype::HighAtomic;
+        let index = pcp_index(event.order, event.migratetype);
+        if has_list {
+            self.infer_taken(zone, cpu, index, None);
+        }
+        if !has_list {
+            if let Some(alloc) = &served {
+                self.ask_ahead(alloc, false);
+            }
+            return run;
+        }
         let is_empty = self.memory.zones[zone.index()].pcp[cpu].list(index).is_empty();
-        let serves_next = next.is_some_and(|e| e.pfn == event.pfn);
-        if !is_empty && serves_next {
+        if let Some(alloc) = served.as_ref().filter(|_| !is_empty) {
+            self.ask_ahead(alloc, true);
             return run;
         }
         run.to = To::List;
+        run.serves_next = served.is_some();
         let before = self.memory.zones[zone.index()].pcp[cpu].clone();
-        if let Some(alloc) = next.filter(|_| serves_next || self.tells_before_taking) {
+        if let Some(alloc) = &served {
             self.note_alloc(alloc, zone, true);
         }
         run.expected = self.memory.refill_size(zone, cpu, event.order);
         let is_alone = || self.next_on_cpu(at, |_| false).is_some_and(|e| e.kind == Kind::Alloc);
         let has_more = self.has_more_than_one(zone, event.order, event.migratetype);
-        if event.kind == Kind::Take && serves_next && run.expected > 1 && has_more && is_alone() {
+        let is_refill = run.expected == 1 || !has_more || event.kind != Kind::Take;
+        if !is_refill && run.serves_next && is_alone() {
             // A refill fetches more; this went past the lists, which were locked.
             self.memory.zones[zone.index()].pcp[cpu] = before;
             self.report.inferred.bypassed_pages += u64::from(event.order.pages());
             run.to = To::Request;
+        }
+        if let Some(alloc) = &served {
+            self.ask_ahead(alloc, run.to == To::Request);
         }
         run
     }
@@ -350,7 +516,7 @@ impl<'a> Follower<'a> {
     fn request(&self, alloc: &Event) -> Request {
         let cpu = usize::from(alloc.cpu);
         let node = self.memory.machine.cpu_nodes[cpu];
-        Request { order: alloc.order, gfp: alloc.gfp(), cpu, node }
+        Request { order: alloc.order, gfp: alloc.gfp(), cpu, node, past_lists: false }
     }
 
     /// Flags that the request behind a block's taking had once it was willing to mix pageblocks.
@@ -367,6 +533,9 @@ impl<'a> Follower<'a> {
             return;
         }
         let Run { zone, order, migratetype, blocks, expected, last_event, .. } = run;
+        if !run.serves_next {
+            self.infer_taken(zone, cpu, pcp_index(order, migratetype), None);
+        }
         if blocks < expected && self.memory.peek_smallest(zone, order, migratetype).is_none() {
             // The zone had no more to give.
             return;
@@ -434,7 +603,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Where the kernel's block is on the list that the model took another from, the list was rotated
-    /// without an event: compaction's search for targets does so (`move_freelist_head`).
+    /// without an event: a search by compaction may have come at another moment than was taken.
     fn infer_rotation(&mut self, zone: ZoneId, found: Order, event: &Event) {
         let is_on_list = self.memory.frames().is_free(event.pfn, found)
             && self.memory.frames().migratetype(event.pfn) == event.migratetype;
@@ -545,6 +714,7 @@ impl<'a> Follower<'a> {
                     let part = Order(size.0.min(order.0));
                     self.memory.reshape_allocated(at, part, Migratetype::Movable);
                     let zone = self.memory.zone_of(at);
+                    self.ask(Demand::Free { pfn: at, order: part, cpu: 0, past_lists: true });
                     self.memory.free_to_buddy(zone, at, part, FreeTo::Policy);
                     self.report.inferred.other_pages += u64::from(part.pages());
                 }
@@ -570,10 +740,18 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Notes whether a block of `order` merged on its way to the free lists.
-    fn note_freed(&mut self, pfn: Pfn, order: Order) {
-        if let Some((head, found)) = self.memory.free_block_of(pfn) {
-            self.origins[head.index()] = if found > order { Origin::Merged } else { Origin::Whole };
+    /// Notes whether a block of `order` merged on its way to the free lists, and whether it ever came
+    /// there: compaction captures the block it works for.
+    fn note_freed(&mut self, pfn: Pfn, order: Order, here: usize) {
+        let Some((head, found)) = self.memory.free_block_of(pfn) else { return };
+        self.origins[head.index()] = if found > order { Origin::Merged } else { Origin::Whole };
+        let Some(coming) = self.future.coming(head).map(|at| self.events[at]) else { return };
+        if coming.kind == Kind::Alloc && coming.order == found {
+            self.memory.force_take(head, found, coming.migratetype);
+            self.report.inferred.captured_pages += u64::from(found.pages());
+            self.captured.insert(head);
+            self.ask_for_drain(here, false);
+            self.ask(Demand::Capture { pfn: head, request: self.request(&coming) });
         }
     }
 
@@ -666,6 +844,10 @@ impl<'a> Follower<'a> {
         self.note_alloc(event, zone, state == State::Pcp);
         self.cpus[cpu].noted = false;
         self.isolated_by[pfn.index()] = 0;
+        self.compactions.allocated(&mut self.memory, event);
+        if order.0 > 0 {
+            self.ask(Demand::Served(*event));
+        }
         match state {
             State::Pcp => self.take_from_list(at, event, zone),
             State::Free | State::Inner | State::Isolated | State::Reserved if !was_direct => {
@@ -675,6 +857,9 @@ impl<'a> Follower<'a> {
         }
         let movable = event.gfp().migratetype() == Migratetype::Movable;
         self.memory.force_allocated(pfn, order, event.migratetype, movable);
+        if !self.captured.remove(&pfn) && self.cpus[cpu].asked.take() != Some(pfn) {
+            self.ask_for(event, false);
+        }
     }
 
     fn take_from_list(&mut self, at: usize, event: &Event, zone: ZoneId) {
@@ -742,6 +927,8 @@ impl<'a> Follower<'a> {
         let cpu = usize::from(event.cpu);
         if self.isolated_by[pfn.index()] == pid + 1 && self.migrating.contains(&pid) {
             // A target that was not used after all: it goes back to the compactor.
+            self.compactions.target_returned(pid, order);
+            self.ask(Demand::ReturnTarget { pid, order });
             return;
         }
         for frame in pfn.0..pfn.0 + order.pages() {
@@ -752,19 +939,23 @@ impl<'a> Follower<'a> {
         let zone = self.memory.zone_of(pfn);
         let has_list =
             self.memory.has_pcp_list(order) && self.memory.block_type(pfn) != Migratetype::Isolate;
-        if !has_list || self.bypasses_lists(pfn) {
-            if has_list {
+        let past_lists = has_list && self.bypasses_lists(pfn);
+        let was_set = has_list && !past_lists && self.infer_mark(at, zone, order);
+        self.ask(Demand::Free { pfn, order, cpu, past_lists });
+        if !has_list || past_lists {
+            if past_lists {
                 self.report.inferred.bypassed_pages += u64::from(order.pages());
             }
             self.memory.free_to_buddy(zone, pfn, order, FreeTo::Policy);
-            self.note_freed(pfn, order);
+            self.note_freed(pfn, order, cpu);
             return;
         }
         let index = pcp_index(order, self.memory.block_type(pfn));
         self.infer_taken_before(zone, cpu, index, pfn);
         let drain = self.memory.free_to_pcp(zone, pfn, order, cpu);
         self.cpus[cpu].just_freed = Some((zone, index, pid));
-        self.cpus[cpu].overflow = drain.map(|drain| (zone, drain, at));
+        self.cpus[cpu].overflow =
+            drain.map(|drain| Overflow { zone, drain, freed_at: at, was_foreseen: !was_set });
     }
 
     /// Whether a block being freed goes past the per-CPU lists: from a list it would be drained or
@@ -780,6 +971,7 @@ impl<'a> Follower<'a> {
 
     fn end_drain(&mut self, cpu: usize) {
         self.cpus[cpu].just_freed = None;
+        self.ask_for_drain(cpu, true);
         if let Some(draining) = self.cpus[cpu].draining.take() {
             let Draining { zone, expected, pages, first_event, last_order, .. } = draining;
             if let Some(expected) = expected {
@@ -792,14 +984,46 @@ impl<'a> Follower<'a> {
             }
             self.memory.note_overflow_drained(zone);
         }
-        if let Some((zone, drain, freed_at)) = self.cpus[cpu].overflow.take() {
-            // The mark must be above what is there.
-            let pcp = &mut self.memory.zones[zone.index()].pcp[cpu];
-            pcp.high = pcp.high.max(pcp.count + 1).min(pcp.high_max);
+        if let Some(Overflow { zone, drain, freed_at, .. }) = self.cpus[cpu].overflow.take() {
             self.judge(freed_at, Choice::DrainSize, false, |this| {
                 this.explain_drain_size(zone, cpu, 0, drain.pages)
             });
         }
+    }
+
+    /// Sets the mark of the lists that the free at this event goes to, if what the kernel does shows it to
+    /// be another: a timer has lowered it, or not as often as thought.
+    ///
+    /// Returns whether it did.
+    fn infer_mark(&mut self, at: usize, zone: ZoneId, order: Order) -> bool {
+        let event = self.events[at];
+        let cpu = usize::from(event.cpu);
+        let Zone { flags, pcp, .. } = &self.memory.zones[zone.index()];
+        let is_tuned = self.memory.policy.pcp.high == PcpHigh::AutoTuned;
+        if !is_tuned || flags.reclaim_active || flags.below_high {
+            return false;
+        }
+        let PerCpuPages { count, high, high_min, high_max, .. } = pcp[cpu];
+        let filled = count + order.pages();
+        if filled < high_min {
+            return false;
+        }
+        let frames = self.memory.frames();
+        let overflows = self.next_on_cpu(at, |_| false).is_some_and(|e| {
+            let is_listed = frames.state(e.pfn) == State::Pcp && frames.cpu(e.pfn) == cpu;
+            e.kind == Kind::Drain
+                && e.pid == event.pid
+                && (e.pfn == event.pfn || is_listed)
+                && self.memory.zone_of(e.pfn) == zone
+        });
+        let shown = if overflows { filled } else { filled + 1 };
+        let is_shown = overflows == (filled >= high);
+        if is_shown || !(high_min..=high_max).contains(&shown) {
+            return false;
+        }
+        self.memory.set_pcp_high(zone, cpu, shown);
+        self.ask(Demand::Mark { zone, cpu, high: shown, drains: false });
+        true
     }
 
     fn explain_drain_size(&self, zone: ZoneId, cpu: usize, kernel: u32, model: u32) -> [String; 3] {
@@ -868,7 +1092,11 @@ impl<'a> Follower<'a> {
         draining.last_order = order;
         self.cpus[here].draining = Some(draining);
         self.memory.force_drain(pfn);
-        self.note_freed(pfn, order);
+        self.note_freed(pfn, order, here);
+        let goes_on = |e: &Event| e.kind == Kind::Drain && e.time_ns < event.time_ns + DRAIN_GAP_NS;
+        if !self.next_on_cpu(at, |_| false).is_some_and(goes_on) {
+            self.end_drain(here);
+        }
     }
 
     fn pcp_count(&self, zone: ZoneId, cpu: usize) -> u32 {
@@ -883,17 +1111,15 @@ impl<'a> Follower<'a> {
     fn begin_drain(&mut self, at: usize, event: &Event, zone: ZoneId, cpu: usize, index: usize) {
         let here = usize::from(event.cpu);
         let just_freed = self.cpus[here].just_freed;
-        let overflow = self.cpus[here].overflow.take().filter(|o| o.0 == zone && cpu == here);
+        let overflow = self.cpus[here].overflow.take().filter(|o| o.zone == zone && cpu == here);
         self.end_drain(here);
         let (drain, expected) = match overflow {
-            Some((_, drain, _)) => (drain, Some(drain.pages.min(self.pcp_count(zone, cpu)))),
+            Some(Overflow { drain, was_foreseen, .. }) => {
+                let foreseen = if was_foreseen { drain.pages } else { 0 };
+                (drain, Some(foreseen.min(self.pcp_count(zone, cpu))))
+            }
             None => {
                 let caused = cpu == here && just_freed == Some((zone, index, event.pid));
-                if caused {
-                    // The mark must be below what is there.
-                    let pcp = &mut self.memory.zones[zone.index()].pcp[cpu];
-                    pcp.high = pcp.high.min(pcp.count).max(pcp.high_min);
-                }
                 let first_list = if caused { index } else { 0 };
                 let pages = self.pcp_count(zone, cpu);
                 (Drain { pages, first_list }, caused.then_some(0))
@@ -905,9 +1131,31 @@ impl<'a> Follower<'a> {
             cursor: self.cursor(drain, zone, cpu),
             expected,
             pages: 0,
+            pages_asked: 0,
             first_event: at,
             last_order: event.order,
         });
+    }
+
+    /// Asks for what the drain under way at this CPU has taken so far, if no free caused it. `is_over`
+    /// says whether it is at its end.
+    fn ask_for_drain(&mut self, here: usize, is_over: bool) {
+        let Some(draining) = &mut self.cpus[here].draining else { return };
+        let Draining { zone, cpu, expected, .. } = *draining;
+        let pages = draining.pages - std::mem::replace(&mut draining.pages_asked, draining.pages);
+        if expected.is_some() || pages == 0 {
+            return;
+        }
+        let is_local = self.memory.zones[zone.index()].node == self.memory.machine.cpu_nodes[cpu];
+        let left = self.pcp_count(zone, cpu);
+        let is_tuned = self.memory.policy.pcp.high == PcpHigh::AutoTuned;
+        if is_over && left > 0 && cpu == here && is_local && is_tuned {
+            // Once a second the mark is lowered, and what exceeds it drained: it is now what is left.
+            self.memory.set_pcp_high(zone, cpu, left);
+            self.ask(Demand::Mark { zone, cpu, high: left, drains: true });
+        } else {
+            self.ask(Demand::Drain { zone, cpu, pages: (left > 0).then_some(pages) });
+        }
     }
 
     /// What the model drains next; blocks that were taken without an event are out of the way first.
@@ -931,8 +1179,13 @@ impl<'a> Follower<'a> {
 
     // Compaction and reclaim.
 
-    fn isolate(&mut self, event: &Event) {
+    fn isolate(&mut self, at: usize, event: &Event) {
         let Event { pfn, order, pid, .. } = *event;
+        self.ask(Demand::Isolate(*event));
+        if let Some(searched) = self.compactions.isolate(&mut self.memory, event) {
+            let Searched { model, .. } = searched;
+            self.judge_search(at, searched, model.nr_scanned, model.min_pfn);
+        }
         if !self.memory.frames().is_free(pfn, order) {
             if self.memory.free_block_of(pfn).is_none_or(|(_, found)| found < order) {
                 self.make_free(pfn, order);
@@ -951,6 +1204,43 @@ impl<'a> Follower<'a> {
         }
     }
 
+    fn compact_step(&mut self, at: usize, event: &Event) {
+        let recording = self.recording;
+        let Some(step) = recording.compact_step(event) else { return };
+        self.ask(Demand::Compact(*event));
+        match self.compactions.step(&mut self.memory, event, step) {
+            Some(Told::Targets(searched, nr_scanned, min_pfn)) => {
+                self.judge_search(at, searched, nr_scanned, min_pfn);
+            }
+            Some(Told::Source { model, kernel, cc }) => {
+                self.judge(at, Choice::MigrateSearch, model == kernel, |_| {
+                    [kernel.to_string(), model.to_string(), explain_run(&cc)]
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// Compares a search for targets with the kernel's, which looked at so many entries for a block from
+    /// this frame up.
+    fn judge_search(&mut self, at: usize, searched: Searched, nr_scanned: u32, min_pfn: Pfn) {
+        let Searched { model, kernel, cc } = searched;
+        let agreed =
+            model.block == kernel && model.nr_scanned == nr_scanned && model.min_pfn == min_pfn;
+        self.judge(at, Choice::FastSearch, agreed, |_| {
+            let tell = |block: Option<(Pfn, Order)>, nr_scanned: u32, min_pfn: Pfn| {
+                let found = block
+                    .map_or("nothing".to_owned(), |(pfn, order)| format!("{pfn} of order {order}"));
+                format!("{found} from {min_pfn} up, {nr_scanned} scanned")
+            };
+            [
+                tell(kernel, nr_scanned, min_pfn),
+                tell(model.block, model.nr_scanned, model.min_pfn),
+                explain_run(&cc),
+            ]
+        });
+    }
+
     /// What the task has not given back by now is in use.
     fn compact_end(&mut self, pid: u32) {
         for &(owner, pfn) in &self.isolated {
@@ -962,10 +1252,8 @@ impl<'a> Follower<'a> {
     }
 
     fn reclaim_active(&mut self, node: u32, highest: ZoneKind, active: bool) {
-        let zones = self.memory.zones.iter_mut();
-        for zone in zones.filter(|z| z.node == node && z.kind <= highest) {
-            zone.flags.reclaim_active = active;
-        }
+        self.ask(Demand::Reclaim { node, highest, active });
+        note_reclaim(&mut self.memory, node, highest, active);
     }
 
     // The end.
@@ -986,8 +1274,58 @@ impl<'a> Follower<'a> {
             end.in_same_order += u64::from(is_same && frames.prev(block.pfn) == follows);
             previous = Some(((block.order, block.migratetype), block.pfn));
         }
+        for block in &after.pageblocks {
+            if self.memory.find_zone(block.pfn).is_some() {
+                end.pageblocks += 1;
+                end.with_same_skip_hint +=
+                    u64::from(self.memory.block_skip(block.pfn) == block.skip);
+            }
+        }
         end
     }
+}
+
+/// Notes that kswapd begins a round on the zones of a node up to one, or has done it: then their boosts
+/// have served (`balance_pgdat`), and compaction looks again at pageblocks it skipped.
+pub(crate) fn note_reclaim(memory: &mut Memory, node: u32, highest: ZoneKind, active: bool) {
+    for id in (0..memory.zones.len() as u8).map(ZoneId) {
+        let zone = &mut memory.zones[id.index()];
+        if zone.node != node {
+            continue;
+        }
+        if zone.kind <= highest {
+            zone.flags.reclaim_active = active;
+            if !active {
+                zone.watermarks.boost = 0;
+            }
+        }
+        if !active {
+            memory.reset_isolation_suitable(id);
+        }
+    }
+}
+
+/// Flags that memory of this type is usually asked for with.
+fn usual_gfp(migratetype: Migratetype) -> Gfp {
+    match migratetype {
+        Migratetype::Movable => Gfp::HIGHUSER_MOVABLE,
+        Migratetype::Reclaimable => Gfp::KERNEL | Gfp::RECLAIMABLE,
+        _ => Gfp::KERNEL,
+    }
+}
+
+fn explain_run(cc: &CompactControl) -> String {
+    let order = cc.order.map_or("-1".to_owned(), |order| order.to_string());
+    format!(
+        "after it: order {order}, {:?}, scanners at {} and {}, search order {}, {} in vain, {} targets for {} pages",
+        cc.mode,
+        cc.migrate_pfn,
+        cc.free_pfn,
+        cc.search_order,
+        cc.fast_search_fail,
+        cc.nr_freepages,
+        cc.nr_migratepages
+    )
 }
 
 /// Where every frame is at the end, if that was recorded.

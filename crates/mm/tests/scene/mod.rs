@@ -7,8 +7,8 @@ use highorder_mm::frame::{End, State};
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::pcp::NR_PCP_LISTS;
 use highorder_mm::policy::{
-    Fallback, FallbackRule, Freelist, Highatomic, ListType, Pcp, PcpDrain, PcpHigh, PcpOrders,
-    Placement, Policy, Watermark, Zone,
+    Compaction, Fallback, FallbackRule, Freelist, Highatomic, ListType, MigrateSearch, Pcp,
+    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, TargetSearch, Watermark, Zone,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -52,6 +52,10 @@ pub(crate) fn linux_6_12() -> Policy {
             lowmem_reserve_ratio: [256, 256, 32],
         },
         highatomic: Highatomic::PercentRoundedUp,
+        compaction: Compaction {
+            target_search: TargetSearch::UntilEnough,
+            migrate_search: MigrateSearch::FinishBlocks,
+        },
     }
 }
 
@@ -64,6 +68,10 @@ pub(crate) fn linux_6_1() -> Policy {
     policy.fallback.rule = FallbackRule::MoveAndRetry { moved_to: End::Tail };
     policy.watermark.boost_single_steals = true;
     policy.highatomic = Highatomic::PercentPlusBlock;
+    policy.compaction = Compaction {
+        target_search: TargetSearch::UntilFound,
+        migrate_search: MigrateSearch::MarkFound,
+    };
     policy
 }
 
@@ -360,6 +368,7 @@ impl Scene {
                     gfp: gfps()[usize::from(gfp) % gfps().len()],
                     cpu: usize::from(cpu) % nr_cpus,
                     node: u32::from(node) % nr_nodes as u32,
+                    past_lists: false,
                 };
                 return self.alloc(request, kind);
             }

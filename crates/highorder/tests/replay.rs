@@ -1,0 +1,151 @@
+//! `highorder replay` of the recordings that the project ships.
+
+mod common;
+
+use common::{names, printed, project, refused, text};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const CHURN: &str = "tests/data/recordings/612-rec-churn";
+const FRAGSLAB: &str = "tests/data/recordings/612-rec-fragslab";
+
+fn json(arguments: &[&str]) -> Value {
+    let mut all = vec!["replay", "--format", "json"];
+    all.extend(arguments);
+    serde_json::from_str(&printed(&all)).expect("one object")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("found {value}, expected a number"))
+}
+
+#[test]
+fn in_lockstep_the_model_agrees_with_the_kernel() {
+    for recording in [CHURN, FRAGSLAB] {
+        let report = json(&[recording, "--lockstep"]);
+        for choice in ["take", "fallback", "pcp_take", "drain", "refill_size", "drain_size"] {
+            let share = number(&report["agreement"][choice]["share"]);
+            assert!(share >= 0.999, "{recording}: {choice} {share}");
+        }
+    }
+}
+
+#[test]
+fn running_freely_the_model_ends_near_the_kernel() {
+    for recording in [CHURN, FRAGSLAB] {
+        let report = json(&[recording]);
+        let model = &report["models"][0];
+        assert!(number(&model["distance"]) <= 0.05, "{recording}: {model:#}");
+        assert!(number(&model["same_use"]) >= 0.9, "{recording}: {model:#}");
+        for kind in ["fallbacks", "fragmenting_fallbacks"] {
+            let (recorded, served) = (number(&report["recorded"][kind]), number(&model[kind]));
+            let tolerated = f64::max(3.0, recorded * 0.05);
+            assert!((recorded - served).abs() <= tolerated, "{recording}: {kind} {report:#}");
+        }
+    }
+}
+
+#[test]
+fn other_rules_lead_elsewhere() {
+    let report = json(&[FRAGSLAB, "--vs", "linux-6.1", "--vs", "linux-6.12-ungrouped"]);
+    let [own, older, ungrouped] = [0, 1, 2].map(|i| number(&report["models"][i]["distance"]));
+    assert!(own < older && own < ungrouped, "{report:#}");
+}
+
+#[test]
+fn a_replay_is_told_in_tables_and_repeats_to_the_byte() {
+    let told = printed(&["replay", CHURN]);
+    for heading in ["At the end", "Fallbacks by kind", "Free blocks", "bytes a frame"] {
+        assert!(told.contains(heading), "{told}");
+    }
+    assert_eq!(told, printed(&["replay", CHURN]));
+    let told = printed(&["replay", CHURN, "--lockstep"]);
+    assert!(told.contains("block taken from a free list") && told.contains("inferred"), "{told}");
+}
+
+#[test]
+fn the_pictures_are_four() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pictures = folder.path().join("out/pictures");
+    printed(&["replay", CHURN, "--png-dir", text(&pictures)]);
+    let expected = ["difference.png", "free-blocks.png", "memory.png", "over-time.png"];
+    assert_eq!(names(&pictures), expected);
+    for name in expected {
+        let bytes = fs::read(pictures.join(name)).expect("a picture");
+        assert!(bytes.starts_with(b"\x89PNG"), "{name} is no PNG");
+    }
+}
+
+/// A copy of a recording, to be damaged.
+fn copy(into: &Path) -> PathBuf {
+    let copy = into.join("copy");
+    fs::create_dir_all(copy.join("state0")).expect("a folder");
+    let recording = project().join(CHURN);
+    fs::copy(recording.join("case.json"), copy.join("case.json")).expect("a copy");
+    let state = recording.join("state0");
+    for name in names(&state) {
+        fs::copy(state.join(&name), copy.join("state0").join(&name)).expect("a copy");
+    }
+    let trace = fs::read(recording.join("trace.txt.zst")).expect("a trace");
+    let lines = zstd::decode_all(trace.as_slice()).expect("a trace");
+    fs::write(copy.join("trace.txt"), lines).expect("a copy");
+    copy
+}
+
+#[test]
+fn a_recording_without_its_end_is_compared_with_the_state_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = json(&[text(&copy(folder.path()))]);
+    assert!(number(&report["models"][0]["distance"]) <= 0.05, "{report:#}");
+}
+
+#[test]
+fn garbage_in_a_trace_is_told_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = copy(folder.path());
+    let trace = fs::read_to_string(copy.join("trace.txt")).expect("a trace");
+    let mut lines: Vec<&str> = trace.lines().collect();
+    lines[999] = "mm_page_alloc: pfn=0xWRONG 7 7 7";
+    fs::write(copy.join("trace.txt"), lines.join("\n") + "\n").expect("a trace");
+    let complaint = refused(&["replay", text(&copy)]);
+    assert!(complaint.contains("trace.txt:1000: "), "{complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+}
+
+#[test]
+fn a_truncated_state_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = copy(folder.path());
+    let lists = copy.join("state0/freelist.csv.gz");
+    let bytes = fs::read(&lists).expect("the lists");
+    fs::write(&lists, &bytes[..bytes.len() / 2]).expect("a file");
+    let complaint = refused(&["replay", text(&copy)]);
+    assert!(complaint.contains("freelist.csv.gz"), "{complaint}");
+}
+
+#[test]
+fn a_misspelt_policy_is_told_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mine.toml");
+    let lines = [
+        "release = \"6.12\"",
+        "based_on = \"linux-6.12\"",
+        "description = \"mine\"",
+        "[pcp]",
+        "hihg = 3",
+    ];
+    fs::write(&file, lines.join("\n")).expect("a file");
+    let pictures = folder.path().join("out");
+    let complaint =
+        refused(&["replay", CHURN, "--kernel", text(&file), "--png-dir", text(&pictures)]);
+    assert!(complaint.contains("mine.toml:5: "), "{complaint}");
+    assert!(complaint.contains("hihg"), "{complaint}");
+    assert!(!pictures.exists(), "nothing is written");
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let complaint = refused(&["replay", "crates"]);
+    assert!(complaint.contains("no state0 here"), "{complaint}");
+}
