@@ -24,7 +24,8 @@ pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
 
 /// Says on standard error that a file was written, so that standard output stays what was asked for.
 pub(crate) fn wrote(path: &Path) {
-    eprintln!("wrote {}", path.display());
+    // Nobody may be listening any more: that is no reason to stop.
+    let _ = writeln!(io::stderr(), "wrote {}", path.display());
 }
 
 /// Whether a file that is there already may be replaced.
