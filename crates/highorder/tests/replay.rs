@@ -100,17 +100,101 @@ fn a_recording_without_its_end_is_compared_with_the_state_followed() {
     assert!(number(&report["models"][0]["distance"]) <= 0.05, "{report:#}");
 }
 
+/// A copy of a recording whose trace has been changed.
+fn changed(into: &Path, change: impl FnOnce(&mut Vec<String>)) -> PathBuf {
+    let copy = copy(into);
+    let trace = fs::read_to_string(copy.join("trace.txt")).expect("a trace");
+    let mut lines: Vec<String> = trace.lines().map(str::to_owned).collect();
+    change(&mut lines);
+    fs::write(copy.join("trace.txt"), lines.join("\n") + "\n").expect("a trace");
+    copy
+}
+
+/// The line in the middle of those with an event of this name.
+fn middle(lines: &[String], event: &str) -> usize {
+    let with: Vec<_> = (0..lines.len()).filter(|&at| lines[at].contains(event)).collect();
+    with[with.len() / 2]
+}
+
 #[test]
 fn garbage_in_a_trace_is_told_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
-    let copy = copy(folder.path());
-    let trace = fs::read_to_string(copy.join("trace.txt")).expect("a trace");
-    let mut lines: Vec<&str> = trace.lines().collect();
-    lines[999] = "mm_page_alloc: pfn=0xWRONG 7 7 7";
-    fs::write(copy.join("trace.txt"), lines.join("\n") + "\n").expect("a trace");
+    let copy = changed(folder.path(), |lines| {
+        lines[999] = "mm_page_alloc: pfn=0xWRONG 7 7 7".to_owned();
+    });
     let complaint = refused(&["replay", text(&copy)]);
     assert!(complaint.contains("trace.txt:1000: "), "{complaint}");
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
+}
+
+#[test]
+fn every_event_that_the_machine_cannot_have_is_told_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut changed_lines = Vec::new();
+    let copy = changed(folder.path(), |lines| {
+        for (event, field) in
+            [("mm_page_free:", "pfn=0x"), ("mm_compaction_isolate_migratepages:", "range=(0x")]
+        {
+            let at = middle(lines, event);
+            lines[at] = lines[at].replace(field, &format!("{field}fff"));
+            changed_lines.push(at + 1);
+        }
+    });
+    let complaint = refused(&["replay", text(&copy)]);
+    assert_eq!(complaint.lines().count(), 2, "{complaint}");
+    for line in changed_lines {
+        assert!(complaint.contains(&format!("trace.txt:{line}: ")), "{line}: {complaint}");
+    }
+}
+
+#[test]
+fn a_cpu_that_only_frees_and_that_the_state_does_not_name_has_its_lists() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = changed(folder.path(), |lines| {
+        let at = middle(lines, "mm_page_free:");
+        lines[at] = lines[at].replace("[000]", "[200]").replace("[001]", "[200]");
+        assert!(lines[at].contains("[200]"), "{}", lines[at]);
+    });
+    for mode in [&["--lockstep"][..], &[]] {
+        json(&[&[text(&copy)], mode].concat());
+    }
+}
+
+#[test]
+fn a_recording_of_nothing_ends_as_it_began() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = changed(folder.path(), |lines| lines.retain(|line| line.starts_with('#')));
+    let report = json(&[text(&copy)]);
+    assert_eq!(number(&report["events"]), 0.0);
+    assert_eq!(number(&report["models"][0]["distance"]), 0.0);
+    assert_eq!(number(&json(&[text(&copy), "--lockstep"])["events"]), 0.0);
+}
+
+#[test]
+fn the_end_of_another_machine_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = copy(folder.path());
+    let (other, end) = (project().join(FRAGSLAB).join("state1"), copy.join("state1"));
+    fs::create_dir_all(&end).expect("a folder");
+    for name in names(&other) {
+        fs::copy(other.join(&name), end.join(&name)).expect("a copy");
+    }
+    let complaint = refused(&["replay", text(&copy)]);
+    assert!(complaint.contains("state1: has node 0 DMA"), "{complaint}");
+    assert!(complaint.contains("as in the state before"), "{complaint}");
+}
+
+#[test]
+fn a_kernel_with_smaller_blocks_than_the_machine_had_serves_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("small.toml");
+    fs::write(&file, "based_on = \"linux-6.12\"\n[freelist]\nmax_order = 9\n").expect("a file");
+    let report = json(&[CHURN, "--vs", text(&file)]);
+    let blocks = report["tables"][2]["rows"].as_array().expect("rows");
+    let model_of_order_10 =
+        |row: &Value| number(&row["order"]) == 10.0 && number(&row["small"]) > 0.0;
+    assert!(blocks.iter().any(|row| number(&row["recorded"]) > 0.0), "{report:#}");
+    assert!(!blocks.iter().any(model_of_order_10), "{report:#}");
 }
 
 #[test]

@@ -38,6 +38,12 @@ impl From<highorder_kernelfs::Error> for InputError {
     }
 }
 
+impl From<highorder_mm::MachineError> for InputError {
+    fn from(error: highorder_mm::MachineError) -> Self {
+        Self::other(error)
+    }
+}
+
 impl From<highorder_snapshot::Error> for InputError {
     fn from(error: highorder_snapshot::Error) -> Self {
         Self::other(error)

@@ -3,7 +3,13 @@
 //! Models: nothing of its own; it feeds `highorder-mm` with what a kernel's users asked for.
 //! Departs: nobody reclaims or compacts but when the recorded machine did; a request that finds nothing
 //! fails and is counted. Compaction's targets are taken where the kernel took them, or as near below as
-//! something is free. Preferred nodes other than the CPU's own (memory policies) are not recorded.
+//! something is free, and a search of the free lists turns them to the kernel's block where that is on
+//! them; a block that a request captured from its compaction is the kernel's too, if it is free.
+//! Departs: what no event tells is taken from what the recorded machine did. A request begins at the node,
+//! and at the mark, that led to the zone which served it (memory policies are not recorded). Drains that no
+//! free caused are as large as recorded, under every kernel's rules; under the recorded one's, the mark of a
+//! CPU's lists is lowered or raised where the recorded one showed itself. Lists count as locked where blocks went past
+//! them. Visible as: less difference between two kernels' rules than there would be.
 
 use crate::future::Future;
 use crate::lockstep::compaction::Compactions;
@@ -18,6 +24,7 @@ use highorder_mm::frame::State;
 use highorder_mm::memory::Memory;
 use highorder_mm::pcp::Drain;
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
+use highorder_mm::zone::ZoneId;
 use highorder_snapshot::{FrameUse, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -201,7 +208,7 @@ pub fn replay(
     let bytes_per_frame = followed.bytes_per_frame();
     let mut models = Vec::new();
     for kernel in kernels {
-        models.push(Model::new(&kernel.name, restore(kernel)?, recording));
+        models.push(Model::new(&kernel.name, restore(kernel)?, recording, own));
     }
     let future = Future::of(&recording.events, followed.frames().len());
     let mut follower = Follower::new(recording, &future, followed);
@@ -227,6 +234,7 @@ pub fn replay(
         recorded.note_recorded(event, follower.memory().policy.freelist.pageblock_order);
         follower.take_demand(&mut demand);
         for model in &mut models {
+            model.decay_at(event.time_ns);
             demand.iter().for_each(|demand| model.serve(*demand, recording));
         }
     }
@@ -291,6 +299,8 @@ impl Tracker {
     }
 }
 
+/// Between two decays of the per-CPU lists' marks (`sysctl_stat_interval`, mm/vmstat.c).
+const DECAY_INTERVAL_NS: u64 = 1_000_000_000;
 /// In [`Model::given`]: nothing.
 const NOTHING: u32 = u32::MAX;
 
@@ -299,6 +309,9 @@ struct Model {
     name: String,
     memory: Memory,
     compactions: Compactions,
+    /// Whether its per-CPU lists have the recorded kernel's rules, and so the marks that were shown there.
+    keeps_recorded_marks: bool,
+    next_decay_ns: u64,
     /// For each frame of the recorded machine that is in use there, the frame it got here.
     given: Vec<u32>,
     tracker: Tracker,
@@ -306,7 +319,8 @@ struct Model {
 }
 
 impl Model {
-    fn new(name: &str, memory: Memory, recording: &Recording) -> Self {
+    fn new(name: &str, memory: Memory, recording: &Recording, own: &Kernel) -> Self {
+        let keeps_recorded_marks = memory.policy.pcp == own.policy.pcp;
         let frames = memory.frames();
         let mut given = vec![NOTHING; frames.len()];
         let mut pfn = Pfn(0);
@@ -324,9 +338,24 @@ impl Model {
             name: name.to_owned(),
             memory,
             compactions: Compactions::new(recording.tells_of_searches()),
+            keeps_recorded_marks,
+            next_decay_ns: DECAY_INTERVAL_NS,
             given,
             tracker: Tracker::default(),
             unserved: 0,
+        }
+    }
+
+    /// Once a second lowers the marks of the per-CPU lists, where the recording does not tell of them.
+    fn decay_at(&mut self, now_ns: u64) {
+        if self.keeps_recorded_marks || now_ns < self.next_decay_ns {
+            return;
+        }
+        self.next_decay_ns = now_ns + DECAY_INTERVAL_NS;
+        for zone in (0..self.memory.zones.len() as u8).map(ZoneId) {
+            for cpu in 0..self.memory.machine.cpu_nodes.len() {
+                self.memory.decay_pcp_high(zone, cpu);
+            }
         }
     }
 
@@ -354,6 +383,7 @@ impl Model {
                     self.memory.drain_pcp_bulk(zone, cpu, Drain { pages, first_list: 0 });
                 }
             },
+            Demand::Mark { .. } if !self.keeps_recorded_marks => {}
             Demand::Mark { zone, cpu, high, drains } => {
                 self.memory.set_pcp_high(zone, cpu, high);
                 if drains {

@@ -22,6 +22,9 @@ pub const BUILT_IN: [(&str, &str); 5] = [
 /// Files that may be based on each other at most; more is a circle.
 const BASES_MAX: usize = 32;
 
+/// The kernel's own limit of `batch_scale_max` (`CONFIG_PCP_BATCH_SCALE_MAX`, mm/Kconfig).
+const BATCH_SCALE_LIMIT: u8 = 6;
+
 /// A kernel: a name and the policy it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -83,6 +86,8 @@ fn built_in_names() -> String {
 struct Source {
     path: std::path::PathBuf,
     text: String,
+    /// Whether it came with the program: then its path is a name, and nothing is looked for beside it.
+    is_built_in: bool,
 }
 
 impl Source {
@@ -98,17 +103,19 @@ impl Source {
             };
             let text = std::fs::read_to_string(&path)
                 .map_err(|e| InputError::file(&path, format!("cannot be read: {e}")))?;
-            return Ok(Self { path, text });
+            return Ok(Self { path, text, is_built_in: false });
         }
-        let beside = named_in.and_then(|s| s.path.parent()).map(|f| f.join(format!("{name}.toml")));
+        let folder = named_in.filter(|s| !s.is_built_in).and_then(|s| s.path.parent());
+        let beside = folder.map(|f| f.join(format!("{name}.toml")));
         if let Some(path) = beside.filter(|p| p.is_file()) {
             let text = std::fs::read_to_string(&path)
                 .map_err(|e| InputError::file(&path, format!("cannot be read: {e}")))?;
-            return Ok(Self { path, text });
+            return Ok(Self { path, text, is_built_in: false });
         }
         match BUILT_IN.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => {
-                Ok(Self { path: format!("kernels/{name}.toml").into(), text: (*text).to_owned() })
+                let path = format!("kernels/{name}.toml").into();
+                Ok(Self { path, text: (*text).to_owned(), is_built_in: true })
             }
             None => Err(InputError::other(format!(
                 "no kernel `{name}`; there are {}, or give a .toml file",
@@ -292,6 +299,21 @@ impl Values {
                 Err(InputError::file(path, text))
             }
         };
+        let max_order = order("freelist.max_order", need!(freelist.max_order))?;
+        let pageblock_order = order("freelist.pageblock_order", need!(freelist.pageblock_order))?;
+        if pageblock_order > max_order {
+            let text = format!(
+                "`freelist.pageblock_order` is {pageblock_order}, expected at most `freelist.max_order`, {max_order}"
+            );
+            return Err(InputError::file(path, text));
+        }
+        let batch_scale_max = need!(pcp.batch_scale_max);
+        if batch_scale_max > BATCH_SCALE_LIMIT {
+            let text = format!(
+                "`pcp.batch_scale_max` is {batch_scale_max}, expected 0..={BATCH_SCALE_LIMIT}"
+            );
+            return Err(InputError::file(path, text));
+        }
         let rule = match need!(fallback.rule) {
             RuleValue::MoveAndSplit => FallbackRule::MoveAndSplit,
             RuleValue::MoveAndRetry => {
@@ -302,11 +324,8 @@ impl Values {
         };
         let policy = Policy {
             freelist: Freelist {
-                max_order: order("freelist.max_order", need!(freelist.max_order))?,
-                pageblock_order: order(
-                    "freelist.pageblock_order",
-                    need!(freelist.pageblock_order),
-                )?,
+                max_order,
+                pageblock_order,
                 merge: need!(freelist.merge).into(),
                 list_type: need!(freelist.list_type).into(),
                 split_large_frees: need!(freelist.split_large_frees),
@@ -317,7 +336,7 @@ impl Values {
                 high: need!(pcp.high).into(),
                 drain: need!(pcp.drain).into(),
                 batch_limit: need!(pcp.batch_limit_pages),
-                batch_scale_max: need!(pcp.batch_scale_max),
+                batch_scale_max,
             },
             fallback: Fallback {
                 rule,
@@ -396,6 +415,18 @@ mod tests {
         let error = Kernel::load(&path).unwrap_err().to_string();
         assert!(error.contains("mine.toml:3: unknown variant `middle`"), "{error}");
         assert!(error.contains("look-ahead"), "{error}");
+    }
+
+    #[test]
+    fn orders_and_scales_that_no_kernel_could_have_are_refused() {
+        let refused = |lines: &str| {
+            let (_folder, path) = written(&format!("based_on = \"linux-6.12\"\n{lines}"));
+            Kernel::load(&path).unwrap_err().to_string()
+        };
+        let complaint = refused("[freelist]\nmax_order = 8\n");
+        assert!(complaint.contains("`freelist.pageblock_order` is 9"), "{complaint}");
+        let complaint = refused("[pcp]\nbatch_scale_max = 32\n");
+        assert!(complaint.contains("`pcp.batch_scale_max` is 32"), "{complaint}");
     }
 
     #[test]

@@ -126,6 +126,9 @@ pub struct Inferred {
     /// Free lists found to begin elsewhere than foreseen, as after a search by compaction that was not
     /// foreseen (a number of lists, not pages).
     pub rotations: u64,
+    /// Marks of per-CPU lists found to be others than foreseen, as after a timer has lowered them (a
+    /// number of marks, not pages).
+    pub marks: u64,
     /// In use although the last event left them free, or the reverse.
     pub other_pages: u64,
 }

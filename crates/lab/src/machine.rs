@@ -4,13 +4,14 @@ use crate::{InputError, Kernel};
 use highorder_kernelfs::PageFlags;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fast_search::CompactZone;
-use highorder_mm::frame::State;
-use highorder_mm::memory::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_mm::frame::{NR_CPUS_MAX, State};
+use highorder_mm::machine::{MachineError, NR_NODES_MAX};
 use highorder_mm::policy::{ListType, PcpHigh};
-use highorder_mm::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn};
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_ZONE_KINDS, Order, Pfn};
 use highorder_mm::watermark::Watermarks;
 use highorder_mm::zone::ZoneId;
-use highorder_snapshot::{Exactness, FrameUse, PcpState, Snapshot, ZoneState};
+use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_snapshot::{Exactness, FrameUse, FreeBlock, PcpState, Snapshot, ZoneState};
 
 /// Distance of a node to itself, and to others where the machine does not say (ACPI's SLIT default).
 const LOCAL_DISTANCE: u32 = 10;
@@ -20,13 +21,13 @@ const REMOTE_DISTANCE: u32 = 20;
 /// taken to be on node 0.
 ///
 /// # Errors
-/// A machine larger than the model has room for.
+/// A machine that there cannot be, or larger than the model has room for.
 pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[u32]) -> Result<Machine, InputError> {
     let nr_frames = u32::try_from(snapshot.nr_frames).map_err(|_| {
         let found = snapshot.nr_frames;
         InputError::other(format!("the machine has {found} frames, expected at most {}", u32::MAX))
     })?;
-    let nr_nodes = snapshot.zones.iter().map(|z| z.node + 1).max().unwrap_or(1);
+    let nr_nodes = snapshot.zones.iter().map(|z| z.node as usize + 1).max().unwrap_or(1);
     let nr_cpus = snapshot
         .zones
         .iter()
@@ -35,6 +36,14 @@ pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[u32]) -> Result<Machine, Inp
         .max()
         .unwrap_or(1)
         .max(cpu_nodes.len());
+    // Before tables are made that grow with these numbers.
+    if nr_nodes > NR_NODES_MAX {
+        return Err(MachineError::TooManyNodes(nr_nodes).into());
+    }
+    if nr_cpus > NR_CPUS_MAX {
+        return Err(MachineError::TooManyCpus(nr_cpus).into());
+    }
+    let nr_nodes = nr_nodes as u32;
     let nodes = (0..nr_nodes)
         .map(|node| NodeSpec {
             distances: (0..nr_nodes)
@@ -44,30 +53,35 @@ pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[u32]) -> Result<Machine, Inp
         })
         .collect();
     let cpu_nodes = (0..nr_cpus).map(|cpu| cpu_nodes.get(cpu).copied().unwrap_or(0)).collect();
-    Ok(Machine { nr_frames, nodes, cpu_nodes })
+    let machine = Machine { nr_frames, nodes, cpu_nodes };
+    machine.check()?;
+    Ok(machine)
 }
 
-fn populated(snapshot: &Snapshot) -> impl Iterator<Item = &ZoneState> {
+/// The zones that have memory: the model's zones, in its order.
+pub(crate) fn populated(snapshot: &Snapshot) -> impl Iterator<Item = &ZoneState> {
     snapshot.zones.iter().filter(|z| z.spanned_pages > 0 && z.present_pages > 0)
 }
 
+/// Sizes that 32 bits do not hold become the largest that they do, which no machine has.
 fn zone_spec(zone: &ZoneState) -> ZoneSpec {
+    let pages = |nr: u64| u32::try_from(nr).unwrap_or(u32::MAX);
     ZoneSpec {
         kind: zone.kind,
         start: zone.start_pfn,
-        spanned_pages: zone.spanned_pages as u32,
-        present_pages: zone.present_pages as u32,
+        spanned_pages: pages(zone.spanned_pages),
+        present_pages: pages(zone.present_pages),
         managed_pages: zone.managed_pages,
     }
 }
 
 /// The model in the state of a snapshot, under this kernel's policy.
 ///
-/// Where the policy has no place for what the machine had (per-CPU lists of an order, a list of a type its
-/// pageblock is not of), the block goes where the policy would have put it.
+/// Where the policy has no place for what the machine had (blocks or per-CPU lists of an order, a list of a
+/// type its pageblock is not of), the block goes where the policy would have put it.
 ///
 /// # Errors
-/// A machine that the model has no room for, or pageblocks of another order than the policy's.
+/// A machine that there cannot be or that the model has no room for, or pageblocks of another order than the policy's.
 pub fn restore(
     snapshot: &Snapshot,
     kernel: &Kernel,
@@ -98,8 +112,10 @@ pub fn restore(
     for (index, zone) in populated(snapshot).enumerate() {
         restore_marks(&mut memory, ZoneId(index as u8), zone);
         for block in &zone.free {
-            let migratetype = list_type(&memory, block.pfn, block.migratetype);
-            memory.restore_free(block.pfn, block.order, migratetype);
+            for (pfn, order) in pieces(block, memory.policy.freelist.max_order) {
+                let migratetype = list_type(&memory, pfn, block.migratetype);
+                memory.restore_free(pfn, order, migratetype);
+            }
         }
         for pcp in &zone.pcp {
             for block in &pcp.blocks {
@@ -125,6 +141,13 @@ pub fn restore(
         memory.free_to_buddy(zone, pfn, order, FreeTo::Policy);
     }
     Ok(memory)
+}
+
+/// A free block in pieces of the largest order there is: itself, unless the machine had larger ones.
+fn pieces(block: &FreeBlock, max_order: Order) -> impl Iterator<Item = (Pfn, Order)> {
+    let (first, order) = (block.pfn.0, block.order.min(max_order));
+    let end = first + block.order.pages();
+    (first..end).step_by(order.pages() as usize).map(move |pfn| (Pfn(pfn), order))
 }
 
 /// The type of the list a block goes to: its recorded one, unless the policy keeps lists by pageblock, or
@@ -205,18 +228,22 @@ fn restore_used(memory: &mut Memory, snapshot: &Snapshot) {
                 }
                 FrameUse::Reserved => 1,
                 _ => {
-                    let tails = (pfn + 1..range.end)
-                        .take_while(|&p| {
-                            flags(p).contains(PageFlags::COMPOUND_TAIL)
-                                && memory.frames().state(Pfn(p)) == State::Reserved
-                        })
-                        .count() as u32;
+                    let is_tail = |p: &u32| {
+                        flags(*p).contains(PageFlags::COMPOUND_TAIL)
+                            && memory.frames().state(Pfn(*p)) == State::Reserved
+                    };
                     let is_head = flags(pfn).contains(PageFlags::COMPOUND_HEAD);
-                    let order = Order(if is_head { (tails + 1).ilog2() as u8 } else { 0 });
-                    let aligned = if frame.align_down(order) == frame { order } else { Order(0) };
+                    let after = if is_head { pfn + 1..range.end } else { 0..0 };
+                    let compound = 1 + after.take_while(is_tail).count() as u32;
+                    let order = compound.ilog2();
+                    let pages = if pfn.trailing_zeros() >= order { 1 << order } else { 1u32 };
+                    // A gigantic page is larger than any block.
+                    let order = Order(pages.ilog2().min(u32::from(MAX_PAGE_ORDER)) as u8);
                     let (migratetype, is_movable) = mobility(usage);
-                    memory.restore_allocated(frame, aligned, migratetype, is_movable);
-                    aligned.pages()
+                    for piece in (pfn..pfn + pages).step_by(order.pages() as usize) {
+                        memory.restore_allocated(Pfn(piece), order, migratetype, is_movable);
+                    }
+                    pages
                 }
             };
         }

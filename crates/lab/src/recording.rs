@@ -1,11 +1,11 @@
 //! Recordings of real kernels: the state of all pages before and after, and every event between.
 
-use crate::InputError;
-use highorder_kernelfs::trace::{Entry, Event as TraceEvent, TraceReader, field};
+use crate::{InputError, machine};
+use highorder_kernelfs::trace::{Entry, Event as TraceEvent, Number, TraceReader, field};
 use highorder_kernelfs::{Pagetypeinfo, TextFile};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
-use highorder_snapshot::Snapshot;
+use highorder_snapshot::{Exactness, Snapshot, ZoneState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -229,7 +229,7 @@ impl Recording {
         let folder = folder.as_ref();
         let before = Snapshot::read(state_path(folder, "state0")?)?;
         let after = match state_path(folder, "state1") {
-            Ok(path) => Some(Snapshot::read(path)?),
+            Ok(path) => Some(read_after(&path, &before)?),
             Err(_) => None,
         };
         let trace = ["trace.txt.zst", "trace.txt.gz", "trace.txt"]
@@ -239,22 +239,20 @@ impl Recording {
             .ok_or_else(|| InputError::file(folder, "no trace.txt (plain, .gz or .zst) here"))?;
         let mut builder = Builder::new(&before, &trace)?;
         TraceReader::open(&trace)?.for_each(|entry| builder.entry(&entry))?;
-        let mut events = builder.finish()?;
-        mark_batched_frees(&mut events.events, before.nr_frames);
+        let mut built = builder.finish()?;
+        mark_batched_frees(&mut built.events, before.nr_frames);
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self {
             name,
             before,
             after,
-            events: events.events,
-            compact_steps: events.compact_steps,
-            nr_lines: events.lines,
-            nr_lost: events.lost,
+            events: built.events,
+            compact_steps: built.compact_steps,
+            nr_lines: built.lines,
+            nr_lost: built.lost,
         })
     }
-}
 
-impl Recording {
     /// What an event of compaction tells.
     #[must_use]
     pub fn compact_step(&self, event: &Event) -> Option<&CompactStep> {
@@ -275,25 +273,56 @@ impl Recording {
         self.compact_steps.iter().any(is_search)
     }
 
-    /// The node of each CPU: the one that most of what it was given for no node in particular came from.
+    /// The node of each CPU that an event names: the one that most of what it was given came from.
     /// (A state's files do not tell.)
     #[must_use]
     pub fn cpu_nodes(&self) -> Vec<u32> {
-        let mut given: Vec<BTreeMap<u32, u64>> = Vec::new();
-        for event in self.events.iter().filter(|e| e.kind == Kind::Alloc) {
-            let (cpu, pfn) = (usize::from(event.cpu), u64::from(event.pfn.0));
+        let zones = &self.before.zones;
+        // Blocks that each CPU was given, by zone.
+        let mut given: Vec<Vec<u64>> = Vec::new();
+        for event in &self.events {
+            let cpu = usize::from(event.cpu);
             if given.len() <= cpu {
-                given.resize_with(cpu + 1, BTreeMap::new);
+                given.resize_with(cpu + 1, || vec![0; zones.len()]);
             }
-            let zones = &self.before.zones;
-            let zone = zones.iter().find(|z| u64::from(z.start_pfn.0) <= pfn && pfn < z.end_pfn());
-            *given[cpu].entry(zone.map_or(0, |z| z.node)).or_default() += 1;
+            if event.kind == Kind::Alloc
+                && let Some(zone) = zones.iter().position(|zone| zone.spans(event.pfn, 1))
+            {
+                given[cpu][zone] += 1;
+            }
         }
-        let most = |given: &BTreeMap<u32, u64>| {
-            given.iter().max_by_key(|&(&node, &nr)| (nr, std::cmp::Reverse(node))).map(|(&n, _)| n)
+        let node_of = |given: &Vec<u64>| {
+            let mut by_node: BTreeMap<u32, u64> = BTreeMap::new();
+            for (zone, nr) in zones.iter().zip(given) {
+                *by_node.entry(zone.node).or_default() += nr;
+            }
+            let most = by_node.into_iter().max_by_key(|&(node, nr)| (nr, std::cmp::Reverse(node)));
+            most.map_or(0, |(node, _)| node)
         };
-        given.iter().map(|given| most(given).unwrap_or(0)).collect()
+        given.iter().map(node_of).collect()
     }
+}
+
+/// The state after, which must be one of the machine before, and know where free blocks lie.
+fn read_after(path: &Path, before: &Snapshot) -> Result<Snapshot, InputError> {
+    let after = Snapshot::read(path)?;
+    let spans = |state: &Snapshot| -> Vec<String> {
+        let span = |z: &ZoneState| {
+            format!("node {} {} {}..{:#x}", z.node, z.kind, z.start_pfn, z.end_pfn())
+        };
+        state.zones.iter().map(span).collect()
+    };
+    let (found, expected) = (spans(&after), spans(before));
+    if found != expected || after.nr_frames != before.nr_frames {
+        let (found, expected) = (found.join(", "), expected.join(", "));
+        let message = format!("has {found}, expected {expected} as in the state before");
+        return Err(InputError::file(path, message));
+    }
+    if after.exactness == Exactness::Counts {
+        let message = "counts alone, expected a state that knows where each free block lies";
+        return Err(InputError::file(path, message));
+    }
+    Ok(after)
 }
 
 /// A recorded state: a folder, or a snapshot file of that name.
@@ -329,8 +358,13 @@ struct Builder<'a> {
     dones: Vec<(usize, Event)>,
     /// Blocks whose isolation has begun, by task.
     isolating: Vec<(u32, Pfn, Order)>,
-    problem: Option<String>,
+    /// The first bad lines, and how many there are.
+    problems: Vec<String>,
+    nr_problems: usize,
 }
+
+/// Bad lines told of; the rest are counted.
+const PROBLEMS_SHOWN: usize = 20;
 
 /// Bytes of a `struct page`.
 const STRUCT_PAGE_BYTES: u64 = 64;
@@ -351,7 +385,9 @@ impl<'a> Builder<'a> {
             trace,
             nr_frames: before.nr_frames,
             vmemmap_base: before.vmemmap_base,
-            zones: before.zones.iter().map(|z| u64::from(z.start_pfn.0)..z.end_pfn()).collect(),
+            zones: machine::populated(before)
+                .map(|z| u64::from(z.start_pfn.0)..z.end_pfn())
+                .collect(),
             migratetypes,
             events: Vec::new(),
             compact_steps: Vec::new(),
@@ -363,31 +399,35 @@ impl<'a> Builder<'a> {
             rounds: Vec::new(),
             dones: Vec::new(),
             isolating: Vec::new(),
-            problem: None,
+            problems: Vec::new(),
+            nr_problems: 0,
         })
     }
 
-    fn finish(self) -> Result<Built, InputError> {
-        match self.problem {
-            Some(problem) => Err(InputError::other(problem)),
-            None => {
-                let events = merged(self.events, self.dones);
-                let Self { compact_steps, lines, lost, .. } = self;
-                Ok(Built { events, compact_steps, lines, lost })
+    fn finish(mut self) -> Result<Built, InputError> {
+        if self.nr_problems > 0 {
+            let more = self.nr_problems - self.problems.len();
+            if more > 0 {
+                self.problems.push(format!("{}: {more} more bad lines", self.trace.display()));
             }
+            return Err(InputError::other(self.problems.join("\n")));
         }
+        let Self { mut events, dones, compact_steps, lines, lost, .. } = self;
+        merge(&mut events, dones);
+        Ok(Built { events, compact_steps, lines, lost })
     }
 
     fn bad(&mut self, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) {
-        if self.problem.is_none() {
+        self.nr_problems += 1;
+        if self.problems.len() < PROBLEMS_SHOWN {
             let place = self.trace.display();
             let line = self.lines;
-            self.problem = Some(format!("{place}:{line}: {what} is {found}, expected {expected}"));
+            self.problems.push(format!("{place}:{line}: {what} is {found}, expected {expected}"));
         }
     }
 
-    fn pfn(&mut self, pfn: Option<highorder_kernelfs::trace::Number>) -> Option<Pfn> {
-        match pfn.map(highorder_kernelfs::trace::Number::value) {
+    fn pfn(&mut self, pfn: Option<Number>) -> Option<Pfn> {
+        match pfn.map(Number::value) {
             Some(pfn) if pfn < self.nr_frames => Some(Pfn(pfn as u32)),
             Some(pfn) => {
                 let last = self.nr_frames - 1;
@@ -622,8 +662,7 @@ impl<'a> Builder<'a> {
 
     /// What an event of compaction tells, where the kernel prints it in full.
     fn compact_step(&mut self, event: &TraceEvent<'_>) -> Option<CompactStep> {
-        let pfn =
-            |number: highorder_kernelfs::trace::Number| u32::try_from(number.value()).ok().map(Pfn);
+        let pfn = |number: Number| u32::try_from(number.value()).ok().map(Pfn);
         let pages = |nr: u64| u32::try_from(nr).ok();
         let order =
             |order: i32| u8::try_from(order).ok().filter(|&o| o <= MAX_PAGE_ORDER).map(Order);
@@ -643,15 +682,14 @@ impl<'a> Builder<'a> {
                 goes_on: matches!(e.ret.0, b"continue" | b"no_suitable_page"),
                 scanners_met: matches!(e.ret.0, b"complete" | b"partial_skipped"),
             },
-            TraceEvent::CompactionIsolateMigratepages(e) => CompactStep::IsolateMigratepages {
-                start: pfn(e.range?.start_pfn)?,
-                end: pfn(e.range?.end_pfn)?,
-                nr_taken: pages(e.nr_taken)?,
-            },
-            TraceEvent::CompactionIsolateFreepages(e) => CompactStep::IsolateFreepages {
-                start: pfn(e.range?.start_pfn)?,
-                end: pfn(e.range?.end_pfn)?,
-            },
+            TraceEvent::CompactionIsolateMigratepages(e) => {
+                let (start, end) = self.scanned(e.range?.start_pfn, e.range?.end_pfn)?;
+                CompactStep::IsolateMigratepages { start, end, nr_taken: pages(e.nr_taken)? }
+            }
+            TraceEvent::CompactionIsolateFreepages(e) => {
+                let (start, end) = self.scanned(e.range?.start_pfn, e.range?.end_pfn)?;
+                CompactStep::IsolateFreepages { start, end }
+            }
             TraceEvent::CompactionFastIsolateFreepages(e) => CompactStep::FastIsolateFreepages {
                 min_pfn: pfn(e.range?.start_pfn)?,
                 free_pfn: pfn(e.range?.end_pfn)?,
@@ -662,6 +700,22 @@ impl<'a> Builder<'a> {
             TraceEvent::CompactionDeferReset(_) => CompactStep::DeferReset,
             _ => return None,
         })
+    }
+
+    /// The part of a pageblock that compaction has scanned: it begins at a frame of a zone.
+    fn scanned(&mut self, start: Number, end: Number) -> Option<(Pfn, Pfn)> {
+        let (start, end) = (start.value(), end.value());
+        let is_in_zone = self.zones.iter().any(|zone| zone.contains(&start));
+        match (u32::try_from(start), u32::try_from(end)) {
+            (Ok(start), Ok(end)) if is_in_zone && start <= end && end > 0 => {
+                Some((Pfn(start), Pfn(end)))
+            }
+            _ => {
+                let range = format!("{start:#x}..{end:#x}");
+                self.bad("what compaction scanned", range, "frames within a zone, ascending");
+                None
+            }
+        }
     }
 
     fn gfp(&mut self, text: &[u8]) -> Option<Gfp> {
@@ -700,19 +754,20 @@ struct Round {
     last: Event,
 }
 
-/// `events` with others put in, each at the place given.
-fn merged(events: Vec<Event>, mut others: Vec<(usize, Event)>) -> Vec<Event> {
+/// Puts others into `events`, each at the place given, without a second copy of them all.
+fn merge(events: &mut Vec<Event>, mut others: Vec<(usize, Event)>) {
     others.sort_by_key(|&(at, _)| at);
-    let mut all = Vec::with_capacity(events.len() + others.len());
-    let mut others = others.into_iter().peekable();
-    for (at, event) in events.into_iter().enumerate() {
-        while let Some((_, other)) = others.next_if(|&(place, _)| place <= at) {
-            all.push(other);
-        }
-        all.push(event);
+    let mut from = events.len();
+    events.reserve_exact(others.len());
+    events.extend(others.iter().map(|&(_, other)| other));
+    let mut to = events.len();
+    for (at, other) in others.into_iter().rev() {
+        to -= from - at;
+        events.copy_within(at..from, to);
+        to -= 1;
+        events[to] = other;
+        from = at;
     }
-    all.extend(others.map(|(_, other)| other));
-    all
 }
 
 fn hex(text: &[u8]) -> Option<u64> {
@@ -747,5 +802,33 @@ fn mark_batched_frees(events: &mut [Event], nr_frames: u64) {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An event that is told from others by its time.
+    fn event(time_ns: u64) -> Event {
+        Event {
+            time_ns,
+            pfn: Pfn(0),
+            pid: 0,
+            bits: 0,
+            kind: Kind::Take,
+            order: Order(0),
+            migratetype: Migratetype::Movable,
+            cpu: 0,
+        }
+    }
+
+    #[test]
+    fn merging_puts_each_before_the_event_that_has_its_place_and_keeps_the_order_of_equals() {
+        let mut events: Vec<_> = (0..5).map(event).collect();
+        let others = [(5, 50), (0, 10), (2, 20), (2, 21), (5, 51)];
+        merge(&mut events, others.map(|(at, time_ns)| (at, event(time_ns))).to_vec());
+        let times: Vec<_> = events.iter().map(|event| event.time_ns).collect();
+        assert_eq!(times, [10, 0, 1, 20, 21, 2, 3, 4, 50, 51]);
     }
 }

@@ -4,6 +4,11 @@
 //! mm/page_alloc.c, v6.12.
 //! Departs: no cpusets, no dirty limit per node, no node reclaim yet. Visible as: page cache written on
 //! several nodes spreads later than on a kernel that limits dirty pages per node.
+//! Departs: no fair shares of a node's zones (`ALLOC_FAIR`, 3.12 to 4.7). Visible as: on those kernels DMA32
+//! and Normal fill side by side, here Normal first.
+//! Departs: a request that cannot wait, or an OOM victim's, takes from the highatomic reserve when all else
+//! fails, as in 6.12; in 4.x only requests of order > 0 that may use the reserve take from it, first.
+//! Visible as: on 4.x urgent single pages run out earlier, and the reserve stays whole.
 
 use crate::fallback::SearchMode;
 use crate::frame::State;

@@ -3,6 +3,9 @@
 //! Models: `__rmqueue_smallest`, `expand`, `__free_one_page`, `split_large_buddy`,
 //! `move_freepages_block`, mm/page_alloc.c, v6.12 and v6.1.
 //! Departs: no guard pages, no page reporting, no shuffling (all off in the kernels modelled).
+//! Departs: free pageblocks of HighAtomic, CMA or Isolate merge with their like alone, as since 5.18
+//! (1dd214b8f21c). Before, only isolated ones stayed apart, and before 4.6 not all of those. Visible as: on
+//! older kernels a free block of order 10 may be half highatomic.
 
 use crate::frame::{End, State};
 use crate::memory::Memory;

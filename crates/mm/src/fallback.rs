@@ -5,6 +5,12 @@
 //! `steal_suitable_fallback`, v6.1 and v4.20; `__rmqueue_fallback`, `try_to_steal_freepages`, v4.4.
 //! Departs: no MIGRATE_RESERVE pageblocks (before 4.4). Visible as: on kernels before 4.4 the last two
 //! pageblocks of a zone go earlier.
+//! Departs: the rule before 4.12 is 4.4's. In 3.3 and 3.4 only a reclaimable request, not an unmovable one,
+//! takes small blocks' pageblocks over, and what is left of a block taken alone returns to its old type.
+//! Visible as: more pageblocks turn Unmovable here than on those kernels.
+//! Departs: a movable page counts as such from its allocation on, in the kernel once it is on an LRU list.
+//! Visible as: a pageblock with fresh pages, still in a CPU's batch, is claimed for movable requests sooner,
+//! and for others later.
 
 use crate::frame::{End, State};
 use crate::gfp::AllocFlags;

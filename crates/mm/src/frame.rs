@@ -127,13 +127,15 @@ pub enum End {
 #[derive(Clone)]
 pub struct Frames {
     frames: Vec<Frame>,
+    /// Each frame as it was before a change, oldest first, while someone may want to go back.
+    journal: Option<Vec<(u32, Frame)>>,
 }
 
 impl Frames {
     /// A table of `nr` frames, all holes.
     #[must_use]
     pub fn new(nr: usize) -> Self {
-        Self { frames: vec![Frame { next: NIL, prev: NIL, word: 0, owner: 0 }; nr] }
+        Self { frames: vec![Frame { next: NIL, prev: NIL, word: 0, owner: 0 }; nr], journal: None }
     }
 
     /// Number of frames, holes included.
@@ -158,6 +160,34 @@ impl Frames {
     #[inline]
     fn word(&self, pfn: Pfn) -> u32 {
         self.frames[pfn.index()].word
+    }
+
+    /// Every change of a frame goes through here.
+    #[inline]
+    fn frame_mut(&mut self, at: usize) -> &mut Frame {
+        let frame = &mut self.frames[at];
+        if let Some(journal) = &mut self.journal {
+            journal.push((at as u32, *frame));
+        }
+        frame
+    }
+
+    /// Keeps a journal of changes from now on, for [`Self::undo`].
+    pub(crate) fn begin_journal(&mut self) {
+        debug_assert!(self.journal.is_none(), "a journal is being kept");
+        self.journal = Some(Vec::new());
+    }
+
+    /// Lets the changes since [`Self::begin_journal`] stay.
+    pub(crate) fn end_journal(&mut self) {
+        self.journal = None;
+    }
+
+    /// Takes the changes since [`Self::begin_journal`] back.
+    pub(crate) fn undo(&mut self) {
+        for (at, frame) in self.journal.take().into_iter().flatten().rev() {
+            self.frames[at as usize] = frame;
+        }
     }
 
     /// State of the block that begins at `pfn`; a frame beyond the table is a hole.
@@ -199,14 +229,14 @@ impl Frames {
     /// Marks the allocated block at `pfn` as movable or not.
     #[inline]
     pub fn set_movable(&mut self, pfn: Pfn, movable: bool) {
-        let word = &mut self.frames[pfn.index()].word;
+        let word = &mut self.frame_mut(pfn.index()).word;
         *word = if movable { *word | MOVABLE_BIT } else { *word & !MOVABLE_BIT };
     }
 
     /// Makes `pfn` a head with this state, order and type, and forgets its flags.
     #[inline]
     pub fn set(&mut self, pfn: Pfn, state: State, order: Order, migratetype: Migratetype) {
-        self.frames[pfn.index()].word =
+        self.frame_mut(pfn.index()).word =
             state as u32 | u32::from(order.0) << ORDER_SHIFT | (migratetype as u32) << TYPE_SHIFT;
     }
 
@@ -215,13 +245,13 @@ impl Frames {
     pub fn set_pcp(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype, cpu: usize) {
         debug_assert!(cpu < NR_CPUS_MAX);
         self.set(pfn, State::Pcp, order, migratetype);
-        self.frames[pfn.index()].word |= (cpu as u32) << CPU_SHIFT;
+        self.frame_mut(pfn.index()).word |= (cpu as u32) << CPU_SHIFT;
     }
 
     /// Makes `pfn` no head.
     #[inline]
     pub fn set_inner(&mut self, pfn: Pfn) {
-        self.frames[pfn.index()].word = State::Inner as u32;
+        self.frame_mut(pfn.index()).word = State::Inner as u32;
     }
 
     /// Whether a free block of exactly `order` begins at `pfn`.
@@ -259,26 +289,26 @@ impl Frames {
         match end {
             End::Head => {
                 let old = list.head;
-                let frame = &mut self.frames[pfn.index()];
+                let frame = self.frame_mut(pfn.index());
                 frame.prev = NIL;
                 frame.next = old;
                 list.head = pfn.0;
                 if old == NIL {
                     list.tail = pfn.0;
                 } else {
-                    self.frames[old as usize].prev = pfn.0;
+                    self.frame_mut(old as usize).prev = pfn.0;
                 }
             }
             End::Tail => {
                 let old = list.tail;
-                let frame = &mut self.frames[pfn.index()];
+                let frame = self.frame_mut(pfn.index());
                 frame.next = NIL;
                 frame.prev = old;
                 list.tail = pfn.0;
                 if old == NIL {
                     list.head = pfn.0;
                 } else {
-                    self.frames[old as usize].next = pfn.0;
+                    self.frame_mut(old as usize).next = pfn.0;
                 }
             }
         }
@@ -293,13 +323,13 @@ impl Frames {
             debug_assert_eq!(list.head, pfn.0, "{pfn} is not on this list");
             list.head = next;
         } else {
-            self.frames[prev as usize].next = next;
+            self.frame_mut(prev as usize).next = next;
         }
         if next == NIL {
             debug_assert_eq!(list.tail, pfn.0, "{pfn} is not on this list");
             list.tail = prev;
         } else {
-            self.frames[next as usize].prev = prev;
+            self.frame_mut(next as usize).prev = prev;
         }
         list.nr -= 1;
     }
@@ -332,10 +362,10 @@ impl Frames {
         }
         let (old_head, old_tail) = (list.head, list.tail);
         let new_tail = self.frames[first.index()].prev;
-        self.frames[old_tail as usize].next = old_head;
-        self.frames[old_head as usize].prev = old_tail;
-        self.frames[new_tail as usize].next = NIL;
-        self.frames[first.index()].prev = NIL;
+        self.frame_mut(old_tail as usize).next = old_head;
+        self.frame_mut(old_head as usize).prev = old_tail;
+        self.frame_mut(new_tail as usize).next = NIL;
+        self.frame_mut(first.index()).prev = NIL;
         list.head = first.0;
         list.tail = new_tail;
     }
@@ -350,6 +380,6 @@ impl Frames {
     /// Notes whom the page at `pfn` belongs to.
     #[inline]
     pub fn set_owner(&mut self, pfn: Pfn, owner: u32) {
-        self.frames[pfn.index()].owner = owner;
+        self.frame_mut(pfn.index()).owner = owner;
     }
 }

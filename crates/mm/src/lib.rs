@@ -5,7 +5,7 @@
 //! free one, refill or drain a per-CPU list, fall back to another migratetype); none of them knows of
 //! time, and none asks which kernel it is: each decision reads one named value of [`policy::Policy`].
 //!
-//! Reading order: [`types`], [`policy`], [`frame`], [`zone`], [`buddy`], [`fallback`], [`pcp`],
+//! Reading order: [`types`], [`policy`], [`machine`], [`frame`], [`zone`], [`buddy`], [`fallback`], [`pcp`],
 //! [`watermark`], [`alloc`](mod@alloc), [`fast_search`], [`validate`].
 #![no_std]
 extern crate alloc as std_alloc;
@@ -18,6 +18,7 @@ pub mod frame;
 pub mod gfp;
 pub mod index;
 pub mod isolate;
+pub mod machine;
 pub mod memory;
 pub mod pcp;
 pub mod policy;
@@ -27,5 +28,6 @@ pub mod validate;
 pub mod watermark;
 pub mod zone;
 
-pub use memory::{Machine, Memory, NodeSpec, ZoneSpec};
+pub use machine::{Machine, MachineError, NodeSpec, ZoneSpec};
+pub use memory::Memory;
 pub use types::{MAX_PAGE_ORDER, Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};

@@ -3,59 +3,17 @@
 use crate::buddy::FreeTo;
 use crate::fallback::Extfrag;
 use crate::fast_search::CompactZone;
-use crate::frame::{Frames, NR_CPUS_MAX, State};
+use crate::frame::{Frames, State};
 use crate::gfp::Gfp;
+use crate::machine::Machine;
 use crate::pcp::PerCpuPages;
 use crate::policy::Policy;
-use crate::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn, ZoneKind};
+use crate::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn};
 use crate::watermark::Watermarks;
 use crate::zone::{FreeArea, Zone, ZoneFlags, ZoneId};
 use core::ops::Range;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
-
-/// The parts of a machine that bear on memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// Frames from 0 to the last, holes included.
-    pub nr_frames: u32,
-    /// Nodes, ascending.
-    pub nodes: Vec<NodeSpec>,
-    /// The node of each CPU.
-    pub cpu_nodes: Vec<u32>,
-}
-
-impl Machine {
-    /// Number of nodes.
-    #[must_use]
-    pub fn nr_nodes(&self) -> usize {
-        self.nodes.len()
-    }
-}
-
-/// One node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSpec {
-    /// Distance to each node in the firmware's unit, 10 to itself.
-    pub distances: Vec<u32>,
-    /// Zones, lowest first.
-    pub zones: Vec<ZoneSpec>,
-}
-
-/// One zone's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZoneSpec {
-    /// Which zone.
-    pub kind: ZoneKind,
-    /// First frame.
-    pub start: Pfn,
-    /// Frames from first to last.
-    pub spanned_pages: u32,
-    /// Frames that exist.
-    pub present_pages: u32,
-    /// Frames the allocator manages.
-    pub managed_pages: u64,
-}
 
 /// Primitive work done, from which the layer above makes time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +41,7 @@ pub struct Memory {
     pub zones: Vec<Zone>,
     pub(crate) frames: Frames,
     /// Type of each pageblock, from frame 0, and its [`SKIP_BIT`].
-    block_types: Vec<u8>,
+    pub(crate) block_types: Vec<u8>,
     /// Zone of each pageblock's frames, where it is one zone alone.
     block_zones: Vec<u8>,
     /// All nodes' zonelists, one after the other.
@@ -105,12 +63,11 @@ impl Memory {
     /// pageblock is movable.
     ///
     /// # Panics
-    /// If the machine has more than 254 zones or more than [`NR_CPUS_MAX`] CPUs, or a zone that does not
-    /// fit its frames; machine files are checked before.
+    /// If there can be no such machine: whoever reads one from a file asks [`Machine::check`] before.
     #[must_use]
     pub fn new(machine: Machine, policy: Policy) -> Self {
+        machine.check().unwrap_or_else(|error| panic!("{error}"));
         let nr_cpus = machine.cpu_nodes.len();
-        assert!(nr_cpus <= NR_CPUS_MAX, "at most {NR_CPUS_MAX} CPUs");
         let mut zones = Vec::new();
         for (node, spec) in machine.nodes.iter().enumerate() {
             for zone in &spec.zones {
@@ -134,7 +91,6 @@ impl Memory {
                 });
             }
         }
-        assert!(zones.len() < usize::from(NOT_ONE_ZONE), "at most 254 zones");
         let pageblock = policy.freelist.pageblock_order.pages();
         let nr_blocks = machine.nr_frames.div_ceil(pageblock) as usize;
         let initial_type = if policy.freelist.mobility_grouping {
@@ -158,7 +114,6 @@ impl Memory {
         memory.build_zonelists();
         for zone in 0..memory.zones.len() {
             let (start, end) = (memory.zones[zone].start, memory.zones[zone].end);
-            assert!(end.index() <= memory.frames.len(), "a zone ends beyond the last frame");
             for pfn in start.0..end.0 {
                 memory.frames.set(Pfn(pfn), State::Reserved, Order(0), Migratetype::Unmovable);
             }
@@ -183,6 +138,10 @@ impl Memory {
     /// Zonelists in node order: nearest node first, a node's zones from the highest down.
     ///
     /// Models: `build_zonelists`, `find_next_best_node`, mm/page_alloc.c, v6.12.
+    /// Departs: nodes without memory have their place and their load too, while the kernel passes them
+    /// over. Visible as: another order of equally distant nodes on machines with such nodes.
+    /// Departs: no zonelists in zone order (before 4.14, where the kernel chose it at boot or was told so).
+    /// Visible as: on such machines the far node's Normal zone is used before the near one's DMA32.
     fn build_zonelists(&mut self) {
         let nr_nodes = self.machine.nr_nodes() as u32;
         // How often a node has been put behind a nearer one: the next list prefers another.
@@ -321,6 +280,9 @@ impl Memory {
 
     /// Gives every reserved frame in `range` to the allocator, in the largest aligned blocks, as boot
     /// does: ascending, each to the tail of its list.
+    ///
+    /// Departs: on every kernel to the tail, as since 5.10 (7fef431be9c9). Visible as: before, the lists
+    /// of a machine just booted are the other way round.
     pub fn release_boot_memory(&mut self, range: Range<Pfn>) {
         let max_order = self.policy.freelist.max_order;
         let mut pfn = range.start;

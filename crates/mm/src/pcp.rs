@@ -5,6 +5,15 @@
 //! the same functions of v6.1 and v4.20 where the policy says so.
 //! Departs: the list set's lock is never contended. Visible as: no allocation or free bypasses the lists
 //! because an interrupt found them locked.
+//! Departs: lists of other nodes' zones are not drained after three idle seconds (`expire`). Visible as: on
+//! machines of several nodes such lists keep pages that a kernel would have merged.
+//! Departs: no page is cold. Before 4.15 a free could go to its list's tail (reclaimed pages did) and an
+//! allocation could come from there (`__GFP_COLD`). Visible as: on those kernels reclaimed pages are reused
+//! later, and drained sooner.
+//! Departs: a round-robin drain looks at movable pages first, as since 4.4; before, reclaimable ones came
+//! first. Visible as: the first page of a drain on older kernels.
+//! Departs: sizes that an administrator sets (`percpu_pagelist_high_fraction`; `percpu_pagelist_fraction`
+//! before 5.14) are not known. Visible as: lists of the kernel's own size on such machines.
 
 use crate::buddy::FreeTo;
 use crate::fallback::SearchMode;
@@ -228,7 +237,7 @@ impl Memory {
         let pcp = self.pcp(id, cpu);
         let mut pages = pcp.batch;
         if auto_tuned {
-            let mut high = pcp.high.clamp(pcp.high_min, pcp.high_max);
+            let mut high = clamp_like_kernel(pcp.high, pcp.high_min, pcp.high_max);
             pcp.high = high;
             if high < pages {
                 return 1;
@@ -359,7 +368,7 @@ impl Memory {
             pcp.free_count += order.pages();
         }
         // How full the set may be, which the zone's state changes.
-        let mut high = pcp.high.clamp(pcp.high_min, pcp.high_max);
+        let mut high = clamp_like_kernel(pcp.high, pcp.high_min, pcp.high_max);
         let lowered = |by: u32, high: u32, min: u32| high.saturating_sub(by).max(min);
         if high != 0 {
             if free_high {
@@ -378,7 +387,7 @@ impl Memory {
                 if pcp.count >= high {
                     let needed = pcp.free_count + batch;
                     if high < needed {
-                        pcp.high = needed.clamp(pcp.high_min, pcp.high_max);
+                        pcp.high = clamp_like_kernel(needed, pcp.high_min, pcp.high_max);
                     }
                 }
             }
@@ -491,7 +500,7 @@ impl Memory {
     pub fn set_pcp_high(&mut self, id: ZoneId, cpu: usize, high: u32) {
         if self.policy.pcp.high == PcpHigh::AutoTuned {
             let pcp = self.pcp(id, cpu);
-            pcp.high = high.clamp(pcp.high_min, pcp.high_max);
+            pcp.high = clamp_like_kernel(high, pcp.high_min, pcp.high_max);
         }
     }
 
@@ -501,7 +510,7 @@ impl Memory {
             return;
         }
         let pcp = self.pcp(id, cpu);
-        let (mut excess, batch) = (pcp.count.saturating_sub(pcp.high), pcp.batch);
+        let (mut excess, batch) = (pcp.count.saturating_sub(pcp.high), pcp.batch.max(1));
         while excess > 0 {
             let pages = excess.min(batch);
             self.drain_pcp_bulk(id, cpu, Drain { pages, first_list: 0 });
@@ -515,9 +524,10 @@ fn pcp_count_min(pcp: &PerCpuPages, scale_max: u8) -> u32 {
     pcp.count.min(pcp.batch << scale_max)
 }
 
-/// The kernel's `clamp`, whose lower bound wins where the bounds cross.
+/// The kernel's `clamp` (`__clamp`, include/linux/minmax.h, v6.12). The bounds may cross: a large
+/// min_free_kbytes raises a set's `high_min` above its `high_max`.
 fn clamp_like_kernel(value: u32, low: u32, high: u32) -> u32 {
-    if low >= high { value.min(high).max(low) } else { value.clamp(low, high) }
+    if value >= high { high } else { value.max(low) }
 }
 
 /// A drain of a CPU's lists.

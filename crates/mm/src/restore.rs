@@ -61,6 +61,28 @@ impl Memory {
 
     // What a replay in lockstep needs: doing what the kernel did instead of what the policy would.
 
+    /// Lets `change` do something to one zone alone; unless it says, by the second value it returns, that
+    /// this is to stay, everything is as before. `change` sees no fallbacks but its own. The cost is that of
+    /// the change, not of the machine's size.
+    pub fn attempt<R>(&mut self, id: ZoneId, change: impl FnOnce(&mut Self) -> (R, bool)) -> R {
+        let zone = self.zones[id.index()].clone();
+        let block_types = self.block_types.clone();
+        let (work, mut extfrag) = (self.work, self.take_extfrag());
+        self.frames.begin_journal();
+        let (result, stays) = change(self);
+        if stays {
+            self.frames.end_journal();
+            extfrag.append(&mut self.extfrag);
+        } else {
+            self.frames.undo();
+            self.zones[id.index()] = zone;
+            self.block_types = block_types;
+            self.work = work;
+        }
+        self.extfrag = extfrag;
+        result
+    }
+
     /// Takes the block `[pfn, pfn + 2^order)` off the free lists, whatever free block it is part of: what
     /// is left of that block is split off as `expand` would, each part to the head of its list.
     ///

@@ -79,6 +79,10 @@ impl Memory {
     /// - No two buddies are both free, except where their types forbid the merge.
     /// - Where lists follow pageblocks, every free block is on its pageblock's list.
     ///
+    /// Not that a zone's blocks are its `managed_pages`, which holds for a state with every list alone:
+    /// counts and flags do not tell of each page whether the allocator manages it, and before boot has
+    /// released memory, what is managed is reserved yet.
+    ///
     /// # Errors
     /// A sentence for the first invariant that does not hold.
     pub fn validate(&self) -> Result<(), String> {

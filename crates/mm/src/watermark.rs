@@ -3,8 +3,21 @@
 //! Models: `__setup_per_zone_wmarks`, `calculate_min_free_kbytes`, `setup_per_zone_lowmem_reserve`,
 //! `boost_watermark`, `__zone_watermark_ok`, mm/page_alloc.c, v6.12;
 //! `set_recommended_min_free_kbytes`, mm/khugepaged.c, v6.12.
-//! Departs: free pages are counted exactly, without the per-CPU deltas of a real machine's counters.
-//! Visible as: a check near its mark may fall a few pages earlier or later than on the machine.
+//! Departs: free pages are counted exactly, without the per-CPU deltas of a real machine's counters
+//! (`vm_stat_diff`), which lag by up to the zone's stat threshold a CPU, at most 125 pages. Visible as: a
+//! check near its mark may fall that much earlier or later than on the machine.
+//! Departs: every kernel checks as 6.12 does. Before 4.4 a check took the free pages of each smaller order
+//! off and halved the mark, without asking for a block of the order. Kernels with `__GFP_ATOMIC` (4.4 on)
+//! let it cut the mark by a quarter on its own, and only such requests and OOM victims counted the
+//! highatomic reserve as theirs, `__GFP_HIGH` alone did not. From 4.7 to 4.20 at least, requests of order 0
+//! passed on the reserve's pages. Visible as: on those kernels a request near its mark succeeds or fails
+//! otherwise than here.
+//! Departs: a boost ends when the marks are set anew, and zones of less than four pageblocks have none. From
+//! 5.0 until 5.4 at least such zones were boosted too, and marks set anew under a boost kept it in low and
+//! high. Visible as: on those kernels kswapd works more in small zones, and after `min_free_kbytes` is
+//! written.
+//! Departs: a Movable zone's pages have no part in sharing `min_free_kbytes` out, as in 6.12; in 6.1 they
+//! have. Visible as: lower marks in the other zones of a 6.1 with a Movable zone.
 
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;

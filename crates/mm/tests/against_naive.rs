@@ -4,7 +4,11 @@ mod naive;
 mod scene;
 
 use highorder_mm::Machine;
+use highorder_mm::fallback::SearchMode;
+use highorder_mm::gfp::AllocFlags;
 use highorder_mm::policy::Policy;
+use highorder_mm::types::{Migratetype, Order};
+use highorder_mm::zone::ZoneId;
 use proptest::prelude::*;
 use rand_pcg::Pcg64;
 use scene::{Op, Scene, guest_256, numa_96, policies, random_op, scaled_down, small_numa};
@@ -115,5 +119,33 @@ proptest! {
         }
         prop_assert_eq!(scene.fast.validate(), Ok(()));
         prop_assert_eq!(scene.check_conservation(), Ok(()));
+    }
+}
+
+#[test]
+fn an_attempt_that_is_not_to_stay_leaves_no_trace() {
+    for (name, policy) in policies() {
+        let mut scene = small(&policy, Some((3, 12, 40)));
+        let mut rng = Pcg64::new(7, 0x6174);
+        let (mut nr_taken, mut nr_fallbacks) = (0, 0);
+        for step in 0..4_000usize {
+            assert_eq!(scene.step(random_op(&mut rng, 180, 5)), Ok(()), "{name}, step {step}");
+            let zone = ZoneId((step % scene.fast.zones.len()) as u8);
+            let (order, migratetype) =
+                (Order(step as u8 % 4), Migratetype::from_index(step / 4 % 3));
+            let (pfn, extfrag) = scene.fast.attempt(zone, |memory| {
+                let (flags, mut mode) = (AllocFlags::KSWAPD, SearchMode::Normal);
+                let pfn = memory.rmqueue_buddy_block(zone, order, migratetype, flags, &mut mode);
+                ((pfn, memory.take_extfrag()), false)
+            });
+            nr_taken += u64::from(pfn.is_some());
+            nr_fallbacks += extfrag.len();
+            if step % 8 == 0 {
+                assert_eq!(scene.compare(), Ok(()), "{name}, step {step}");
+            }
+        }
+        assert!(nr_taken > 100, "{name}: {nr_taken} blocks taken");
+        assert!(nr_fallbacks > 10 || ["never", "plain"].contains(&name), "{name}: {nr_fallbacks}");
+        assert_eq!(scene.fast.validate(), Ok(()), "{name}");
     }
 }

@@ -9,8 +9,9 @@
 //! [`Way::Best`] goes down this table until one works. What a way could not read and so inferred is
 //! a sentence in [`Snapshot::inferred`].
 //!
-//! Departs: a live machine goes on allocating. The lists are copied twice and tried again until two
-//! copies agree; if they never do, that is noted, and pages that moved between the reads are left out.
+//! Departs: a live machine goes on allocating. The lists are copied twice, and again until two copies
+//! agree with each other and with what is read just before and after them: flags and text files. If they
+//! never do, each difference is noted, and pages that moved between the reads are left out.
 
 use crate::btf::Btf;
 use crate::error::Error;
@@ -57,9 +58,11 @@ pub struct Options<'a> {
     pub proc: PathBuf,
     /// `/sys`, or a folder like it.
     pub sys: PathBuf,
-    /// Pairs of copies to make before settling for lists that changed meanwhile.
+    /// Pairs of copies to make before settling for lists that changed meanwhile, or that differ from
+    /// the flags and text files read beside them.
     pub tries: u32,
-    /// Called when the lists have been copied, before anything else is read or allocated.
+    /// Called once, when the lists have been copied, before anything else is read or allocated. The
+    /// moment is told then: what is read after it is noted if it differs, but not tried again.
     pub at_lists: Option<&'a mut dyn FnMut()>,
 }
 
@@ -498,7 +501,9 @@ impl BlockTally {
 }
 
 /// Keeps the texts, from before or after, that agree better, and notes where they do not.
-fn pick_closer_texts(snapshot: &mut Snapshot, before: Texts, after: Texts) {
+///
+/// Returns the number of differences.
+fn pick_closer_texts(snapshot: &mut Snapshot, before: Texts, after: Texts) -> usize {
     snapshot.files = after.files;
     let differ_after = snapshot.check();
     let after = std::mem::replace(&mut snapshot.files, before.files);
@@ -509,17 +514,18 @@ fn pick_closer_texts(snapshot: &mut Snapshot, before: Texts, after: Texts) {
     } else {
         differ_before
     };
+    let nr_all = differ.len();
     if snapshot.exactness == Exactness::Frames {
         // Types were inferred: that some are wrong is one fact, not a sentence for each order.
-        let nr_differ = differ.len();
         differ.retain(|sentence| !sentence.contains("pagetypeinfo says"));
-        if nr_differ > differ.len() {
-            let nr = nr_differ - differ.len();
+        if nr_all > differ.len() {
+            let nr = nr_all - differ.len();
             differ
                 .push(format!("{nr} of the counts in pagetypeinfo differ from the inferred types"));
         }
     }
     snapshot.inferred.extend(differ);
+    nr_all
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -556,49 +562,60 @@ fn take_lists(options: &mut Options<'_>) -> Result<Snapshot, Error> {
         Plan::new(&kcore, &btf, &symbols, &machine)?
     };
     let (mut first, mut second) = (plan.new_copy(), plan.new_copy());
-    let mut before = Texts::read(&options.proc);
+    let tries = options.tries.max(1);
     let mut nr_tries = 0;
-    loop {
+    let mut snapshot = loop {
+        let before = Texts::read(&options.proc);
         plan.copy(&kcore, &mut first);
         plan.copy(&kcore, &mut second);
         nr_tries += 1;
-        if plan.is_same(&first, &second) || nr_tries >= options.tries.max(1) {
-            break;
+        let is_stable = plan.is_same(&first, &second);
+        if !is_stable && nr_tries < tries {
+            std::thread::sleep(PAUSE_BETWEEN_TRIES);
+            continue;
         }
+        let is_told = options.at_lists.is_some();
+        if let Some(at_lists) = &mut options.at_lists {
+            at_lists();
+        }
+        read_kpageflags(&options.proc, &mut flags)?;
+        let after = Texts::read(&options.proc);
+        let mut snapshot = skeleton.clone();
+        let mut lists = plan.lists(&second);
+        if !is_stable {
+            note_changes(&plan.lists(&first), &lists, nr_tries, &mut snapshot.inferred);
+        }
+        snapshot.inferred.append(&mut lists.problems);
+        snapshot.nr_frames = machine.nr_frames;
+        snapshot.vmemmap_base = Some(plan.vmemmap_base());
+        snapshot.reclaimable_slabs = plan.reclaimable_slabs(&kcore, &second, &flags);
+        set_lists(&mut snapshot, lists, &flags);
+        drop_contradictions(&mut snapshot);
+        let nr_differ = pick_closer_texts(&mut snapshot, before, after);
+        if nr_differ == 0 || is_told || nr_tries >= tries {
+            break snapshot;
+        }
+        // A page that came or went between the reads is enough; nothing of this try is kept.
+        drop(snapshot);
         std::thread::sleep(PAUSE_BETWEEN_TRIES);
-        before = Texts::read(&options.proc);
-    }
-    if let Some(at_lists) = &mut options.at_lists {
-        at_lists();
-    }
-    let is_stable = plan.is_same(&first, &second);
-    read_kpageflags(&options.proc, &mut flags)?;
-    let after = Texts::read(&options.proc);
+    };
+    snapshot.pagecounts = second.into_counts();
+    Ok(snapshot)
+}
 
-    let mut lists = plan.lists(&second);
-    let mut snapshot = skeleton;
-    if !is_stable {
-        note_changes(&plan.lists(&first), &lists, nr_tries, &mut snapshot.inferred);
-    }
-    snapshot.inferred.append(&mut lists.problems);
-    snapshot.nr_frames = machine.nr_frames;
-    snapshot.vmemmap_base = Some(plan.vmemmap_base());
+/// Gives the snapshot what a copy's lists and the flags of all frames say.
+fn set_lists(snapshot: &mut Snapshot, lists: Lists, flags: &[u64]) {
     snapshot.zones = lists.zones;
     snapshot.nodes = lists.nodes;
     snapshot.lru = lists.lru;
     snapshot.pageblocks = lists.pageblocks;
-    snapshot.reclaimable_slabs = plan.reclaimable_slabs(&kcore, &second, &flags);
-    snapshot.pagecounts = second.into_counts();
-    flags.resize(snapshot.nr_frames as usize, PageFlags::NOPAGE.0);
-    snapshot.inferred.extend(mark_absent_sections(&mut flags));
-    snapshot.kpageflags = flags;
+    snapshot.kpageflags = flags.to_vec();
+    snapshot.kpageflags.resize(snapshot.nr_frames as usize, PageFlags::NOPAGE.0);
+    snapshot.inferred.extend(mark_absent_sections(&mut snapshot.kpageflags));
     let has_memory: Vec<bool> =
-        snapshot.pageblocks.iter().map(|b| block_has_memory(&snapshot, b.pfn)).collect();
+        snapshot.pageblocks.iter().map(|b| block_has_memory(snapshot, b.pfn)).collect();
     let mut keep = has_memory.into_iter();
     snapshot.pageblocks.retain(|_| keep.next().unwrap_or(true));
-    drop_contradictions(&mut snapshot);
-    pick_closer_texts(&mut snapshot, before, after);
-    Ok(snapshot)
 }
 
 fn block_has_memory(snapshot: &Snapshot, pfn: Pfn) -> bool {

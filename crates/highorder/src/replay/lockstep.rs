@@ -69,12 +69,13 @@ fn as_text(recording: &Recording, kernel: &Kernel, report: &Report) -> String {
     out
 }
 
-fn inferred(inferred: &Inferred) -> [(&'static str, u64); 5] {
+fn inferred(inferred: &Inferred) -> [(&'static str, u64); 6] {
     [
         ("pages handed out in bulk", inferred.bulk_pages),
         ("pages captured by compaction", inferred.captured_pages),
         ("pages freed or taken past a locked per-CPU list", inferred.bypassed_pages),
         ("free lists turned by compaction's search", inferred.rotations),
+        ("marks of per-CPU lists moved by a timer", inferred.marks),
         ("pages otherwise used or freed unseen", inferred.other_pages),
     ]
 }
@@ -118,6 +119,7 @@ fn as_json(recording: &Recording, kernel: &Kernel, report: &Report) -> String {
             "captured_pages": report.inferred.captured_pages,
             "bypassed_pages": report.inferred.bypassed_pages,
             "rotated_lists": report.inferred.rotations,
+            "moved_marks": report.inferred.marks,
             "other_pages": report.inferred.other_pages,
         },
         "end": end,

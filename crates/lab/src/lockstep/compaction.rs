@@ -16,6 +16,7 @@ use highorder_mm::memory::Memory;
 use highorder_mm::policy::TargetSearch as TargetSearchPolicy;
 use highorder_mm::types::{Migratetype, Order, Pfn};
 use highorder_mm::zone::ZoneId;
+use std::collections::BTreeMap;
 
 /// The priority with which an allocation compacts the whole zone (`COMPACT_PRIO_SYNC_FULL`).
 const PRIORITY_SYNC_FULL: i32 = 0;
@@ -41,7 +42,6 @@ pub(crate) enum Told {
 
 /// One run.
 struct Run {
-    pid: u32,
     cc: CompactControl,
     /// Where pages were last migrated from (`last_migrated_pfn`).
     last_migrated_pfn: Pfn,
@@ -57,7 +57,6 @@ struct Run {
 
 /// An allocation that compacts.
 struct Request {
-    pid: u32,
     order: Order,
     gfp: Gfp,
     priority: i32,
@@ -70,15 +69,15 @@ pub(crate) struct Compactions {
     /// Whether the recorded kernel tells of its searches for targets.
     tells_of_searches: bool,
     /// The last run of each task.
-    runs: Vec<Run>,
+    runs: BTreeMap<u32, Run>,
     /// The last request of each task.
-    requests: Vec<Request>,
+    requests: BTreeMap<u32, Request>,
 }
 
 impl Compactions {
     /// None yet.
     pub(crate) const fn new(tells_of_searches: bool) -> Self {
-        Self { tells_of_searches, runs: Vec::new(), requests: Vec::new() }
+        Self { tells_of_searches, runs: BTreeMap::new(), requests: BTreeMap::new() }
     }
 
     /// Follows one step of a task's compaction.
@@ -90,14 +89,8 @@ impl Compactions {
     ) -> Option<Told> {
         match *step {
             CompactStep::TryToCompact { order, gfp, priority } => {
-                self.requests.retain(|request| request.pid != event.pid);
-                self.requests.push(Request {
-                    pid: event.pid,
-                    order,
-                    gfp,
-                    priority,
-                    is_served: false,
-                });
+                let request = Request { order, gfp, priority, is_served: false };
+                self.requests.insert(event.pid, request);
                 return None;
             }
             CompactStep::Begin { migrate_pfn, free_pfn, is_sync } => {
@@ -105,15 +98,14 @@ impl Compactions {
                 return None;
             }
             CompactStep::DeferReset => {
-                let request = self.requests.iter_mut().find(|request| request.pid == event.pid);
-                if let Some(request) = request {
+                if let Some(request) = self.requests.get_mut(&event.pid) {
                     request.is_served = true;
                 }
                 return None;
             }
             _ => {}
         }
-        let run = self.runs.iter_mut().find(|run| run.pid == event.pid)?;
+        let run = self.runs.get_mut(&event.pid)?;
         match *step {
             CompactStep::Finished { order, goes_on, scanners_met } => {
                 run.finished(memory, order, goes_on, scanners_met);
@@ -163,14 +155,13 @@ impl Compactions {
         compact.cached_free_pfn = free_pfn;
         compact.cached_migrate_pfn[usize::from(is_sync)] = migrate_pfn;
         let mode = if is_sync { MigrateMode::SyncLight } else { MigrateMode::Async };
-        let request = self.requests.iter().find(|request| request.pid == pid);
+        let request = self.requests.get(&pid);
         let order = request.map(|request| request.order);
         let mut cc = CompactControl::new(zone, order, mode, migrate_pfn, free_pfn);
         cc.migratetype = request.map_or(Migratetype::Unmovable, |r| r.gfp.migratetype());
         cc.direct_compaction = request.is_some();
         cc.ignore_skip_hint = request.is_some_and(|r| r.priority == PRIORITY_SYNC_FULL);
-        let before = self.runs.iter().position(|run| run.pid == pid);
-        let before = before.map(|at| self.runs.swap_remove(at).cc);
+        let before = self.runs.get(&pid).map(|run| run.cc);
         // kcompactd goes from zone to zone with what it has learnt.
         let node = |zone: ZoneId| memory.zones[zone.index()].node;
         if let Some(before) = before
@@ -189,21 +180,21 @@ impl Compactions {
                 ..before
             };
         }
-        self.runs.push(Run {
-            pid,
+        let run = Run {
             cc,
             last_migrated_pfn: Pfn(0),
             searched: None,
             around: None,
             scans_for_targets: false,
             looks_for_source: None,
-        });
+        };
+        self.runs.insert(pid, run);
     }
 
     /// A task isolates a block. If it found it on a free list, the model's search comes first; what it
     /// found is returned if there will be no event for that.
     pub(crate) fn isolate(&mut self, memory: &mut Memory, event: &Event) -> Option<Searched> {
-        let run = self.runs.iter_mut().find(|run| run.pid == event.pid)?;
+        let run = self.runs.get_mut(&event.pid)?;
         if event.is_from_list() {
             run.searched = run.search(memory, Some((event.pfn, event.order)));
             return run.searched.take_if(|_| !self.tells_of_searches);
@@ -215,11 +206,11 @@ impl Compactions {
         None
     }
 
-    /// A block is handed out. If compaction has provided it, there is no need to look again at the
+    /// A block is handed out. If compaction has provided it, as it does none of order 0, there is no need to look again at the
     /// pageblocks that it skips (`__alloc_pages_direct_compact`).
     pub(crate) fn allocated(&mut self, memory: &mut Memory, event: &Event) {
-        let is_request = |request: &&mut Request| request.pid == event.pid;
-        if let Some(request) = self.requests.iter_mut().find(is_request)
+        if event.order.0 > 0
+            && let Some(request) = self.requests.get_mut(&event.pid)
             && core::mem::take(&mut request.is_served)
             && request.order == event.order
         {
@@ -230,7 +221,7 @@ impl Compactions {
 
     /// A target was not used, and waits for another page.
     pub(crate) fn target_returned(&mut self, pid: u32, order: Order) {
-        if let Some(run) = self.runs.iter_mut().find(|run| run.pid == pid) {
+        if let Some(run) = self.runs.get_mut(&pid) {
             run.cc.nr_freepages += order.pages();
             run.cc.nr_migratepages += order.pages();
         }

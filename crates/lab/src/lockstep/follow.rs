@@ -355,7 +355,7 @@ impl<'a> Follower<'a> {
         });
     }
 
-    /// The next event of this CPU that `wanted` accepts; the search ends at the first it does not skip.
+    /// The next event of this CPU that is not to be skipped, if it is near.
     fn next_on_cpu(&self, at: usize, skip: impl Fn(&Event) -> bool) -> Option<&'a Event> {
         let cpu = self.events[at].cpu;
         self.events[at + 1..].iter().take(LOOK_AHEAD_EVENTS).find(|e| e.cpu == cpu && !skip(e))
@@ -662,21 +662,21 @@ impl<'a> Follower<'a> {
     ) -> (Option<Pfn>, Option<Extfrag>) {
         let zone = self.memory.zone_of(event.pfn);
         let flags = self.flags_of_request(at);
-        let before = self.memory.clone();
         let containing = self.memory.free_block_of(event.pfn);
-        let pfn =
-            self.memory.rmqueue_buddy_block(zone, event.order, event.migratetype, flags, &mut mode);
-        let extfrag = self.memory.take_extfrag().pop();
-        match (pfn, extfrag) {
-            (Some(pfn), Some(extfrag)) if is_right(pfn, &extfrag) => {
-                if let Some((head, found)) = containing {
-                    self.note_split(head, found, event.pfn, event.order);
-                }
-                if let Some(run) = &mut self.cpus[usize::from(event.cpu)].run {
-                    run.mode = mode;
-                }
+        let Event { order, migratetype, .. } = *event;
+        let (pfn, extfrag, stays) = self.memory.attempt(zone, |memory| {
+            let pfn = memory.rmqueue_buddy_block(zone, order, migratetype, flags, &mut mode);
+            let extfrag = memory.take_extfrag().pop();
+            let stays = pfn.zip(extfrag).is_some_and(|(pfn, extfrag)| is_right(pfn, &extfrag));
+            ((pfn, extfrag, stays), stays)
+        });
+        if stays {
+            if let Some((head, found)) = containing {
+                self.note_split(head, found, event.pfn, event.order);
             }
-            _ => self.memory = before,
+            if let Some(run) = &mut self.cpus[usize::from(event.cpu)].run {
+                run.mode = mode;
+            }
         }
         (pfn, extfrag)
     }
@@ -801,21 +801,19 @@ impl<'a> Follower<'a> {
         let cpu = usize::from(event.cpu);
         let run = self.run_of(at, event);
         self.cpus[cpu].run = Some(run);
-        let fields = event.fallback();
         let own = self.memory.peek_smallest(run.zone, event.order, event.migratetype);
         let mut foreseen = None;
         if own.is_none() {
-            let flags = self.flags_of_request(at);
-            let before = self.memory.clone();
             if let FallbackRule::MoveAndRetry { moved_to } = self.memory.policy.fallback.rule {
+                let flags = self.flags_of_request(at);
                 let Run { zone, order, migratetype, .. } = run;
-                self.memory.move_fallback_block(zone, order, migratetype, flags, moved_to);
-                foreseen = self.memory.take_extfrag().pop();
+                foreseen = self.memory.attempt(zone, |memory| {
+                    memory.move_fallback_block(zone, order, migratetype, flags, moved_to);
+                    let extfrag = memory.take_extfrag().pop();
+                    (extfrag, extfrag.is_some_and(|extfrag| is_as_recorded(&extfrag, event)))
+                });
             } else {
                 (_, foreseen) = self.fall_back_or_force(at, event, run.mode, |_, _| false);
-            }
-            if !foreseen.is_some_and(|extfrag| is_as_recorded(&extfrag, event)) {
-                self.memory = before;
             }
         }
         let agreed = foreseen.is_some_and(|extfrag| is_as_recorded(&extfrag, event));
@@ -823,8 +821,14 @@ impl<'a> Follower<'a> {
         if agreed {
             return;
         }
-        if self.memory.free_block_of(event.pfn).is_none_or(|(_, o)| o < fields.fallback_order) {
-            self.make_free(event.pfn, fields.fallback_order);
+        let fields = event.fallback();
+        let order = fields.fallback_order;
+        let first = event.pfn.align_down(order);
+        let last = Pfn(first.0 + (order.pages() - 1));
+        let zone = &self.memory.zones[run.zone.index()];
+        let is_block = zone.spans(first) && zone.spans(last);
+        if is_block && self.memory.free_block_of(event.pfn).is_none_or(|(_, o)| o < order) {
+            self.make_free(first, order);
         }
         if fields.change_ownership {
             self.memory.force_claim(event.pfn, event.migratetype);
@@ -1021,7 +1025,14 @@ impl<'a> Follower<'a> {
         if is_shown || !(high_min..=high_max).contains(&shown) {
             return false;
         }
+        if !overflows {
+            let foreseen = pcp[cpu].batch;
+            self.judge(at, Choice::DrainSize, false, |this| {
+                this.explain_drain_size(zone, cpu, 0, foreseen)
+            });
+        }
         self.memory.set_pcp_high(zone, cpu, shown);
+        self.report.inferred.marks += 1;
         self.ask(Demand::Mark { zone, cpu, high: shown, drains: false });
         true
     }
@@ -1152,6 +1163,7 @@ impl<'a> Follower<'a> {
         if is_over && left > 0 && cpu == here && is_local && is_tuned {
             // Once a second the mark is lowered, and what exceeds it drained: it is now what is left.
             self.memory.set_pcp_high(zone, cpu, left);
+            self.report.inferred.marks += 1;
             self.ask(Demand::Mark { zone, cpu, high: left, drains: true });
         } else {
             self.ask(Demand::Drain { zone, cpu, pages: (left > 0).then_some(pages) });
