@@ -1,0 +1,36 @@
+//! What one run leaves: records, the store that keeps them, statistics, and tables that compare.
+//!
+//! - [`record`]: a run's [`Record`], with [`latencies`] and a [`timeline`]; its [`Identity`] is a hash
+//!   of everything that determined the run.
+//! - [`store`]: a folder of records as JSON and Parquet, which survives being killed.
+//! - [`foreign`]: records of real kernels, from folders of `/proc` captures.
+//! - [`stats`]: means, percentiles and signed percentages as the field prints them; [`vmstat_rows`]: what
+//!   its reports make of `/proc/vmstat`.
+//! - [`noise`]: whether a difference is more than noise.
+//! - [`compare`]: groups of records side by side; [`listing`]: one as vmstat(8) and time(1) show it.
+//!
+//! Nothing here reads a clock. Equal records give equal bytes, and equal arguments equal tables.
+
+pub mod compare;
+pub mod foreign;
+pub mod latencies;
+pub mod listing;
+pub mod noise;
+pub mod record;
+pub mod stats;
+pub mod store;
+mod tables;
+pub mod timeline;
+pub mod vmstat_rows;
+
+pub use compare::{Comparison, Group};
+pub use foreign::{ForeignError, read_foreign};
+pub use latencies::Latencies;
+pub use listing::{time_lines, vmstat_listing};
+pub use record::{
+    Durations, Identity, Inputs, Metric, Named, Record, Scale, Source, State, ZoneState,
+};
+pub use stats::{Better, Sorted, Statistic};
+pub use store::{Entry, Put, Store, StoreError};
+pub use timeline::{Timeline, TimelineColumn, TimelineValues};
+pub use vmstat_rows::Form;

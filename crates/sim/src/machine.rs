@@ -1,0 +1,724 @@
+//! Machine files: nodes, zones, CPUs, disks, swap, and what things cost, each with its source.
+//!
+//! Models: arch/x86/mm/init.c (`zone_sizes_init`): DMA below 16 MiB, DMA32 below 4 GiB, Normal above.
+//! mm/mm_init.c: the map of pages (`struct page`) is taken from the top of each node, what the kernel
+//! itself needs from the first node.
+//! Departs: which pages the firmware keeps within a zone is not modelled, but for the first MiB. Visible
+//! as: DMA32 has no holes below its end.
+
+use crate::device::{DeviceKind, DeviceSpec, FlashTimes};
+use crate::error::InputError;
+use crate::sched::{DeviceId, SchedSpec, SimSpec};
+use crate::time::Ns;
+use highorder_mm::types::{Pfn, ZoneKind};
+use highorder_mm::{NodeSpec, ZoneSpec};
+use serde::Deserialize;
+use serde_spanned::Spanned;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The machine files that come with the program, by name.
+pub const BUILT_IN: [(&str, &str); 2] = [
+    ("one-node-8g", include_str!("../../../machines/one-node-8g.toml")),
+    ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
+];
+
+/// Bytes of a base page.
+pub const PAGE_BYTES: u64 = 4096;
+
+const MIB: u64 = 1 << 20;
+const PAGES_PER_MIB: u64 = MIB / PAGE_BYTES;
+/// End of ZONE_DMA: arch/x86/include/asm/dma.h (`MAX_DMA_PFN`).
+const DMA_END_MIB: u64 = 16;
+/// End of ZONE_DMA32: arch/x86/include/asm/dma.h (`MAX_DMA32_PFN`).
+const DMA32_END_MIB: u64 = 4096;
+/// Frames of ZONE_DMA that exist: all but frame 0, the 96 frames of video memory and firmware from
+/// 640 KiB to 1 MiB, and the firmware's data page below them. As recorded in
+/// tests/data/recordings/*/state0/zoneinfo.
+const DMA_PRESENT_PAGES: u64 = 4096 - 1 - 96 - 1;
+/// Frames of ZONE_DMA that are handed out: none of the first MiB (f1d4d47c5851, 5.13). As recorded there.
+const DMA_MANAGED_PAGES: u64 = 4096 - PAGES_PER_MIB;
+/// Distance of a node to itself: `LOCAL_DISTANCE`, include/linux/topology.h.
+const LOCAL_DISTANCE: u32 = 10;
+/// The most that a distance can be: a byte in the firmware's table (SLIT), 255 meaning unreachable.
+const DISTANCE_MAX: u32 = 254;
+
+/// A price: time, and where the number is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    picoseconds: u64,
+    /// Who measured or published it.
+    pub source: String,
+}
+
+impl Cost {
+    /// One of it, rounded down to nanoseconds.
+    #[must_use]
+    pub const fn once(&self) -> Ns {
+        Ns(self.picoseconds / 1000)
+    }
+
+    /// This many of it, rounded down to nanoseconds once.
+    #[must_use]
+    pub const fn times(&self, count: u64) -> Ns {
+        Ns((self.picoseconds as u128 * count as u128 / 1000) as u64)
+    }
+
+    /// In thousandths of a nanosecond.
+    #[must_use]
+    pub const fn picoseconds(&self) -> u64 {
+        self.picoseconds
+    }
+}
+
+/// Defines the costs: the table, its form in the file, and their list by name.
+macro_rules! costs {
+    ($($(#[doc = $doc:literal])+ $name:ident),* $(,)?) => {
+        /// What primitive work costs, in time of one CPU that does nothing else meanwhile.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Costs { $($(#[doc = $doc])+ pub $name: Cost),* }
+
+        impl Costs {
+            /// All of them by the names that machine files use.
+            #[must_use]
+            pub fn by_name(&self) -> Vec<(&'static str, &Cost)> {
+                vec![$((stringify!($name), &self.$name)),*]
+            }
+        }
+
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct CostValues { $($name: CostValue),* }
+
+        impl CostValues {
+            fn finish(self, checks: &mut Checks<'_>) -> Costs {
+                Costs { $($name: self.$name.finish(stringify!($name), checks)),* }
+            }
+        }
+    };
+}
+
+costs! {
+    /// Zeroing a base page of 4 KiB that no cache holds.
+    clear_base_page,
+    /// Zeroing a huge page of 2 MiB.
+    clear_huge_page,
+    /// Copying a base page that no cache holds.
+    copy_base_page,
+    /// Copying a huge page.
+    copy_huge_page,
+    /// A page fault from the faulting instruction to its repetition, without zeroing or copying the page
+    /// and without work that is counted elsewhere (list operations, page table steps).
+    fault_entry,
+    /// Entering and leaving the kernel by a system call that does nothing.
+    system_call,
+    /// A load from memory of the CPU's own node that misses every cache.
+    local_access,
+    /// The same from another node.
+    remote_access,
+    /// What an access costs more when its translation is not in the TLB, for base pages.
+    tlb_miss_base,
+    /// The same for huge pages.
+    tlb_miss_huge,
+    /// Taking a page off a list or putting one on, its `struct page` not being in a cache.
+    list_op,
+    /// Looking at the next `struct page` in a row.
+    pfn_scan,
+    /// Finding a page table entry from an address in software, four levels.
+    page_table_walk,
+    /// Taking a lock that nobody holds, and releasing it.
+    lock_pair,
+    /// Flushing one translation on the CPU itself.
+    tlb_flush_local,
+    /// Making one other CPU flush: an interrupt and its acknowledgement.
+    tlb_flush_remote,
+    /// Switching a CPU from one task to another.
+    context_switch,
+    /// CPU time to submit a transfer to a device and take its completion.
+    block_request,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Its CPUs.
+    pub cpus: Range<u32>,
+    /// Distance to each node in the firmware's unit, 10 to itself.
+    pub distances: Vec<u32>,
+}
+
+/// Where swapped pages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapArea {
+    /// The disk it is on.
+    pub device: DeviceId,
+    /// Its first byte on the disk.
+    pub offset_bytes: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// Memory that is there and that the page allocator does not hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Bytes of `struct page` for each page.
+    pub memmap_bytes_per_page: u64,
+    /// Bytes below 4 GiB on the first node: the kernel's image.
+    pub low_bytes: u64,
+    /// Bytes at the top of the first node: hash tables and other early allocations.
+    pub high_bytes: u64,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Name of the file, without its ending.
+    pub name: String,
+    /// One line for people.
+    pub description: String,
+    /// Nodes, ascending.
+    pub nodes: Vec<Node>,
+    /// Bytes below 4 GiB that are no memory but devices (PCI); what they displace lies above 4 GiB.
+    pub device_hole_bytes: u64,
+    /// Memory that is not handed out.
+    pub reserved: Reserved,
+    /// Disks; their positions are their [`DeviceId`]s.
+    pub disks: Vec<DeviceSpec>,
+    /// Swap areas, the first to be filled first.
+    pub swap: Vec<SwapArea>,
+    /// Times of the scheduler, but for the context switch, which is among the costs.
+    pub sched: SchedSpec,
+    /// What primitive work costs.
+    pub costs: Costs,
+}
+
+impl Machine {
+    /// The machine of this name: a file's path, or one that comes with the program.
+    ///
+    /// # Errors
+    /// The file and line of every misspelt, missing or impossible value.
+    pub fn load(name: &str) -> Result<Self, InputError> {
+        let path = Path::new(name);
+        if path.extension().is_some_and(|e| e == "toml") || name.contains('/') {
+            let text = std::fs::read_to_string(path)
+                .map_err(|e| InputError::file(path, format!("cannot be read: {e}")))?;
+            return Self::parse(path, &text);
+        }
+        match BUILT_IN.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => Self::parse(&PathBuf::from(format!("machines/{name}.toml")), text),
+            None => Err(InputError::other(format!(
+                "no machine `{name}`; there are {}, or give a .toml file",
+                BUILT_IN.map(|(name, _)| name).join(", ")
+            ))),
+        }
+    }
+
+    /// The machine that a file's text describes; the path is for its name and for messages.
+    ///
+    /// # Errors
+    /// As [`Machine::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, InputError> {
+        let values: Values = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line_of(text, &span));
+            InputError::line(path, line, error.message().trim_end())
+        })?;
+        let mut checks = Checks { path, text, problems: Vec::new() };
+        let machine = values.finish(&mut checks);
+        if checks.problems.is_empty() {
+            Ok(machine)
+        } else {
+            Err(InputError::all(&checks.problems))
+        }
+    }
+
+    /// The node of each CPU.
+    #[must_use]
+    pub fn cpu_nodes(&self) -> Vec<u32> {
+        let nodes = self.nodes.iter().zip(0..);
+        nodes.flat_map(|(node, number)| node.cpus.clone().map(move |_| number)).collect()
+    }
+
+    /// What a simulation of it needs.
+    #[must_use]
+    pub fn sim_spec(&self) -> SimSpec {
+        SimSpec { cpu_nodes: self.cpu_nodes(), sched: self.sched, devices: self.disks.clone() }
+    }
+
+    /// All memory in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.nodes.iter().map(|node| node.memory_bytes).sum()
+    }
+
+    /// Its memory as the page allocator sees it.
+    #[must_use]
+    pub fn memory(&self) -> highorder_mm::Machine {
+        let mut nodes: Vec<NodeSpec> = Vec::new();
+        let mut at = 0;
+        let hole = (DMA32_END_MIB * MIB - self.device_hole_bytes)..DMA32_END_MIB * MIB;
+        let mut nr_frames = 0;
+        for (number, node) in self.nodes.iter().enumerate() {
+            let mut left = node.memory_bytes;
+            let mut zones = Vec::new();
+            while left > 0 {
+                // The next stretch that lies within one zone.
+                if hole.contains(&at) {
+                    at = hole.end;
+                }
+                let (kind, end) = if at < DMA_END_MIB * MIB {
+                    (ZoneKind::Dma, DMA_END_MIB * MIB)
+                } else if at < hole.start {
+                    (ZoneKind::Dma32, hole.start)
+                } else {
+                    (ZoneKind::Normal, u64::MAX)
+                };
+                let bytes = left.min(end - at);
+                zones.push(zone(kind, at, bytes));
+                at += bytes;
+                left -= bytes;
+            }
+            self.reserve(number, node, &mut zones);
+            nr_frames = at / PAGE_BYTES;
+            nodes.push(NodeSpec { distances: node.distances.clone(), zones });
+        }
+        highorder_mm::Machine { nr_frames: nr_frames as u32, nodes, cpu_nodes: self.cpu_nodes() }
+    }
+
+    /// Takes from a node's zones what is not handed out.
+    fn reserve(&self, number: usize, node: &Node, zones: &mut [ZoneSpec]) {
+        let memmap = node.memory_bytes / PAGE_BYTES * self.reserved.memmap_bytes_per_page;
+        let pages = |bytes: u64| bytes.div_ceil(PAGE_BYTES);
+        if let Some(highest) = zones.last_mut() {
+            let high = if number == 0 { self.reserved.high_bytes } else { 0 };
+            highest.managed_pages = highest.managed_pages.saturating_sub(pages(memmap + high));
+        }
+        if number == 0
+            && let Some(low) = zones.iter_mut().find(|zone| zone.kind == ZoneKind::Dma32)
+        {
+            low.managed_pages = low.managed_pages.saturating_sub(pages(self.reserved.low_bytes));
+        }
+    }
+}
+
+/// A zone of whole pages that begins at `at` bytes.
+fn zone(kind: ZoneKind, at: u64, bytes: u64) -> ZoneSpec {
+    let (start, pages) = (at / PAGE_BYTES, bytes / PAGE_BYTES);
+    if kind == ZoneKind::Dma {
+        // Frame 0 belongs to no zone; with less than 16 MiB the machine is refused.
+        return ZoneSpec {
+            kind,
+            start: Pfn(1),
+            spanned_pages: pages as u32 - 1,
+            present_pages: DMA_PRESENT_PAGES as u32,
+            managed_pages: DMA_MANAGED_PAGES,
+        };
+    }
+    ZoneSpec {
+        kind,
+        start: Pfn(start as u32),
+        spanned_pages: pages as u32,
+        present_pages: pages as u32,
+        managed_pages: pages,
+    }
+}
+
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    text[..span.start.min(text.len())].matches('\n').count() + 1
+}
+
+/// Gathers what is wrong, with its line.
+struct Checks<'a> {
+    path: &'a Path,
+    text: &'a str,
+    problems: Vec<InputError>,
+}
+
+impl Checks<'_> {
+    fn refuse(&mut self, span: &Range<usize>, message: impl std::fmt::Display) {
+        self.problems.push(InputError::line(self.path, line_of(self.text, span), message));
+    }
+
+    /// The value, if it lies in the range.
+    fn within(&mut self, key: &str, value: &Spanned<u64>, range: Range<u64>, unit: &str) -> u64 {
+        let found = *value.get_ref();
+        if !range.contains(&found) {
+            let Range { start, end } = range;
+            let expected = if end == u64::MAX {
+                format!("at least {start}")
+            } else {
+                format!("{start}..={}", end - 1)
+            };
+            self.refuse(&value.span(), format!("`{key}` is {found}, expected {expected}{unit}"));
+            return start;
+        }
+        found
+    }
+
+    fn some_text(&mut self, key: &str, value: &Spanned<String>) {
+        if value.get_ref().trim().is_empty() {
+            self.refuse(&value.span(), format!("`{key}` is empty, expected where it is from"));
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Values {
+    description: String,
+    memory: MemoryValues,
+    #[serde(rename = "node")]
+    nodes: Spanned<Vec<NodeValues>>,
+    sched: SchedValues,
+    #[serde(rename = "disk", default)]
+    disks: Vec<DiskValues>,
+    #[serde(rename = "swap", default)]
+    swap: Vec<SwapValues>,
+    costs: CostValues,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryValues {
+    device_hole_mib: Spanned<u64>,
+    memmap_bytes_per_page: Spanned<u64>,
+    reserved_low_mib: Spanned<u64>,
+    reserved_high_mib: Spanned<u64>,
+    source: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeValues {
+    memory_mib: Spanned<u64>,
+    cpus: Spanned<u64>,
+    distances: Spanned<Vec<u32>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SchedValues {
+    latency_ns: Spanned<u64>,
+    min_granularity_ns: Spanned<u64>,
+    wakeup_granularity_ns: Spanned<u64>,
+    source: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DiskValues {
+    name: Spanned<String>,
+    capacity_gb: Spanned<u64>,
+    nr_requests: Spanned<u64>,
+    max_request_kib: Spanned<u64>,
+    rotating: Option<RotatingValues>,
+    flash: Option<FlashValues>,
+    source: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RotatingValues {
+    turns_per_minute: Spanned<u64>,
+    seek_track_ns: Spanned<u64>,
+    seek_average_ns: Spanned<u64>,
+    command_ns: Spanned<u64>,
+    bytes_per_second: Spanned<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlashValues {
+    queue_depth: Spanned<u64>,
+    read: FlashTimesValues,
+    write: FlashTimesValues,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlashTimesValues {
+    access_ns: Spanned<u64>,
+    command_ns: Spanned<u64>,
+    bytes_per_second: Spanned<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwapValues {
+    disk: Spanned<String>,
+    offset_mib: Spanned<u64>,
+    size_mib: Spanned<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CostValue {
+    ns: Spanned<f64>,
+    source: Spanned<String>,
+}
+
+impl CostValue {
+    fn finish(self, name: &str, checks: &mut Checks<'_>) -> Cost {
+        checks.some_text("source", &self.source);
+        let ns = *self.ns.get_ref();
+        // Up to a second: no primitive takes longer, and a number in another unit is caught.
+        if !(0.0..=1e9).contains(&ns) {
+            let message = format!("`{name}` costs {ns} ns, expected 0..=1000000000");
+            checks.refuse(&self.ns.span(), message);
+            return Cost { picoseconds: 0, source: String::new() };
+        }
+        Cost { picoseconds: (ns * 1000.0).round() as u64, source: self.source.into_inner() }
+    }
+}
+
+impl Values {
+    fn finish(self, checks: &mut Checks<'_>) -> Machine {
+        let costs = self.costs.finish(checks);
+        let memory = &self.memory;
+        checks.some_text("memory.source", &memory.source);
+        let hole = checks.within(
+            "device_hole_mib",
+            &memory.device_hole_mib,
+            0..DMA32_END_MIB - DMA_END_MIB,
+            " (what lies below 4 GiB and is not in ZONE_DMA)",
+        );
+        let memmap =
+            checks.within("memmap_bytes_per_page", &memory.memmap_bytes_per_page, 0..257, "");
+        let low = checks.within("reserved_low_mib", &memory.reserved_low_mib, 0..4096, "");
+        let high = checks.within("reserved_high_mib", &memory.reserved_high_mib, 0..1 << 20, "");
+        let nodes = nodes(&self.nodes, low + high, checks);
+        let disks: Vec<DeviceSpec> = self.disks.iter().map(|disk| disk.finish(checks)).collect();
+        for (n, disk) in self.disks.iter().enumerate() {
+            if disks[..n].iter().any(|earlier| earlier.name == *disk.name.get_ref()) {
+                let message = format!("there is a disk `{}` already", disk.name.get_ref());
+                checks.refuse(&disk.name.span(), message);
+            }
+        }
+        let swap = self.swap.iter().filter_map(|swap| swap.finish(&disks, checks)).collect();
+        Machine {
+            name: checks.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            description: self.description,
+            nodes,
+            device_hole_bytes: hole * MIB,
+            reserved: Reserved {
+                memmap_bytes_per_page: memmap,
+                low_bytes: low * MIB,
+                high_bytes: high * MIB,
+            },
+            disks,
+            swap,
+            sched: self.sched.finish(costs.context_switch.once(), checks),
+            costs,
+        }
+    }
+}
+
+fn nodes(
+    values: &Spanned<Vec<NodeValues>>,
+    reserved_mib: u64,
+    checks: &mut Checks<'_>,
+) -> Vec<Node> {
+    let nr = values.get_ref().len();
+    if nr == 0 {
+        checks.refuse(&values.span(), "no `[[node]]`, expected at least one");
+    }
+    let mut nodes = Vec::new();
+    let mut next_cpu = 0;
+    let mut total_mib = 0_u64;
+    for (number, value) in values.get_ref().iter().enumerate() {
+        // Up to 4 TiB: frame numbers have 32 bits, and some are kept for marks.
+        let mib = checks.within("memory_mib", &value.memory_mib, 16..1 << 22, " MiB");
+        total_mib = total_mib.saturating_add(mib);
+        let first = if number == 0 { reserved_mib + 32 } else { 0 };
+        if mib < first {
+            let message = format!(
+                "`memory_mib` is {mib}, expected at least {first}: the reserved memory and 32 MiB"
+            );
+            checks.refuse(&value.memory_mib.span(), message);
+        }
+        let cpus = checks.within("cpus", &value.cpus, 0..8193, " (NR_CPUS)") as u32;
+        let distances = value.distances.get_ref();
+        let span = value.distances.span();
+        if distances.len() != nr {
+            let message = format!(
+                "`distances` has {} entries, expected {nr}: one to each node",
+                distances.len()
+            );
+            checks.refuse(&span, message);
+        }
+        for (to, &distance) in distances.iter().enumerate() {
+            let expected = if to == number {
+                LOCAL_DISTANCE..=LOCAL_DISTANCE
+            } else {
+                LOCAL_DISTANCE + 1..=DISTANCE_MAX
+            };
+            if !expected.contains(&distance) {
+                let message = format!(
+                    "the distance of node {number} to node {to} is {distance}, expected {}..={}",
+                    expected.start(),
+                    expected.end()
+                );
+                checks.refuse(&span, message);
+            }
+        }
+        nodes.push(Node {
+            memory_bytes: mib * MIB,
+            cpus: next_cpu..next_cpu + cpus,
+            distances: distances.clone(),
+        });
+        next_cpu += cpus;
+    }
+    if nr > 0 && values.get_ref().iter().all(|value| *value.cpus.get_ref() == 0) {
+        checks.refuse(&values.span(), "no node has a CPU, expected at least one");
+    }
+    if total_mib >= 1 << 22 {
+        checks.refuse(&values.span(), format!("{total_mib} MiB in all, expected below 4 TiB"));
+    }
+    nodes
+}
+
+impl SchedValues {
+    fn finish(&self, context_switch: Ns, checks: &mut Checks<'_>) -> SchedSpec {
+        checks.some_text("sched.source", &self.source);
+        // /proc/sys/kernel/sched_*_ns accept 100 us to 1 s, and 0 to 1 s (kernel/sysctl.c, v4.4).
+        let range = 100_000..1_000_000_001;
+        let wakeup = 0..1_000_000_001;
+        SchedSpec {
+            latency: Ns(checks.within("latency_ns", &self.latency_ns, range.clone(), " ns")),
+            min_granularity: Ns(checks.within(
+                "min_granularity_ns",
+                &self.min_granularity_ns,
+                range,
+                " ns",
+            )),
+            wakeup_granularity: Ns(checks.within(
+                "wakeup_granularity_ns",
+                &self.wakeup_granularity_ns,
+                wakeup,
+                " ns",
+            )),
+            context_switch,
+        }
+    }
+}
+
+/// A second, beyond which no time of a disk lies.
+const SECOND: u64 = 1_000_000_000;
+
+impl DiskValues {
+    fn finish(&self, checks: &mut Checks<'_>) -> DeviceSpec {
+        checks.some_text("disk.source", &self.source);
+        let name = self.name.get_ref();
+        if name.is_empty() {
+            checks.refuse(&self.name.span(), "a disk without a name");
+        }
+        let kind = match (&self.rotating, &self.flash) {
+            (Some(rotating), None) => rotating.finish(checks),
+            (None, Some(flash)) => flash.finish(checks),
+            (rotating, _) => {
+                let found = if rotating.is_some() { "both" } else { "neither" };
+                let message = format!(
+                    "disk `{name}` has {found} of `rotating` and `flash`, expected one of them"
+                );
+                checks.refuse(&self.name.span(), message);
+                RotatingValues::nothing()
+            }
+        };
+        let capacity = checks.within("capacity_gb", &self.capacity_gb, 1..1_000_001, " GB");
+        let nr_requests = checks.within("nr_requests", &self.nr_requests, 4..65_537, "");
+        let longest = checks.within("max_request_kib", &self.max_request_kib, 4..65_537, " KiB");
+        DeviceSpec {
+            name: name.clone(),
+            capacity_bytes: capacity * 1_000_000_000,
+            nr_requests: nr_requests as u32,
+            max_request_bytes: longest * 1024,
+            kind,
+        }
+    }
+}
+
+impl RotatingValues {
+    fn finish(&self, checks: &mut Checks<'_>) -> DeviceKind {
+        let turns =
+            checks.within("turns_per_minute", &self.turns_per_minute, 1000..30_001, " a minute");
+        let track = checks.within("seek_track_ns", &self.seek_track_ns, 0..SECOND, " ns");
+        let average = checks.within("seek_average_ns", &self.seek_average_ns, 0..SECOND, " ns");
+        if average < track {
+            let message = format!(
+                "`seek_average_ns` is {average}, expected at least `seek_track_ns` ({track})"
+            );
+            checks.refuse(&self.seek_average_ns.span(), message);
+            return Self::nothing();
+        }
+        DeviceKind::Rotating {
+            turn: Ns(60 * SECOND / turns),
+            seek_track: Ns(track),
+            seek_average: Ns(average),
+            command: Ns(checks.within("command_ns", &self.command_ns, 0..SECOND, " ns")),
+            bandwidth: bandwidth(&self.bytes_per_second, checks),
+        }
+    }
+
+    /// Stands for a disk that was refused.
+    fn nothing() -> DeviceKind {
+        let (turn, seek) = (Ns(SECOND), Ns(0));
+        DeviceKind::Rotating {
+            turn,
+            seek_track: seek,
+            seek_average: seek,
+            command: seek,
+            bandwidth: SECOND,
+        }
+    }
+}
+
+impl FlashValues {
+    fn finish(&self, checks: &mut Checks<'_>) -> DeviceKind {
+        DeviceKind::Flash {
+            queue_depth: checks.within("queue_depth", &self.queue_depth, 1..65_537, "") as u32,
+            read: self.read.finish(checks),
+            write: self.write.finish(checks),
+        }
+    }
+}
+
+impl FlashTimesValues {
+    fn finish(&self, checks: &mut Checks<'_>) -> FlashTimes {
+        FlashTimes {
+            access: Ns(checks.within("access_ns", &self.access_ns, 0..SECOND, " ns")),
+            command: Ns(checks.within("command_ns", &self.command_ns, 0..SECOND, " ns")),
+            bandwidth: bandwidth(&self.bytes_per_second, checks),
+        }
+    }
+}
+
+/// From 100 kB to 1 TB a second: beyond, the unit is wrong.
+fn bandwidth(value: &Spanned<u64>, checks: &mut Checks<'_>) -> u64 {
+    checks.within("bytes_per_second", value, 100_000..1_000_000_000_001, " bytes")
+}
+
+impl SwapValues {
+    fn finish(&self, disks: &[DeviceSpec], checks: &mut Checks<'_>) -> Option<SwapArea> {
+        let name = self.disk.get_ref();
+        let Some(device) = disks.iter().position(|disk| disk.name == *name) else {
+            let known: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("no disk `{name}`, expected one of this file: {known}");
+            checks.refuse(&self.disk.span(), message);
+            return None;
+        };
+        let offset = checks.within("offset_mib", &self.offset_mib, 0..1 << 40, " MiB") * MIB;
+        let bytes = checks.within("size_mib", &self.size_mib, 1..1 << 40, " MiB") * MIB;
+        let capacity = disks[device].capacity_bytes;
+        if offset + bytes > capacity {
+            let message = format!(
+                "the swap area ends at byte {}, expected at most {capacity}, where `{name}` ends",
+                offset + bytes
+            );
+            checks.refuse(&self.size_mib.span(), message);
+            return None;
+        }
+        Some(SwapArea { device: DeviceId(device as u32), offset_bytes: offset, bytes })
+    }
+}

@@ -1,0 +1,650 @@
+//! [`Sim`]: a world, its tasks and their time; [`Cx`]: what a task sees of it.
+//!
+//! A task is a stackful coroutine: straight-line code that does something to the world, says how long
+//! that takes, and waits for things. The world and the scheduler are handed to whichever task's code runs,
+//! and handed back when it suspends; so there is no sharing, no lock and no unsafe code, and since every
+//! method that may suspend needs the whole [`Cx`], the compiler refuses to keep a borrow of the world
+//! across one:
+//!
+//! ```compile_fail
+//! # use highorder_sim::{Cx, Mode, Ns};
+//! fn task(cx: &mut Cx<'_, Vec<u32>>) {
+//!     let first = &mut cx.world()[0];
+//!     cx.spend(Ns(10), Mode::User);
+//!     *first += 1; // somebody else may have had the world meanwhile
+//! }
+//! ```
+
+use crate::device::{Class, Completion, Device, Io, Ticket};
+use crate::error::RunError;
+use crate::sched::{
+    BarrierId, DeviceId, LockId, LockKind, LockStats, Next, Scheduler, SimSpec, WaitQueue,
+};
+use crate::task::{
+    Affinity, CpuId, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup,
+};
+use crate::time::Ns;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// What is handed to the task whose code runs.
+struct Core<W: 'static> {
+    world: W,
+    sched: Scheduler,
+    /// Code of tasks that were created and have no coroutine yet, in order of their numbers.
+    spawned: Vec<Code<W>>,
+    /// What the last task to suspend found to be next, if that was not itself.
+    next: Option<Next>,
+}
+
+type Code<W> = Box<dyn FnOnce(&mut Cx<'_, W>)>;
+type Handler<W> = Box<dyn FnMut(&mut W, &mut Waker<'_>, DeviceId, Completion)>;
+type Handed<W> = Box<Core<W>>;
+
+/// How a task's code ended. The core is missing when the code was unwound by dropping the simulation.
+type Ended<W> = (Option<Handed<W>>, Result<(), String>);
+
+type TaskCoroutine<W> = Coroutine<Handed<W>, Handed<W>, Ended<W>>;
+
+/// Unwinds a task's code to its end.
+struct ExitTask;
+
+/// A simulation: a world `W` and tasks that work on it in virtual time.
+///
+/// The same world, tasks and specification give the same course of events, always.
+pub struct Sim<W: 'static> {
+    core: Option<Handed<W>>,
+    /// By task number; none when the task is done.
+    coroutines: Vec<Option<TaskCoroutine<W>>>,
+    on_completion: Option<Handler<W>>,
+    failed: Option<RunError>,
+}
+
+impl<W: 'static> Sim<W> {
+    /// A simulation at the moment 0, without tasks.
+    ///
+    /// # Panics
+    /// If there are no CPUs, or the shortest slice is no time.
+    #[must_use]
+    pub fn new(spec: SimSpec, world: W) -> Self {
+        let sched = Scheduler::new(spec);
+        let core = Core { world, sched, spawned: Vec::new(), next: None };
+        Self {
+            core: Some(Box::new(core)),
+            coroutines: Vec::new(),
+            on_completion: None,
+            failed: None,
+        }
+    }
+
+    /// The world.
+    #[must_use]
+    pub fn world(&self) -> &W {
+        &self.core().world
+    }
+
+    /// The world, to be prepared before a run or between two.
+    pub fn world_mut(&mut self) -> &mut W {
+        &mut self.core_mut().world
+    }
+
+    /// Ends the simulation: drops its tasks and returns the world.
+    #[must_use]
+    pub fn into_world(mut self) -> W {
+        self.coroutines.clear();
+        match self.core.take() {
+            Some(core) => core.world,
+            None => unreachable!("no task runs"),
+        }
+    }
+
+    /// Creates a task, ready to run at the present moment.
+    ///
+    /// # Panics
+    /// If there is no CPU where it may run.
+    pub fn spawn(&mut self, spec: TaskSpec, code: impl FnOnce(&mut Cx<'_, W>) + 'static) -> TaskId {
+        self.core_mut().spawn(spec, Box::new(code))
+    }
+
+    /// Sets what is done to the world when a transfer is done, before any task runs that waited for it.
+    pub fn on_completion(
+        &mut self,
+        handler: impl FnMut(&mut W, &mut Waker<'_>, DeviceId, Completion) + 'static,
+    ) {
+        self.on_completion = Some(Box::new(handler));
+    }
+
+    /// Creates a queue to wait in.
+    pub fn add_queue(&mut self, name: impl Into<String>) -> WaitQueue {
+        self.core_mut().sched.add_queue(name)
+    }
+
+    /// Creates a lock.
+    pub fn add_lock(&mut self, name: impl Into<String>, kind: LockKind) -> LockId {
+        self.core_mut().sched.add_lock(name, kind)
+    }
+
+    /// Creates a barrier for this many tasks.
+    ///
+    /// # Panics
+    /// If it is for none.
+    pub fn add_barrier(&mut self, name: impl Into<String>, parties: usize) -> BarrierId {
+        self.core_mut().sched.add_barrier(name, parties)
+    }
+
+    /// Runs until every task that is not a kernel thread is done, and returns when that was.
+    ///
+    /// # Errors
+    /// A task panicked, or nothing will ever happen again. After a panic each further run fails alike.
+    pub fn run(&mut self) -> Result<Ns, RunError> {
+        self.run_until(Ns::MAX)
+    }
+
+    /// Runs as [`Sim::run`] does, but not beyond `limit`; everything that happens at `limit` is done.
+    /// Returns where it stopped.
+    ///
+    /// # Errors
+    /// As [`Sim::run`].
+    pub fn run_until(&mut self, limit: Ns) -> Result<Ns, RunError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        self.core_mut().sched.set_until(limit);
+        while self.core().sched.nr_live_users() > 0 {
+            self.start_coroutines();
+            let core = self.core_mut();
+            match core.next.take().unwrap_or_else(|| core.sched.advance()) {
+                Next::Resume(task) => self.resume(task)?,
+                Next::Device(device) => self.complete(device),
+                Next::Limit => {
+                    core.sched.reach_limit();
+                    break;
+                }
+                Next::Nothing => {
+                    core.sched.settle();
+                    let (at, waiting) = (core.sched.now(), core.sched.waiting());
+                    return Err(RunError::Deadlock { at, waiting });
+                }
+            }
+        }
+        let sched = &mut self.core_mut().sched;
+        sched.settle();
+        Ok(sched.now())
+    }
+
+    /// The present moment.
+    #[must_use]
+    pub fn now(&self) -> Ns {
+        self.core().sched.now()
+    }
+
+    /// Number of CPUs.
+    #[must_use]
+    pub fn nr_cpus(&self) -> usize {
+        self.core().sched.nr_cpus()
+    }
+
+    /// Number of tasks ever created; their numbers are below it.
+    #[must_use]
+    pub fn nr_tasks(&self) -> usize {
+        self.core().sched.nr_tasks()
+    }
+
+    /// A task's name.
+    #[must_use]
+    pub fn task_name(&self, task: TaskId) -> &str {
+        self.core().sched.name_of(task)
+    }
+
+    /// Whether a task is done.
+    #[must_use]
+    pub fn is_done(&self, task: TaskId) -> bool {
+        self.core().sched.is_done(task)
+    }
+
+    /// What a task has done with its time, up to where the last run stopped.
+    #[must_use]
+    pub fn task_times(&self, task: TaskId) -> TaskTimes {
+        self.core().sched.task_times(task)
+    }
+
+    /// What a CPU has done with its time, up to where the last run stopped.
+    #[must_use]
+    pub fn cpu_times(&self, cpu: CpuId) -> CpuTimes {
+        self.core().sched.cpu_times(cpu)
+    }
+
+    /// How a lock was used.
+    #[must_use]
+    pub fn lock_stats(&self, lock: LockId) -> LockStats {
+        self.core().sched.lock_stats(lock)
+    }
+
+    /// The block devices, by number.
+    #[must_use]
+    pub fn devices(&self) -> &[Device] {
+        self.core().sched.devices()
+    }
+
+    /// Begins (or ends, and forgets) to record each resumption of a task.
+    pub fn record_resumptions(&mut self, on: bool) {
+        self.core_mut().sched.record_resumptions(on);
+    }
+
+    /// The recorded resumptions, in order.
+    #[must_use]
+    pub fn resumptions(&self) -> &[Resumption] {
+        self.core().sched.resumptions()
+    }
+
+    fn core(&self) -> &Core<W> {
+        match &self.core {
+            Some(core) => core,
+            None => unreachable!("a task has the core only while it runs"),
+        }
+    }
+
+    fn core_mut(&mut self) -> &mut Core<W> {
+        match &mut self.core {
+            Some(core) => core,
+            None => unreachable!("a task has the core only while it runs"),
+        }
+    }
+
+    fn start_coroutines(&mut self) {
+        while let Some(code) = {
+            let core = self.core_mut();
+            (!core.spawned.is_empty()).then(|| core.spawned.remove(0))
+        } {
+            let number = self.coroutines.len() as u32;
+            self.coroutines.push(Some(coroutine(number, code)));
+        }
+    }
+
+    /// Lets a task's code run until it suspends or ends.
+    fn resume(&mut self, task: u32) -> Result<(), RunError> {
+        let slot = &mut self.coroutines[task as usize];
+        let (Some(mut core), Some(coroutine)) = (self.core.take(), slot.as_mut()) else {
+            unreachable!("only tasks that are not done are resumed");
+        };
+        core.sched.resume(task);
+        let outcome = match coroutine.resume(core) {
+            CoroutineResult::Yield(core) => {
+                self.core = Some(core);
+                return Ok(());
+            }
+            CoroutineResult::Return((core, outcome)) => {
+                self.core = core;
+                outcome
+            }
+        };
+        *slot = None;
+        let sched = &mut self.core_mut().sched;
+        match outcome {
+            Ok(()) => {
+                sched.exit();
+                Ok(())
+            }
+            Err(message) => {
+                let failed = RunError::Panicked {
+                    task: sched.name_of(TaskId(task)).to_owned(),
+                    at: sched.now(),
+                    message,
+                };
+                self.failed = Some(failed.clone());
+                Err(failed)
+            }
+        }
+    }
+
+    fn complete(&mut self, device: u32) {
+        let Some(core) = &mut self.core else { unreachable!("no task runs") };
+        core.sched.complete(device);
+        while let Some(completion) = core.sched.completed.pop_front() {
+            if let Some(handler) = &mut self.on_completion {
+                let waker = &mut Waker { sched: &mut core.sched };
+                handler(&mut core.world, waker, DeviceId(device), completion);
+            }
+            core.sched.transfer_done(completion.ticket);
+        }
+    }
+}
+
+impl<W: 'static> Core<W> {
+    fn spawn(&mut self, spec: TaskSpec, code: Code<W>) -> TaskId {
+        self.spawned.push(code);
+        self.sched.add_task(spec)
+    }
+}
+
+/// A coroutine for a task's code, which carries panics out as text.
+fn coroutine<W: 'static>(task: u32, code: Code<W>) -> TaskCoroutine<W> {
+    Coroutine::new(move |yielder: &Yielder<Handed<W>, Handed<W>>, core| {
+        let mut cx = Cx { yielder, core: Some(core), task };
+        let result = catch_unwind(AssertUnwindSafe(|| code(&mut cx)));
+        let core = cx.core.take();
+        match result {
+            Ok(()) => (core, Ok(())),
+            // Dropping the simulation unwinds suspended tasks, which do not have the core.
+            Err(payload) if core.is_none() => resume_unwind(payload),
+            Err(payload) if payload.is::<ExitTask>() => (core, Ok(())),
+            Err(payload) => (core, Err(text_of(payload.as_ref()))),
+        }
+    })
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+}
+
+/// Wakes tasks from outside of any task: when a transfer is done.
+pub struct Waker<'a> {
+    sched: &'a mut Scheduler,
+}
+
+impl Waker<'_> {
+    /// The present moment.
+    #[must_use]
+    pub fn now(&self) -> Ns {
+        self.sched.now()
+    }
+
+    /// Wakes the task that has waited longest in a queue, if there is one.
+    pub fn wake_one(&mut self, queue: WaitQueue) -> bool {
+        self.sched.wake_one(queue)
+    }
+
+    /// Wakes every task in a queue, and returns how many.
+    pub fn wake_all(&mut self, queue: WaitQueue) -> usize {
+        self.sched.wake_all(queue)
+    }
+}
+
+/// What a task sees of the simulation.
+///
+/// Methods that may suspend the task say so; between two of them nobody else runs and no time passes.
+pub struct Cx<'a, W: 'static> {
+    yielder: &'a Yielder<Handed<W>, Handed<W>>,
+    core: Option<Handed<W>>,
+    task: u32,
+}
+
+impl<W: 'static> Cx<'_, W> {
+    /// The world.
+    #[inline]
+    pub fn world(&mut self) -> &mut W {
+        &mut self.core_mut().world
+    }
+
+    /// The present moment: this task's clock.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Ns {
+        self.core().sched.now()
+    }
+
+    /// This task.
+    #[must_use]
+    pub fn task(&self) -> TaskId {
+        TaskId(self.task)
+    }
+
+    /// The CPU this task runs on.
+    #[must_use]
+    pub fn cpu(&self) -> CpuId {
+        self.core().sched.cpu_of(self.task())
+    }
+
+    /// The node of that CPU.
+    #[must_use]
+    pub fn node(&self) -> u32 {
+        self.core().sched.node_of(self.cpu())
+    }
+
+    /// Spends time on the CPU. Suspends if somebody else's turn comes before its end.
+    #[inline]
+    pub fn spend(&mut self, time: Ns, mode: Mode) {
+        if !self.core_mut().sched.spend_alone(time, mode) {
+            self.spend_among_others(time, mode);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn spend_among_others(&mut self, time: Ns, mode: Mode) {
+        self.core_mut().sched.begin_to_spend(time, mode);
+        self.suspend();
+    }
+
+    /// Sleeps for this long. Suspends.
+    pub fn sleep(&mut self, time: Ns) {
+        self.core_mut().sched.sleep(time);
+        self.suspend();
+    }
+
+    /// Waits in a queue until woken. Suspends.
+    ///
+    /// Whoever looked at the world just before misses no wakeup: nobody runs between.
+    pub fn wait(&mut self, queue: WaitQueue) {
+        self.core_mut().sched.wait(queue, false, None);
+        self.suspend();
+    }
+
+    /// Waits in a queue until woken, but not longer than this. Suspends.
+    pub fn wait_timeout(&mut self, queue: WaitQueue, timeout: Ns) -> Wakeup {
+        self.core_mut().sched.wait(queue, false, Some(timeout));
+        self.suspend();
+        self.core().sched.wakeup()
+    }
+
+    /// Waits in a queue for something a device does, which counts as iowait (`io_schedule`,
+    /// `io_schedule_timeout`). Suspends.
+    pub fn wait_for_io_in(&mut self, queue: WaitQueue, timeout: Option<Ns>) -> Wakeup {
+        self.core_mut().sched.wait(queue, true, timeout);
+        self.suspend();
+        self.core().sched.wakeup()
+    }
+
+    /// Wakes the task that has waited longest in a queue, if there is one.
+    pub fn wake_one(&mut self, queue: WaitQueue) -> bool {
+        self.core_mut().sched.wake_one(queue)
+    }
+
+    /// Wakes every task in a queue, and returns how many.
+    pub fn wake_all(&mut self, queue: WaitQueue) -> usize {
+        self.core_mut().sched.wake_all(queue)
+    }
+
+    /// How many tasks wait in a queue (`waitqueue_active`).
+    #[must_use]
+    pub fn nr_waiting(&self, queue: WaitQueue) -> usize {
+        self.core().sched.queue_len(queue)
+    }
+
+    /// Creates a queue to wait in.
+    pub fn add_queue(&mut self, name: impl Into<String>) -> WaitQueue {
+        self.core_mut().sched.add_queue(name)
+    }
+
+    /// Takes a lock. Suspends while another task has it; the time spent spinning is system time.
+    ///
+    /// # Panics
+    /// If this task has it already. A task that holds a spinlock must not sleep or end.
+    pub fn lock(&mut self, lock: LockId) {
+        if self.core_mut().sched.lock(lock) {
+            self.suspend();
+        }
+    }
+
+    /// Releases a lock.
+    ///
+    /// # Panics
+    /// If this task does not have it.
+    pub fn unlock(&mut self, lock: LockId) {
+        self.core_mut().sched.unlock(lock);
+    }
+
+    /// Takes a spinlock, keeps it for `time` and releases it, all as system time. May suspend.
+    ///
+    /// The same as `lock`, `spend`, `unlock`, but with at most one suspension: tasks queue up by the
+    /// moment at which the lock will be free.
+    ///
+    /// # Panics
+    /// If this task has the lock already, or it is not a spinlock.
+    pub fn hold(&mut self, lock: LockId, time: Ns) {
+        match self.core_mut().sched.hold(lock, time) {
+            Some(time) => self.spend(time, Mode::System),
+            None => self.suspend(),
+        }
+        self.core_mut().sched.enable_preemption();
+    }
+
+    /// Waits at a barrier for the other tasks. Suspends, but for the last one to come, for which it is
+    /// true.
+    pub fn barrier(&mut self, barrier: BarrierId) -> bool {
+        let is_last = self.core_mut().sched.arrive(barrier);
+        if !is_last {
+            self.suspend();
+        }
+        is_last
+    }
+
+    /// Lets other tasks that are ready on this CPU go first (`sched_yield`). May suspend.
+    pub fn yield_now(&mut self) {
+        if self.core_mut().sched.yield_now() {
+            self.suspend();
+        }
+    }
+
+    /// Changes where this task may run. Suspends if it has to move.
+    ///
+    /// # Panics
+    /// If there is no such CPU.
+    pub fn set_affinity(&mut self, affinity: Affinity) {
+        if self.core_mut().sched.set_affinity(affinity) {
+            self.suspend();
+        }
+    }
+
+    /// Creates a task, ready to run at the present moment.
+    ///
+    /// # Panics
+    /// If there is no CPU where it may run.
+    pub fn spawn(&mut self, spec: TaskSpec, code: impl FnOnce(&mut Cx<'_, W>) + 'static) -> TaskId {
+        self.core_mut().spawn(spec, Box::new(code))
+    }
+
+    /// Waits for another task's end. Suspends if it is not done yet.
+    ///
+    /// # Panics
+    /// If it is this task.
+    pub fn join(&mut self, task: TaskId) {
+        if self.core_mut().sched.join(task) {
+            self.suspend();
+        }
+    }
+
+    /// Ends this task, unwinding its code.
+    pub fn exit(&mut self) -> ! {
+        resume_unwind(Box::new(ExitTask))
+    }
+
+    /// Submits a transfer and lets the device begin. Suspends, as iowait, if the device's queue is full.
+    ///
+    /// # Panics
+    /// If the transfer is empty or reaches beyond the device.
+    pub fn submit(&mut self, device: DeviceId, io: Io) -> Ticket {
+        let ticket = self.submit_one(device, io);
+        self.core_mut().sched.dispatch(device);
+        ticket
+    }
+
+    /// Submits several transfers before the device begins with any of them, so that neighbours merge
+    /// (`blk_start_plug`). Suspends, as iowait, if the device's queue is full.
+    ///
+    /// # Panics
+    /// As [`Cx::submit`].
+    pub fn submit_all(&mut self, device: DeviceId, ios: &[Io]) -> Vec<Ticket> {
+        let tickets = ios.iter().map(|&io| self.submit_one(device, io)).collect();
+        self.core_mut().sched.dispatch(device);
+        tickets
+    }
+
+    /// Waits for a transfer. Suspends, as iowait, if it is not done yet.
+    pub fn wait_io(&mut self, ticket: Ticket) {
+        if self.core_mut().sched.wait_io(ticket) {
+            self.suspend();
+        }
+    }
+
+    /// Waits until a device leaves congestion, but not longer than this (`congestion_wait`). Suspends, as
+    /// iowait.
+    pub fn congestion_wait(&mut self, class: Class, timeout: Ns) -> Wakeup {
+        let queue = self.core().sched.congestion_queue(class);
+        self.wait_for_io_in(queue, Some(timeout))
+    }
+
+    /// A block device.
+    #[must_use]
+    pub fn device(&self, device: DeviceId) -> &Device {
+        self.core().sched.device(device)
+    }
+
+    /// What this task has done with its time.
+    pub fn times(&mut self) -> TaskTimes {
+        let task = self.task();
+        let sched = &mut self.core_mut().sched;
+        sched.account_current();
+        sched.task_times(task)
+    }
+
+    fn submit_one(&mut self, device: DeviceId, io: Io) -> Ticket {
+        loop {
+            match self.core_mut().sched.submit(device, io) {
+                Ok(ticket) => return ticket,
+                Err(_full) => self.suspend(),
+            }
+        }
+    }
+
+    /// Lets others run until it is this task's turn again.
+    ///
+    /// If it is already, nothing is switched.
+    fn suspend(&mut self) {
+        let task = self.task;
+        let core = self.core_mut();
+        let next = core.sched.advance();
+        if next == Next::Resume(task) {
+            core.sched.resume(task);
+            return;
+        }
+        core.next = Some(next);
+        if let Some(core) = self.core.take() {
+            self.core = Some(self.yielder.suspend(core));
+        }
+        debug_assert_eq!(self.core().sched.current(), self.task());
+    }
+
+    #[inline]
+    fn core(&self) -> &Core<W> {
+        match &self.core {
+            Some(core) => core,
+            None => gone(),
+        }
+    }
+
+    #[inline]
+    fn core_mut(&mut self) -> &mut Core<W> {
+        match &mut self.core {
+            Some(core) => core,
+            None => gone(),
+        }
+    }
+}
+
+#[cold]
+fn gone() -> ! {
+    panic!("a task goes on although its simulation is being dropped")
+}

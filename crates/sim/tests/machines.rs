@@ -1,0 +1,178 @@
+//! Machine files: what they say, and how bad ones are refused.
+
+use highorder_mm::types::{Pfn, ZoneKind};
+use highorder_sim::machine::{BUILT_IN, Machine};
+use highorder_sim::{DeviceId, DeviceKind, Ns};
+use std::path::Path;
+
+const GOOD: &str = include_str!("../../../machines/two-node-64g.toml");
+
+/// The message for the two-node machine with one thing replaced.
+fn refusal(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    let text = GOOD.replacen(from, to, 1);
+    Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string()
+}
+
+/// The line of the first place of a text in the two-node machine's file.
+fn line_of(text: &str) -> usize {
+    GOOD[..GOOD.find(text).unwrap()].matches('\n').count() + 1
+}
+
+#[test]
+fn every_machine_that_comes_with_the_program_loads_and_names_its_sources() {
+    for (name, _) in BUILT_IN {
+        let machine = Machine::load(name).unwrap();
+        assert_eq!(machine.name, name);
+        for (cost, value) in machine.costs.by_name() {
+            assert!(value.picoseconds() > 0, "{name}: {cost} is free");
+            assert!(value.source.len() > 10, "{name}: {cost}");
+        }
+    }
+}
+
+#[test]
+fn a_machine_is_loaded_from_a_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, GOOD).unwrap();
+    let machine = Machine::load(path.to_str().unwrap()).unwrap();
+    assert_eq!(machine.name, "mine");
+    let built_in = Machine::load("two-node-64g").unwrap();
+    assert_eq!(Machine { name: built_in.name.clone(), ..machine }, built_in);
+}
+
+#[test]
+fn two_nodes_have_the_zones_that_x86_64_gives_them() {
+    let machine = Machine::load("two-node-64g").unwrap();
+    assert_eq!(machine.memory_bytes(), 64 << 30);
+    let memory = machine.memory();
+    assert_eq!(memory.cpu_nodes.len(), 48);
+    assert_eq!((memory.cpu_nodes[23], memory.cpu_nodes[24]), (0, 1));
+    assert_eq!(memory.nodes[0].distances, [10, 21]);
+    // 64 GiB and a hole of 1 GiB, in pages.
+    assert_eq!(memory.nr_frames, 65 << 18);
+    let zones = |node: usize| -> Vec<_> {
+        memory.nodes[node].zones.iter().map(|z| (z.kind, z.start, z.spanned_pages)).collect()
+    };
+    assert_eq!(
+        zones(0),
+        [
+            (ZoneKind::Dma, Pfn(1), 4095),
+            // From 16 MiB to 3 GiB, then from 4 GiB to 33 GiB.
+            (ZoneKind::Dma32, Pfn(4096), (3 << 18) - 4096),
+            (ZoneKind::Normal, Pfn(4 << 18), 29 << 18),
+        ]
+    );
+    assert_eq!(zones(1), [(ZoneKind::Normal, Pfn(33 << 18), 32 << 18)]);
+    let managed: Vec<u64> =
+        memory.nodes.iter().flat_map(|n| &n.zones).map(|z| z.managed_pages).collect();
+    // The map of pages of a node of 32 GiB takes 512 MiB; 37 MiB and 64 MiB go to the kernel.
+    let mib = 256;
+    assert_eq!(managed[0], 3840);
+    assert_eq!(managed[1], (3 << 18) - 4096 - 37 * mib);
+    assert_eq!(managed[2], (29 << 18) - (512 + 64) * mib);
+    assert_eq!(managed[3], (32 << 18) - 512 * mib);
+}
+
+#[test]
+fn one_node_of_8_gib_ends_in_normal() {
+    let machine = Machine::load("one-node-8g").unwrap();
+    let zones = &machine.memory().nodes[0].zones;
+    assert_eq!(zones.len(), 3);
+    assert_eq!((zones[2].start, zones[2].spanned_pages), (Pfn(4 << 18), 5 << 18));
+    assert_eq!(machine.swap[0].device, DeviceId(0));
+    assert_eq!(machine.swap[0].bytes, 8 << 30);
+}
+
+#[test]
+fn costs_are_exact_to_the_picosecond() {
+    let machine = Machine::load("two-node-64g").unwrap();
+    let scan = &machine.costs.pfn_scan;
+    assert_eq!((scan.once(), scan.times(2), scan.times(1001)), (Ns(2), Ns(5), Ns(2502)));
+    let spec = machine.sim_spec();
+    assert_eq!(spec.sched.context_switch, machine.costs.context_switch.once());
+    assert!(matches!(spec.devices[0].kind, DeviceKind::Rotating { turn: Ns(8_333_333), .. }));
+}
+
+#[test]
+fn a_misspelt_key_is_named_with_its_line_and_the_keys_there_are() {
+    let message = refusal("pfn_scan =", "pfn_scam =");
+    let line = line_of("pfn_scan =");
+    assert!(
+        message.starts_with(&format!("mine.toml:{line}: unknown field `pfn_scam`")),
+        "{message}"
+    );
+    assert!(message.contains("`pfn_scan`"), "{message}");
+}
+
+#[test]
+fn a_missing_cost_is_named() {
+    let line = GOOD.lines().find(|line| line.starts_with("list_op")).unwrap();
+    let message = refusal(line, "");
+    assert!(message.contains("missing field `list_op`"), "{message}");
+}
+
+#[test]
+fn a_cost_without_a_source_is_refused() {
+    let message = refusal("measured: four dependent loads, chased over 512 KiB", " ");
+    let line = line_of("page_table_walk =");
+    let expected = format!("mine.toml:{line}: `source` is empty, expected where it is from");
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn impossible_values_say_what_was_found_and_what_was_expected() {
+    for (from, to, line, expected) in [
+        ("memory_mib = 32768", "memory_mib = 64", "memory_mib = 32768", "at least 133"),
+        ("cpus = 24", "cpus = 9999", "cpus = 24", "`cpus` is 9999, expected 0..=8192"),
+        ("[10, 21]", "[10]", "[10, 21]", "has 1 entries, expected 2"),
+        ("[10, 21]", "[10, 10]", "[10, 21]", "node 0 to node 1 is 10, expected 11..=254"),
+        ("[10, 21]", "[20, 21]", "[10, 21]", "node 0 to node 0 is 20, expected 10..=10"),
+        ("ns = 440,", "ns = -1,", "ns = 440,", "costs -1 ns, expected 0..=1000000000"),
+        ("ns = 440,", "ns = nan,", "ns = 440,", "costs NaN ns"),
+        ("latency_ns = 24_000_000", "latency_ns = 24", "latency_ns = 24", "expected 100000.."),
+        ("seek_average_ns = 8_500_000", "seek_average_ns = 85", "seek_average_ns", "at least"),
+        ("disk = \"sda\"", "disk = \"sdc\"", "disk = \"sda\"", "no disk `sdc`, expected"),
+        ("size_mib = 1024", "size_mib = 9000000", "size_mib = 1024", "where `sda` ends"),
+        ("name = \"sdb\"", "name = \"sda\"", "name = \"sdb\"", "a disk `sda` already"),
+        ("device_hole_mib = 1024", "device_hole_mib = 4090", "device_hole_mib", "0..=4079"),
+    ] {
+        let message = refusal(from, to);
+        let place = format!("mine.toml:{}: ", line_of(line));
+        assert!(message.starts_with(&place), "{message}\nis not at {place}");
+        assert!(message.contains(expected), "{message}\nlacks {expected}");
+    }
+}
+
+#[test]
+fn all_impossible_values_are_reported_at_once() {
+    let text = GOOD.replace("cpus = 24", "cpus = 9999").replace("[10, 21]", "[10]");
+    let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
+    assert_eq!(message.lines().count(), 3, "{message}");
+    assert!(message.lines().all(|line| line.starts_with("mine.toml:")), "{message}");
+}
+
+#[test]
+fn a_machine_without_cpus_or_nodes_is_refused() {
+    let text = GOOD.replace("cpus = 24", "cpus = 0");
+    let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
+    assert!(message.contains("no node has a CPU"), "{message}");
+}
+
+#[test]
+fn a_disk_of_no_kind_is_refused() {
+    let from = GOOD.find("[disk.flash]").unwrap();
+    let to = GOOD.find("[[swap]]").unwrap();
+    let text = format!("{}{}", &GOOD[..from], &GOOD[to..]);
+    let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
+    assert!(message.contains("disk `sdb` has neither of `rotating` and `flash`"), "{message}");
+}
+
+#[test]
+fn an_unknown_machine_is_refused_with_the_names_there_are() {
+    let message = Machine::load("three-node").unwrap_err().to_string();
+    assert!(message.contains("one-node-8g, two-node-64g"), "{message}");
+    let message = Machine::load("nowhere/mine.toml").unwrap_err().to_string();
+    assert!(message.starts_with("nowhere/mine.toml: cannot be read"), "{message}");
+}
