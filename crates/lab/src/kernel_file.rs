@@ -3,8 +3,10 @@
 use crate::InputError;
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
-    Compaction, Fallback, FallbackRule, Freelist, Highatomic, ListType, MigrateSearch, Pcp,
-    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, TargetSearch, Watermark, Zone,
+    AnonEntry, Balance, BusyPages, Compaction, Fallback, FallbackRule, FreeOrder, Freelist,
+    Highatomic, HugePartialUnmap, InactiveRatio, ListType, Lru, LruKind, LruScope, MigrateSearch,
+    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Readahead, Reclaim, ScanUnit, Swap,
+    TargetSearch, Vmstat, Watermark, Zone,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use serde::Deserialize;
@@ -182,6 +184,37 @@ table!(WatermarkValues {
 });
 table!(HighatomicValues { reserve: ReserveValue });
 table!(CompactionValues { target_search: TargetSearchValue, migrate_search: MigrateSearchValue });
+table!(LruValues {
+    kind: LruKindValue,
+    scope: LruScopeValue,
+    batch_pages: u8,
+    batch_flushes_when_full: bool,
+    anon: AnonEntryValue,
+    inactive_ratio: InactiveRatioValue,
+    balance: BalanceValue,
+    deactivate_on_refault: bool,
+    scan_unit: ScanUnitValue,
+});
+table!(ReclaimValues {
+    swappiness: u8,
+    busy_pages: BusyPagesValue,
+    free_order: FreeOrderValue,
+    huge_partial_unmap: HugePartialUnmapValue,
+    huge_swapout: bool,
+});
+table!(SwapValues {
+    cluster_pages: u32,
+    slot_cache: bool,
+    readahead: ReadaheadValue,
+    page_cluster: u8,
+});
+table!(VmstatValues {
+    reclaim_by_zone: bool,
+    allocstall_by_zone: bool,
+    reclaim_by_type: bool,
+    khugepaged_apart: bool,
+    thp_split_apart: bool,
+});
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -196,6 +229,10 @@ struct Values {
     watermark: WatermarkValues,
     highatomic: HighatomicValues,
     compaction: CompactionValues,
+    lru: LruValues,
+    reclaim: ReclaimValues,
+    swap: SwapValues,
+    vmstat: VmstatValues,
 }
 
 /// Defines the words a value may take and what each stands for.
@@ -247,6 +284,41 @@ words!(MigrateSearchValue for MigrateSearch {
     "mark-found" MarkFound => Self::MarkFound,
     "finish-blocks" FinishBlocks => Self::FinishBlocks,
 });
+words!(LruKindValue for LruKind {
+    "classic" Classic => Self::Classic,
+    "multi-generational" MultiGenerational => Self::MultiGenerational,
+});
+words!(LruScopeValue for LruScope { "zone" Zone => Self::Zone, "node" Node => Self::Node });
+words!(AnonEntryValue for AnonEntry {
+    "active" Active => Self::Active,
+    "inactive" Inactive => Self::Inactive,
+});
+words!(InactiveRatioValue for InactiveRatio {
+    "zone-size" ZoneSize => Self::ZoneSize,
+    "list-size" ListSize => Self::ListSize,
+});
+words!(BalanceValue for Balance {
+    "rotated" Rotated => Self::Rotated,
+    "written" Written => Self::Written,
+    "written-and-rotated" WrittenAndRotated => Self::WrittenAndRotated,
+});
+words!(ScanUnitValue for ScanUnit { "entry" Entry => Self::Entry, "page" Page => Self::Page });
+words!(BusyPagesValue for BusyPages {
+    "keep" Keep => Self::Keep,
+    "activate" Activate => Self::Activate,
+});
+words!(FreeOrderValue for FreeOrder {
+    "last-first" LastFirst => Self::LastFirst,
+    "first-first" FirstFirst => Self::FirstFirst,
+});
+words!(HugePartialUnmapValue for HugePartialUnmap {
+    "split" Split => Self::Split,
+    "defer" Defer => Self::Defer,
+});
+words!(ReadaheadValue for Readahead {
+    "slots" Slots => Self::Slots,
+    "addresses" Addresses => Self::Addresses,
+});
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -270,6 +342,10 @@ impl Values {
             watermark: self.watermark.over(base.watermark),
             highatomic: self.highatomic.over(base.highatomic),
             compaction: self.compaction.over(base.compaction),
+            lru: self.lru.over(base.lru),
+            reclaim: self.reclaim.over(base.reclaim),
+            swap: self.swap.over(base.swap),
+            vmstat: self.vmstat.over(base.vmstat),
         }
     }
 
@@ -296,6 +372,14 @@ impl Values {
             } else {
                 let text =
                     format!("`{key}` is {value}, expected 0..={MAX_PAGE_ORDER} (MAX_PAGE_ORDER)");
+                Err(InputError::file(path, text))
+            }
+        };
+        let within = |key: &str, value: u32, least: u32, most: u32| {
+            if (least..=most).contains(&value) {
+                Ok(value)
+            } else {
+                let text = format!("`{key}` is {value}, expected {least}..={most}");
                 Err(InputError::file(path, text))
             }
         };
@@ -360,6 +444,47 @@ impl Values {
             compaction: Compaction {
                 target_search: need!(compaction.target_search).into(),
                 migrate_search: need!(compaction.migrate_search).into(),
+            },
+            lru: Lru {
+                kind: need!(lru.kind).into(),
+                scope: need!(lru.scope).into(),
+                batch: within("lru.batch_pages", u32::from(need!(lru.batch_pages)), 1, 254)? as u8,
+                batch_flushes_when_full: need!(lru.batch_flushes_when_full),
+                anon: need!(lru.anon).into(),
+                inactive_ratio: need!(lru.inactive_ratio).into(),
+                balance: need!(lru.balance).into(),
+                deactivate_on_refault: need!(lru.deactivate_on_refault),
+                scan_unit: need!(lru.scan_unit).into(),
+            },
+            reclaim: Reclaim {
+                swappiness: within(
+                    "reclaim.swappiness",
+                    u32::from(need!(reclaim.swappiness)),
+                    0,
+                    200,
+                )? as u8,
+                busy_pages: need!(reclaim.busy_pages).into(),
+                free_order: need!(reclaim.free_order).into(),
+                huge_partial_unmap: need!(reclaim.huge_partial_unmap).into(),
+                huge_swapout: need!(reclaim.huge_swapout),
+            },
+            swap: Swap {
+                cluster: within("swap.cluster_pages", need!(swap.cluster_pages), 1, 1 << 16)?,
+                slot_cache: need!(swap.slot_cache),
+                readahead: need!(swap.readahead).into(),
+                page_cluster: within(
+                    "swap.page_cluster",
+                    u32::from(need!(swap.page_cluster)),
+                    0,
+                    5,
+                )? as u8,
+            },
+            vmstat: Vmstat {
+                reclaim_by_zone: need!(vmstat.reclaim_by_zone),
+                allocstall_by_zone: need!(vmstat.allocstall_by_zone),
+                reclaim_by_type: need!(vmstat.reclaim_by_type),
+                khugepaged_apart: need!(vmstat.khugepaged_apart),
+                thp_split_apart: need!(vmstat.thp_split_apart),
             },
         };
         Ok(Kernel {

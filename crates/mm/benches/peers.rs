@@ -16,8 +16,10 @@ use highorder_mm::alloc::Request;
 use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
-    Compaction, Fallback, FallbackRule, Freelist, Highatomic, ListType, MigrateSearch, Pcp,
-    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, TargetSearch, Watermark, Zone,
+    AnonEntry, Balance, BusyPages, Compaction, Fallback, FallbackRule, FreeOrder, Freelist,
+    Highatomic, HugePartialUnmap, InactiveRatio, ListType, Lru, LruKind, LruScope, MigrateSearch,
+    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Readahead, Reclaim, ScanUnit, Swap,
+    TargetSearch, Vmstat, Watermark, Zone,
 };
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -71,6 +73,37 @@ fn policy(modern: bool) -> Policy {
         compaction: Compaction {
             target_search: TargetSearch::UntilEnough,
             migrate_search: MigrateSearch::FinishBlocks,
+        },
+        lru: Lru {
+            kind: LruKind::Classic,
+            scope: LruScope::Node,
+            batch: 31,
+            batch_flushes_when_full: true,
+            anon: AnonEntry::Inactive,
+            inactive_ratio: InactiveRatio::ListSize,
+            balance: Balance::WrittenAndRotated,
+            deactivate_on_refault: true,
+            scan_unit: ScanUnit::Page,
+        },
+        reclaim: Reclaim {
+            swappiness: 60,
+            busy_pages: BusyPages::Activate,
+            free_order: FreeOrder::FirstFirst,
+            huge_partial_unmap: HugePartialUnmap::Defer,
+            huge_swapout: true,
+        },
+        swap: Swap {
+            cluster: 512,
+            slot_cache: true,
+            readahead: Readahead::Addresses,
+            page_cluster: 3,
+        },
+        vmstat: Vmstat {
+            reclaim_by_zone: false,
+            allocstall_by_zone: true,
+            reclaim_by_type: true,
+            khugepaged_apart: true,
+            thp_split_apart: true,
         },
     }
 }

@@ -45,7 +45,8 @@ const STATES: [State; 8] = [
     State::Hole,
 ];
 
-// Layout of `Frame::word`, lowest bits first. 13 bits are left for the flags of pages in use.
+// Layout of `Frame::word`, lowest bits first. A page in use has its flags from bit 19 up, and its
+// generation where a page on a per-CPU list names the CPU.
 const STATE_BITS: u32 = 0b111;
 const ORDER_SHIFT: u32 = 3;
 const ORDER_BITS: u32 = 0b1111 << ORDER_SHIFT;
@@ -54,6 +55,49 @@ const TYPE_BITS: u32 = 0b111 << TYPE_SHIFT;
 const CPU_SHIFT: u32 = 10;
 const CPU_BITS: u32 = 0xff << CPU_SHIFT;
 const MOVABLE_BIT: u32 = 1 << 18;
+const GENERATION_SHIFT: u32 = CPU_SHIFT;
+const GENERATION_BITS: u32 = 0b111 << GENERATION_SHIFT;
+const HOME_SHIFT: u32 = GENERATION_SHIFT + 3;
+const HOME_BITS: u32 = 0b11 << HOME_SHIFT;
+
+/// Flags of a page in use (`enum pageflags`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageFlags(u32);
+
+impl PageFlags {
+    /// On an LRU list.
+    pub const LRU: Self = Self(1 << 19);
+    /// On an active list, or to go on one.
+    pub const ACTIVE: Self = Self(1 << 20);
+    /// Referenced since it was last looked at.
+    pub const REFERENCED: Self = Self(1 << 21);
+    /// Locked into memory.
+    pub const UNEVICTABLE: Self = Self(1 << 22);
+    /// Anonymous (`PG_swapbacked`); a page on the LRU without it is a file's.
+    pub const ANON: Self = Self(1 << 23);
+    /// Was in use when it was deactivated or evicted.
+    pub const WORKINGSET: Self = Self(1 << 24);
+    /// Differs from its slot or file.
+    pub const DIRTY: Self = Self(1 << 25);
+    /// Being written.
+    pub const WRITEBACK: Self = Self(1 << 26);
+    /// In the swap cache: its owner is the slot.
+    pub const SWAPCACHE: Self = Self(1 << 27);
+    /// To be freed once it is written.
+    pub const RECLAIM: Self = Self(1 << 28);
+    /// Being read.
+    pub const LOCKED: Self = Self(1 << 29);
+    /// In a CPU's batch, which holds it until it goes on a list.
+    pub const BATCHED: Self = Self(1 << 30);
+    /// Read ahead and not used yet.
+    pub const READAHEAD: Self = Self(1 << 31);
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
 
 /// CPUs a machine may have: a frame on a per-CPU list names its CPU in eight bits.
 pub const NR_CPUS_MAX: usize = 256;
@@ -231,6 +275,79 @@ impl Frames {
     pub fn set_movable(&mut self, pfn: Pfn, movable: bool) {
         let word = &mut self.frame_mut(pfn.index()).word;
         *word = if movable { *word | MOVABLE_BIT } else { *word & !MOVABLE_BIT };
+    }
+
+    /// Whether the page in use at `pfn` has any of these flags.
+    #[inline]
+    #[must_use]
+    pub fn has(&self, pfn: Pfn, flags: PageFlags) -> bool {
+        self.word(pfn) & flags.0 != 0
+    }
+
+    /// Sets flags of the page in use at `pfn`.
+    #[inline]
+    pub fn set_flags(&mut self, pfn: Pfn, flags: PageFlags) {
+        self.frame_mut(pfn.index()).word |= flags.0;
+    }
+
+    /// Gives the page in use at `pfn` an owner and flags, in one go.
+    #[inline]
+    pub(crate) fn adopt(&mut self, pfn: Pfn, owner: u32, flags: PageFlags) {
+        let frame = self.frame_mut(pfn.index());
+        frame.owner = owner;
+        frame.word |= flags.0;
+    }
+
+    /// A page of a batch went on its LRU list.
+    #[inline]
+    pub(crate) fn turn_listed(&mut self, pfn: Pfn) {
+        let word = &mut self.frame_mut(pfn.index()).word;
+        *word = *word & !PageFlags::BATCHED.0 | PageFlags::LRU.0;
+    }
+
+    /// Clears flags of the page in use at `pfn`.
+    #[inline]
+    pub fn clear_flags(&mut self, pfn: Pfn, flags: PageFlags) {
+        self.frame_mut(pfn.index()).word &= !flags.0;
+    }
+
+    /// Clears flags and returns whether any was set.
+    #[inline]
+    pub fn test_clear(&mut self, pfn: Pfn, flags: PageFlags) -> bool {
+        let was = self.has(pfn, flags);
+        if was {
+            self.clear_flags(pfn, flags);
+        }
+        was
+    }
+
+    /// The generation list, counted from 0, that the page at `pfn` is on, if it is on one.
+    #[inline]
+    #[must_use]
+    pub fn generation(&self, pfn: Pfn) -> Option<u8> {
+        (((self.word(pfn) & GENERATION_BITS) >> GENERATION_SHIFT) as u8).checked_sub(1)
+    }
+
+    /// Notes the generation list of the page at `pfn`.
+    #[inline]
+    pub fn set_generation(&mut self, pfn: Pfn, generation: Option<u8>) {
+        let bits = generation.map_or(0, |g| u32::from(g) + 1) << GENERATION_SHIFT;
+        let word = &mut self.frame_mut(pfn.index()).word;
+        *word = *word & !GENERATION_BITS | bits;
+    }
+
+    /// The generation that the page at `pfn` belongs to, which may be younger than its list's.
+    #[inline]
+    #[must_use]
+    pub fn home_generation(&self, pfn: Pfn) -> u8 {
+        ((self.word(pfn) & HOME_BITS) >> HOME_SHIFT) as u8
+    }
+
+    /// Notes the generation that the page at `pfn` belongs to.
+    #[inline]
+    pub fn set_home_generation(&mut self, pfn: Pfn, generation: u8) {
+        let word = &mut self.frame_mut(pfn.index()).word;
+        *word = *word & !HOME_BITS | u32::from(generation) << HOME_SHIFT;
     }
 
     /// Makes `pfn` a head with this state, order and type, and forgets its flags.

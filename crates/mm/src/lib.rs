@@ -6,11 +6,14 @@
 //! time, and none asks which kernel it is: each decision reads one named value of [`policy::Policy`].
 //!
 //! Reading order: [`types`], [`policy`], [`machine`], [`frame`], [`zone`], [`buddy`], [`fallback`], [`pcp`],
-//! [`watermark`], [`alloc`](mod@alloc), [`fast_search`], [`validate`].
+//! [`watermark`], [`alloc`](mod@alloc), [`fast_search`], [`validate`]; then user memory: [`page_table`],
+//! [`vma`], [`anon`], [`lru`], [`reclaim`], [`mglru`], [`workingset`], [`swap`], [`vmstat`], [`audit`].
 #![no_std]
 extern crate alloc as std_alloc;
 
 pub mod alloc;
+pub mod anon;
+pub mod audit;
 pub mod buddy;
 pub mod fallback;
 pub mod fast_search;
@@ -18,14 +21,22 @@ pub mod frame;
 pub mod gfp;
 pub mod index;
 pub mod isolate;
+pub mod lru;
 pub mod machine;
 pub mod memory;
+pub mod mglru;
+pub mod page_table;
 pub mod pcp;
 pub mod policy;
+pub mod reclaim;
 pub mod restore;
+pub mod swap;
 pub mod types;
 pub mod validate;
+pub mod vma;
+pub mod vmstat;
 pub mod watermark;
+pub mod workingset;
 pub mod zone;
 
 pub use machine::{Machine, MachineError, NodeSpec, ZoneSpec};

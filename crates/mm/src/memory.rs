@@ -5,10 +5,14 @@ use crate::fallback::Extfrag;
 use crate::fast_search::CompactZone;
 use crate::frame::{Frames, State};
 use crate::gfp::Gfp;
+use crate::lru::LruState;
 use crate::machine::Machine;
 use crate::pcp::PerCpuPages;
 use crate::policy::Policy;
+use crate::swap::Swap;
 use crate::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn};
+use crate::vma::AddressSpaces;
+use crate::vmstat::VmEvents;
 use crate::watermark::Watermarks;
 use crate::zone::{FreeArea, Zone, ZoneFlags, ZoneId};
 use core::ops::Range;
@@ -28,6 +32,14 @@ pub struct Work {
     pub refills: u64,
     /// Drains of per-CPU lists.
     pub drains: u64,
+    /// Pages put on or taken off an LRU list.
+    pub lru_ops: u64,
+    /// Page table entries looked at for their accessed bit, or changed by unmapping.
+    pub ptes_scanned: u64,
+    /// Pages filled with zeros.
+    pub pages_cleared: u64,
+    /// Rounds of telling the CPUs that entries are gone.
+    pub tlb_flushes: u64,
 }
 
 /// A machine's physical memory and the policy that rules it.
@@ -51,6 +63,14 @@ pub struct Memory {
     /// Work done since [`Self::take_work`].
     pub(crate) work: Work,
     pub(crate) extfrag: Vec<Extfrag>,
+    /// Mappings and page tables.
+    pub spaces: AddressSpaces,
+    /// The lists that reclaim takes from.
+    pub lru: LruState,
+    /// Swap areas.
+    pub swap: Swap,
+    /// Counters.
+    pub vm: VmEvents,
 }
 
 /// In [`Memory::block_zones`]: no zone, or several.
@@ -106,6 +126,10 @@ impl Memory {
             zonelists: Vec::new(),
             work: Work::default(),
             extfrag: Vec::new(),
+            spaces: AddressSpaces::default(),
+            lru: LruState::new(&machine, policy.lru.scope),
+            swap: Swap::new(machine.cpu_nodes.len()),
+            vm: VmEvents::NEW,
             machine,
             policy,
             zones,

@@ -22,6 +22,14 @@ pub struct Policy {
     pub highatomic: Highatomic,
     /// How compaction searches the free lists.
     pub compaction: Compaction,
+    /// The lists that reclaim takes from.
+    pub lru: Lru,
+    /// What reclaim does with what it takes.
+    pub reclaim: Reclaim,
+    /// Swap areas and read-ahead.
+    pub swap: Swap,
+    /// Which counters there are.
+    pub vmstat: Vmstat,
 }
 
 /// Free-list policy.
@@ -206,4 +214,168 @@ pub enum MigrateSearch {
     MarkFound,
     /// It is marked once it is scanned; a pageblock left half done is finished first (6.3).
     FinishBlocks,
+}
+
+/// LRU policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lru {
+    /// How pages are ordered by age.
+    pub kind: LruKind,
+    /// What has lists of its own.
+    pub scope: LruScope,
+    /// Pages a CPU gathers before they go on the lists (`PAGEVEC_SIZE`: 14, 15 since 4.16, 31 in 6.12).
+    pub batch: u8,
+    /// A huge page empties the batch (8f182270dfec, 4.7) and a full batch is emptied by the page that
+    /// fills it; before, by the next one.
+    pub batch_flushes_when_full: bool,
+    /// Where anonymous pages begin, and what one reference does for them.
+    pub anon: AnonEntry,
+    /// Which size decides how many inactive pages are too few.
+    pub inactive_ratio: InactiveRatio,
+    /// How scanning is shared between anonymous and file pages.
+    pub balance: Balance,
+    /// Refaults since the last reclaim let active pages be deactivated, whatever the sizes (5.8;
+    /// b91ac374346b and its fellows).
+    pub deactivate_on_refault: bool,
+    /// What a huge page counts in the scan.
+    pub scan_unit: ScanUnit,
+}
+
+/// How pages are ordered by age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LruKind {
+    /// An active and an inactive list of each type.
+    Classic,
+    /// Two to four generations of each type (`lru_gen`, 6.1; the default where the kernel is configured
+    /// so).
+    MultiGenerational,
+}
+
+/// What has LRU lists of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LruScope {
+    /// Each zone (before 4.8).
+    Zone,
+    /// Each node (599d0c954f91, 4.8).
+    Node,
+}
+
+/// Where anonymous pages begin, and what one reference does for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnonEntry {
+    /// New and swapped-in pages are active; one reference makes an inactive one active again (before 5.9).
+    Active,
+    /// They are inactive, need two references as file pages do, and leave a shadow behind when they go
+    /// (b518154e59aa, aae466b0052e, 5.9).
+    Inactive,
+}
+
+/// Which size decides how many inactive pages are too few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InactiveRatio {
+    /// For anonymous pages the zone's, fixed at boot; file pages one to one (before 4.7).
+    ZoneSize,
+    /// That of both lists together, for either type (59dc76b0d4df, 4.7).
+    ListSize,
+}
+
+/// How scanning is shared between anonymous and file pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// By the share of scanned pages that were put back as in use (before 5.8).
+    Rotated,
+    /// By the cost noted of each type: pages written, refaults (314b57fb0460 and its fellows, 5.8).
+    Written,
+    /// As [`Self::Written`], a written page counting 32 and pages scanned in vain or rotated one each
+    /// (0538a82c39e9, 6.2).
+    WrittenAndRotated,
+}
+
+/// What a huge page counts in the scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanUnit {
+    /// One, as any other (before 5.1).
+    Entry,
+    /// Its base pages.
+    Page,
+}
+
+/// Reclaim policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reclaim {
+    /// `vm.swappiness` unless set: the weight of anonymous pages (0..=200; 0..=100 before 5.8).
+    pub swappiness: u8,
+    /// What becomes of a page found under writeback or dirty.
+    pub busy_pages: BusyPages,
+    /// The order in which a batch of pages is freed, by reclaim and by unmapping.
+    pub free_order: FreeOrder,
+    /// What unmapping a part of a huge page does to the rest.
+    pub huge_partial_unmap: HugePartialUnmap,
+    /// Huge pages go to swap whole where the area has clusters (bd4c82c22c36, 4.14).
+    pub huge_swapout: bool,
+}
+
+/// What becomes of a page that reclaim finds under writeback or dirty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyPages {
+    /// It stays inactive, at the head (before 4.12).
+    Keep,
+    /// It becomes active, out of the way until it is written (c55e8d035b28, 4.12).
+    Activate,
+}
+
+/// The order in which a batch of pages is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeOrder {
+    /// The last first: the list is built by adding at its front.
+    LastFirst,
+    /// The first first (folio batches, 6.10).
+    FirstFirst,
+}
+
+/// What unmapping a part of a huge page does to the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePartialUnmap {
+    /// The page is split at once (before 4.5).
+    Split,
+    /// Only the mapping is split; the page waits on a queue (9a982250f773, 4.5).
+    Defer,
+}
+
+/// Swap policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// Slots of a cluster (`SWAPFILE_CLUSTER`: 256, as many as a huge page has where those are swapped
+    /// whole).
+    pub cluster: u32,
+    /// CPUs fetch 64 slots at a time (67afa38e012e, 4.11).
+    pub slot_cache: bool,
+    /// What is read beside the page asked for.
+    pub readahead: Readahead,
+    /// `vm.page-cluster` unless set: binary logarithm of the largest read-ahead window.
+    pub page_cluster: u8,
+}
+
+/// What is read beside the page asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readahead {
+    /// Neighbouring slots.
+    Slots,
+    /// Neighbouring addresses, unless some area rotates (ec560175c0b6, 4.14).
+    Addresses,
+}
+
+/// Which counters `/proc/vmstat` has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vmstat {
+    /// `pgscan_*`, `pgsteal_*` and `pgrefill` by zone (before 4.8).
+    pub reclaim_by_zone: bool,
+    /// `allocstall` by zone class (4.10).
+    pub allocstall_by_zone: bool,
+    /// `pgscan_anon` and the like, and `workingset_*` by type (5.8, 5.9).
+    pub reclaim_by_type: bool,
+    /// khugepaged's reclaim apart from direct reclaim (6.3).
+    pub khugepaged_apart: bool,
+    /// `thp_split_page` and `thp_split_pmd` instead of `thp_split` (4.5).
+    pub thp_split_apart: bool,
 }

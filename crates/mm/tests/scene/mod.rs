@@ -7,8 +7,10 @@ use highorder_mm::frame::{End, State};
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::pcp::NR_PCP_LISTS;
 use highorder_mm::policy::{
-    Compaction, Fallback, FallbackRule, Freelist, Highatomic, ListType, MigrateSearch, Pcp,
-    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, TargetSearch, Watermark, Zone,
+    AnonEntry, Balance, BusyPages, Compaction, Fallback, FallbackRule, FreeOrder, Freelist,
+    Highatomic, HugePartialUnmap, InactiveRatio, ListType, Lru, LruKind, LruScope, MigrateSearch,
+    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Readahead, Reclaim, ScanUnit, Swap,
+    TargetSearch, Vmstat, Watermark, Zone,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -56,6 +58,37 @@ pub(crate) fn linux_6_12() -> Policy {
             target_search: TargetSearch::UntilEnough,
             migrate_search: MigrateSearch::FinishBlocks,
         },
+        lru: Lru {
+            kind: LruKind::MultiGenerational,
+            scope: LruScope::Node,
+            batch: 31,
+            batch_flushes_when_full: true,
+            anon: AnonEntry::Inactive,
+            inactive_ratio: InactiveRatio::ListSize,
+            balance: Balance::WrittenAndRotated,
+            deactivate_on_refault: true,
+            scan_unit: ScanUnit::Page,
+        },
+        reclaim: Reclaim {
+            swappiness: 60,
+            busy_pages: BusyPages::Activate,
+            free_order: FreeOrder::FirstFirst,
+            huge_partial_unmap: HugePartialUnmap::Defer,
+            huge_swapout: true,
+        },
+        swap: Swap {
+            cluster: 512,
+            slot_cache: true,
+            readahead: Readahead::Addresses,
+            page_cluster: 3,
+        },
+        vmstat: Vmstat {
+            reclaim_by_zone: false,
+            allocstall_by_zone: true,
+            reclaim_by_type: true,
+            khugepaged_apart: true,
+            thp_split_apart: true,
+        },
     }
 }
 
@@ -72,6 +105,11 @@ pub(crate) fn linux_6_1() -> Policy {
         target_search: TargetSearch::UntilFound,
         migrate_search: MigrateSearch::MarkFound,
     };
+    policy.lru.kind = LruKind::Classic;
+    policy.lru.batch = 15;
+    policy.lru.balance = Balance::Written;
+    policy.reclaim.free_order = FreeOrder::LastFirst;
+    policy.vmstat.khugepaged_apart = false;
     policy
 }
 
@@ -92,6 +130,11 @@ pub(crate) fn linux_4_20() -> Policy {
     policy.watermark.boost_factor = 0;
     policy.watermark.boost_single_steals = false;
     policy.watermark.min_free_kbytes_max = 65_536;
+    policy.lru.anon = AnonEntry::Active;
+    policy.lru.balance = Balance::Rotated;
+    policy.lru.deactivate_on_refault = false;
+    policy.lru.scan_unit = ScanUnit::Entry;
+    policy.vmstat.reclaim_by_type = false;
     policy
 }
 
@@ -101,6 +144,19 @@ pub(crate) fn linux_4_4() -> Policy {
     policy.fallback.rule = FallbackRule::MoveAndSplit;
     policy.pcp.batch_limit = 128;
     policy.watermark.scale_factor = None;
+    policy.lru.scope = LruScope::Zone;
+    policy.lru.batch = 14;
+    policy.lru.batch_flushes_when_full = false;
+    policy.lru.inactive_ratio = InactiveRatio::ZoneSize;
+    policy.reclaim.busy_pages = BusyPages::Keep;
+    policy.reclaim.huge_partial_unmap = HugePartialUnmap::Split;
+    policy.reclaim.huge_swapout = false;
+    policy.swap.cluster = 256;
+    policy.swap.slot_cache = false;
+    policy.swap.readahead = Readahead::Slots;
+    policy.vmstat.reclaim_by_zone = true;
+    policy.vmstat.allocstall_by_zone = false;
+    policy.vmstat.thp_split_apart = false;
     policy
 }
 

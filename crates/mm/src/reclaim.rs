@@ -1,0 +1,860 @@
+//! Reclaim by active and inactive lists: how much to scan of which, and what becomes of each page.
+//!
+//! Models: mm/vmscan.c (`get_scan_count`, `shrink_lruvec`, `shrink_inactive_list`, `shrink_active_list`,
+//! `shrink_folio_list`, `folio_check_references`), v6.12, v6.1 and v4.4.
+//! Departs: a page has one mapping at most and files are not mapped, so that neither executables nor
+//! shared pages are protected. No control groups but the root. A zone counts as hopeful again when
+//! something is reclaimed from it, instead of when anything is freed in it. Visible as: program text does
+//! not stay in memory longer than other file pages.
+//!
+//! A step takes up to 32 pages, decides about each, and puts back what stays. Nothing is waited for:
+//! what has to be written is handed to the caller, who tells by [`Memory::end_writeback`].
+
+use crate::anon::HUGE_ORDER;
+use crate::frame::{End, PageFlags};
+use crate::lru::{LruList, Lruvec};
+use crate::memory::Memory;
+use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
+use crate::policy::{AnonEntry, Balance, BusyPages};
+use crate::swap::SwapIo;
+use crate::types::{Order, Pfn, ZoneKind};
+use crate::vmstat::Vm;
+use crate::watermark::Mark;
+use crate::zone::ZoneId;
+use std_alloc::vec::Vec;
+
+/// Pages that a step takes.
+pub const SWAP_CLUSTER_MAX: u64 = 32;
+/// Where reclaim begins.
+pub const DEF_PRIORITY: u8 = 12;
+
+/// Who reclaims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reclaimer {
+    /// kswapd.
+    Kswapd,
+    /// Who needs the memory.
+    Direct,
+    /// khugepaged.
+    Khugepaged,
+}
+
+/// What a reclaim may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanControl {
+    /// Who reclaims.
+    pub who: Reclaimer,
+    /// On which CPU.
+    pub cpu: usize,
+    /// 12 at first, 0 at last: lists are scanned by this power of two.
+    pub priority: u8,
+    /// The highest zone that is of use.
+    pub highest: ZoneKind,
+    /// Pages wanted.
+    pub nr_to_reclaim: u64,
+    /// `vm.swappiness`.
+    pub swappiness: u8,
+    /// Pages may be given to a device.
+    pub may_writepage: bool,
+    /// Mapped pages may be taken.
+    pub may_unmap: bool,
+    /// Anonymous pages may be taken.
+    pub may_swap: bool,
+    /// The request allows I/O (`__GFP_IO`).
+    pub may_io: bool,
+    /// Active lists are scanned whatever their sizes, since reclaim failed without.
+    pub force_deactivate: bool,
+    /// The lists are known to be full of pages under writeback (`PGDAT_WRITEBACK`).
+    pub writeback_flag: bool,
+    /// They are known to be full of dirty pages nobody has queued (`PGDAT_DIRTY`).
+    pub dirty_flag: bool,
+}
+
+impl ScanControl {
+    /// Reclaim of 32 pages for a request that may do anything, from the lowest pressure on.
+    #[must_use]
+    pub const fn new(who: Reclaimer, cpu: usize, swappiness: u8) -> Self {
+        Self {
+            who,
+            cpu,
+            priority: DEF_PRIORITY,
+            highest: ZoneKind::Movable,
+            nr_to_reclaim: SWAP_CLUSTER_MAX,
+            swappiness,
+            may_writepage: true,
+            may_unmap: true,
+            may_swap: true,
+            may_io: true,
+            force_deactivate: false,
+            writeback_flag: false,
+            dirty_flag: false,
+        }
+    }
+}
+
+/// What a step of reclaim did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shrunk {
+    /// Pages looked at, in the unit of the scan.
+    pub nr_scanned: u64,
+    /// Base pages taken off the list.
+    pub nr_taken: u64,
+    /// Base pages freed.
+    pub nr_reclaimed: u64,
+    /// Pages found dirty.
+    pub nr_dirty: u64,
+    /// Dirty file pages that nobody has queued to be written.
+    pub nr_unqueued_dirty: u64,
+    /// Pages found under writeback.
+    pub nr_writeback: u64,
+    /// Of those, marked for reclaim in a round before, so that it goes round too fast.
+    pub nr_immediate: u64,
+    /// Pages made active: anonymous, file.
+    pub nr_activate: [u64; 2],
+    /// Pages given to a device.
+    pub nr_pageout: u64,
+    /// Pages kept since they were referenced.
+    pub nr_ref_keep: u64,
+    /// What to write to swap, in order.
+    pub writes: Vec<SwapIo>,
+    /// Dirty pages of files to be written.
+    pub file_writes: Vec<Pfn>,
+    /// Owners of the files' pages that were freed, and the shadows to keep of them.
+    pub freed_files: Vec<(u32, u64)>,
+}
+
+impl Shrunk {
+    /// Adds what another step did.
+    pub fn add(&mut self, other: Self) {
+        self.nr_scanned += other.nr_scanned;
+        self.nr_taken += other.nr_taken;
+        self.nr_reclaimed += other.nr_reclaimed;
+        self.nr_dirty += other.nr_dirty;
+        self.nr_unqueued_dirty += other.nr_unqueued_dirty;
+        self.nr_writeback += other.nr_writeback;
+        self.nr_immediate += other.nr_immediate;
+        self.nr_activate[0] += other.nr_activate[0];
+        self.nr_activate[1] += other.nr_activate[1];
+        self.nr_pageout += other.nr_pageout;
+        self.nr_ref_keep += other.nr_ref_keep;
+        self.writes.extend(other.writes);
+        self.file_writes.extend(other.file_writes);
+        self.freed_files.extend(other.freed_files);
+    }
+}
+
+/// What references say about a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum References {
+    /// Take it.
+    Reclaim,
+    /// Take it if it need not be written.
+    ReclaimClean,
+    /// Look again in the next round.
+    Keep,
+    /// It is in use.
+    Activate,
+}
+
+/// The rule of references: by entries that were accessed, and by whether the page was marked before.
+/// Returns also whether it is marked now.
+#[must_use]
+pub const fn check_references(
+    anon: bool,
+    entry: AnonEntry,
+    accessed: bool,
+    marked: bool,
+) -> (References, bool) {
+    if accessed {
+        if anon && matches!(entry, AnonEntry::Active) {
+            return (References::Activate, false);
+        }
+        return if marked { (References::Activate, true) } else { (References::Keep, true) };
+    }
+    if marked && !anon { (References::ReclaimClean, false) } else { (References::Reclaim, false) }
+}
+
+/// How much to scan of each list, by [`LruList::EVICTABLE`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanBalance {
+    /// All alike.
+    Equal,
+    /// Anonymous and file pages in these parts of the third.
+    Fractions(u64, u64, u64),
+    /// Anonymous pages alone.
+    Anon,
+    /// File pages alone.
+    File,
+}
+
+impl ScanBalance {
+    /// Pages to scan of lists of these sizes.
+    #[must_use]
+    pub fn counts(self, sizes: [u64; 4], priority: u8) -> [u64; 4] {
+        let mut counts = [0; 4];
+        for list in LruList::EVICTABLE {
+            let scan = sizes[list as usize] >> priority;
+            counts[list as usize] = match self {
+                Self::Equal => scan,
+                Self::Fractions(anon, file, whole) => {
+                    scan * if list.is_file() { file } else { anon } / whole
+                }
+                Self::Anon if list.is_file() => 0,
+                Self::File if !list.is_file() => 0,
+                Self::Anon | Self::File => scan,
+            };
+        }
+        counts
+    }
+
+    /// Shares by what was scanned and put back of each type: the more came back, the less is scanned.
+    #[must_use]
+    pub const fn by_rotation(swappiness: u8, scanned: [u64; 2], rotated: [u64; 2]) -> Self {
+        let (anon_weight, file_weight) = (swappiness as u64, 200 - swappiness as u64);
+        let anon = anon_weight * (scanned[0] + 1) / (rotated[0] + 1);
+        let file = file_weight * (scanned[1] + 1) / (rotated[1] + 1);
+        Self::Fractions(anon, file, anon + file + 1)
+    }
+
+    /// Shares by what reclaim of each type has cost; neither is taken for more than three times as
+    /// expensive as both together say.
+    #[must_use]
+    pub const fn by_cost(swappiness: u8, cost: [u64; 2]) -> Self {
+        let sum = cost[0] + cost[1];
+        let (anon_cost, file_cost) = (sum + cost[0], sum + cost[1]);
+        let total = anon_cost + file_cost;
+        let anon = swappiness as u64 * (total + 1) / (anon_cost + 1);
+        let file = (200 - swappiness as u64) * (total + 1) / (file_cost + 1);
+        Self::Fractions(anon, file, anon + file)
+    }
+}
+
+/// What is left to scan of the lists of an [`Lruvec`] in one pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanPlan {
+    /// Pages left, by [`LruList::EVICTABLE`].
+    pub nr: [u64; 4],
+    targets: [u64; 4],
+    /// Base pages reclaimed so far.
+    pub nr_reclaimed: u64,
+    adjusted: bool,
+    at: usize,
+    /// Types whose active pages may be deactivated: anonymous, file.
+    pub may_deactivate: [bool; 2],
+    /// An active list was left alone.
+    pub skipped_deactivate: bool,
+}
+
+impl ScanPlan {
+    /// A pass over lists by these counts.
+    #[must_use]
+    pub fn new(nr: [u64; 4], sc: &ScanControl, may_deactivate: [bool; 2]) -> Self {
+        Self {
+            nr,
+            targets: nr,
+            nr_reclaimed: 0,
+            // The first, lightest pass of direct reclaim scans all it planned.
+            adjusted: sc.who != Reclaimer::Kswapd && sc.priority == DEF_PRIORITY,
+            at: 0,
+            may_deactivate,
+            skipped_deactivate: false,
+        }
+    }
+
+    /// The next list to shrink and by how many pages.
+    pub fn next(&mut self, sc: &ScanControl) -> Option<(LruList, u64)> {
+        loop {
+            if self.at == 0 {
+                let [inactive_anon, _, inactive_file, active_file] = self.nr;
+                if inactive_anon + inactive_file + active_file == 0 {
+                    return None;
+                }
+            }
+            if self.at == 4 {
+                self.at = 0;
+                if self.nr_reclaimed >= sc.nr_to_reclaim && !self.adjusted && !self.adjust() {
+                    self.nr = [0; 4];
+                }
+                continue;
+            }
+            let at = self.at;
+            self.at += 1;
+            if self.nr[at] > 0 {
+                let nr = self.nr[at].min(SWAP_CLUSTER_MAX);
+                self.nr[at] -= nr;
+                return Some((LruList::EVICTABLE[at], nr));
+            }
+        }
+    }
+
+    /// Enough is reclaimed: the type of which less is left is dropped, of the other as much is left as
+    /// keeps their proportion. Whether there is anything left to do.
+    fn adjust(&mut self) -> bool {
+        let (anon, file) = (self.nr[0] + self.nr[1], self.nr[2] + self.nr[3]);
+        if anon == 0 || file == 0 {
+            return false;
+        }
+        let (dropped, left) = if file > anon { (0, 2) } else { (2, 0) };
+        let target = self.targets[dropped] + self.targets[dropped + 1] + 1;
+        let percentage = anon.min(file) * 100 / target;
+        self.nr[dropped] = 0;
+        self.nr[dropped + 1] = 0;
+        for list in [left, left + 1] {
+            let scanned = self.targets[list] - self.nr[list];
+            let wanted = self.targets[list] * (100 - percentage) / 100;
+            self.nr[list] = wanted - wanted.min(scanned);
+        }
+        self.adjusted = true;
+        true
+    }
+}
+
+impl Memory {
+    /// How much to scan of each list, and which active ones may be deactivated.
+    pub fn plan_scan(&mut self, lruvec: usize, sc: &ScanControl) -> ScanPlan {
+        let low = [self.inactive_is_low(lruvec, false), self.inactive_is_low(lruvec, true)];
+        let mut may_deactivate = low;
+        if self.policy.lru.deactivate_on_refault {
+            let lists = &self.lru.lruvecs[lruvec];
+            for (file, may) in may_deactivate.iter_mut().enumerate() {
+                let moved = lists.activated_refaults[file] != lists.refaults_seen[file];
+                *may |= moved || sc.force_deactivate;
+            }
+        }
+        let balance = self.scan_balance(lruvec, sc, may_deactivate);
+        let lists = &self.lru.lruvecs[lruvec];
+        let sizes = LruList::EVICTABLE.map(|list| lists.size_up_to(list, sc.highest));
+        ScanPlan::new(balance.counts(sizes, sc.priority), sc, may_deactivate)
+    }
+
+    /// The refaults seen so far are those of the past (`snapshot_refaults`): to be called when a reclaim
+    /// begins its last look at these lists.
+    pub fn snapshot_refaults(&mut self, lruvec: usize) {
+        let lists = &mut self.lru.lruvecs[lruvec];
+        lists.refaults_seen = lists.activated_refaults;
+    }
+
+    fn scan_balance(
+        &mut self,
+        lruvec: usize,
+        sc: &ScanControl,
+        may_deactivate: [bool; 2],
+    ) -> ScanBalance {
+        if !sc.may_swap || self.swap.nr_free() == 0 {
+            return ScanBalance::File;
+        }
+        let by_rotation = self.policy.lru.balance == Balance::Rotated;
+        if !by_rotation && sc.priority == 0 && sc.swappiness > 0 {
+            return ScanBalance::Equal;
+        }
+        let (free, high) = self.free_and_high(lruvec);
+        let lists = &self.lru.lruvecs[lruvec];
+        let size = |list| lists.size(list);
+        let file = size(LruList::InactiveFile) + size(LruList::ActiveFile);
+        let anon = size(LruList::InactiveAnon) + size(LruList::ActiveAnon);
+        if by_rotation {
+            if sc.priority == 0 && sc.swappiness > 0 {
+                return ScanBalance::Equal;
+            }
+            if free + file <= high {
+                return ScanBalance::Anon;
+            }
+            if !self.inactive_is_low(lruvec, true) {
+                return ScanBalance::File;
+            }
+            let lists = &mut self.lru.lruvecs[lruvec];
+            for (kind, pages) in [(0, anon), (1, file)] {
+                if lists.recent_scanned[kind] > pages / 4 {
+                    lists.recent_scanned[kind] /= 2;
+                    lists.recent_rotated[kind] /= 2;
+                }
+            }
+            let (scanned, rotated) = (lists.recent_scanned, lists.recent_rotated);
+            return ScanBalance::by_rotation(sc.swappiness, scanned, rotated);
+        }
+        let inactive_anon = size(LruList::InactiveAnon) >> sc.priority > 0;
+        if free + file <= high && !may_deactivate[0] && inactive_anon {
+            return ScanBalance::Anon;
+        }
+        if size(LruList::InactiveFile) >> sc.priority > 0 && !may_deactivate[1] {
+            return ScanBalance::File;
+        }
+        ScanBalance::by_cost(sc.swappiness, lists.cost)
+    }
+
+    /// Free pages and high marks of the zones that lists belong to.
+    fn free_and_high(&self, lruvec: usize) -> (u64, u64) {
+        let own = (0..self.zones.len()).filter(|&z| self.lru.of_zone(ZoneId(z as u8)) == lruvec);
+        own.map(|z| &self.zones[z]).fold((0, 0), |(free, high), zone| {
+            (free + zone.nr_free_pages, high + zone.watermarks.pages(Mark::High))
+        })
+    }
+
+    /// Whether so many pages are off the inactive list already that a direct reclaimer had better wait.
+    #[must_use]
+    pub fn too_many_isolated(&self, lruvec: usize, file: bool, sc: &ScanControl) -> bool {
+        if sc.who == Reclaimer::Kswapd {
+            return false;
+        }
+        let lists = &self.lru.lruvecs[lruvec];
+        let mut inactive = lists.size(LruList::of(file, false));
+        if sc.may_io {
+            inactive >>= 3;
+        }
+        lists.stats.nr_isolated[usize::from(file)] > inactive
+    }
+
+    /// Does the next step of a pass: 32 pages of one list. `None` if the pass is at its end, which it
+    /// completes by ageing anonymous pages if too few are inactive.
+    pub fn shrink_step(
+        &mut self,
+        lruvec: usize,
+        plan: &mut ScanPlan,
+        sc: &ScanControl,
+    ) -> Option<Shrunk> {
+        let (list, nr) = plan.next(sc)?;
+        if list.is_active() {
+            if plan.may_deactivate[usize::from(list.is_file())] {
+                return Some(self.shrink_active_list(lruvec, list, nr, sc));
+            }
+            plan.skipped_deactivate = true;
+            return Some(Shrunk::default());
+        }
+        let shrunk = self.shrink_inactive_list(lruvec, list, nr, sc);
+        plan.nr_reclaimed += shrunk.nr_reclaimed;
+        Some(shrunk)
+    }
+
+    /// Ages anonymous pages if there is swap and too few are inactive (`age_active_anon`, and the end of
+    /// `shrink_lruvec`).
+    pub fn age_active_anon(&mut self, lruvec: usize, sc: &ScanControl) -> Option<Shrunk> {
+        if self.swap.nr_total() == 0 || !self.inactive_is_low(lruvec, false) {
+            return None;
+        }
+        Some(self.shrink_active_list(lruvec, LruList::ActiveAnon, SWAP_CLUSTER_MAX, sc))
+    }
+
+    /// The zone class that old kernels count these lists' events for.
+    fn event_zone(&self, lruvec: usize) -> ZoneKind {
+        let zone = self.lru.lruvecs[lruvec].zone;
+        zone.map_or(ZoneKind::Dma, |zone| self.zones[zone.index()].kind)
+    }
+
+    /// Makes up to `nr` pages from the tail of an active list inactive.
+    pub fn shrink_active_list(
+        &mut self,
+        lruvec: usize,
+        list: LruList,
+        nr: u64,
+        sc: &ScanControl,
+    ) -> Shrunk {
+        self.lru_add_drain(sc.cpu);
+        let taken = self.isolate_lru_pages(lruvec, list, nr, sc.highest);
+        let kind = usize::from(list.is_file());
+        self.lru.lruvecs[lruvec].recent_scanned[kind] += taken.nr_taken;
+        self.vm.add_in(Vm::PgRefill, self.event_zone(lruvec), taken.nr_scanned);
+        let mut rotated = 0;
+        for &pfn in &taken.pages {
+            if self.test_clear_accessed(pfn) {
+                rotated += self.nr_pages(pfn);
+            }
+            let pages = self.nr_pages(pfn);
+            self.frames.clear_flags(pfn, PageFlags::ACTIVE);
+            self.frames.set_flags(pfn, PageFlags::WORKINGSET);
+            self.vm.add(Vm::PgDeactivate, pages);
+            self.putback_lru_page(pfn);
+        }
+        self.lru.lruvecs[lruvec].recent_rotated[kind] += rotated;
+        Shrunk { nr_scanned: taken.nr_scanned, nr_taken: taken.nr_taken, ..Shrunk::default() }
+    }
+
+    /// Reclaims up to `nr` pages from the tail of an inactive list.
+    pub fn shrink_inactive_list(
+        &mut self,
+        lruvec: usize,
+        list: LruList,
+        nr: u64,
+        sc: &ScanControl,
+    ) -> Shrunk {
+        self.lru_add_drain(sc.cpu);
+        let taken = self.isolate_lru_pages(lruvec, list, nr, sc.highest);
+        let file = list.is_file();
+        self.count_scan(lruvec, file, taken.nr_scanned, sc.who);
+        self.lru.lruvecs[lruvec].recent_scanned[usize::from(file)] += taken.nr_taken;
+        let mut shrunk =
+            Shrunk { nr_scanned: taken.nr_scanned, nr_taken: taken.nr_taken, ..Shrunk::default() };
+        if taken.pages.is_empty() {
+            return shrunk;
+        }
+        let kept = self.shrink_page_list(taken.pages, sc, &mut shrunk);
+        for pfn in kept {
+            if self.frames.has(pfn, PageFlags::ACTIVE) {
+                let pages = self.nr_pages(pfn);
+                self.lru.lruvecs[lruvec].recent_rotated[usize::from(file)] += pages;
+            }
+            self.putback_lru_page(pfn);
+        }
+        self.count_steal(lruvec, file, shrunk.nr_reclaimed, sc.who);
+        let in_vain = shrunk.nr_scanned.saturating_sub(shrunk.nr_reclaimed);
+        self.note_lru_cost(lruvec, file, shrunk.nr_pageout, in_vain);
+        shrunk
+    }
+
+    pub(crate) fn count_scan(&mut self, lruvec: usize, file: bool, nr: u64, who: Reclaimer) {
+        let event = match who {
+            Reclaimer::Kswapd => Vm::PgScanKswapd,
+            Reclaimer::Khugepaged if self.policy.vmstat.khugepaged_apart => Vm::PgScanKhugepaged,
+            Reclaimer::Direct | Reclaimer::Khugepaged => Vm::PgScanDirect,
+        };
+        self.vm.add_in(event, self.event_zone(lruvec), nr);
+        self.vm.add(if file { Vm::PgScanFile } else { Vm::PgScanAnon }, nr);
+        self.lru.lruvecs[lruvec].pages_scanned += nr;
+    }
+
+    pub(crate) fn count_steal(&mut self, lruvec: usize, file: bool, nr: u64, who: Reclaimer) {
+        let event = match who {
+            Reclaimer::Kswapd => Vm::PgStealKswapd,
+            Reclaimer::Khugepaged if self.policy.vmstat.khugepaged_apart => Vm::PgStealKhugepaged,
+            Reclaimer::Direct | Reclaimer::Khugepaged => Vm::PgStealDirect,
+        };
+        self.vm.add_in(event, self.event_zone(lruvec), nr);
+        self.vm.add(if file { Vm::PgStealFile } else { Vm::PgStealAnon }, nr);
+        if nr > 0 {
+            self.lru.lruvecs[lruvec].pages_scanned = 0;
+        }
+    }
+
+    /// Decides about each isolated page: frees it, has it written, or keeps it. Returns those kept, in
+    /// the order in which they go back.
+    pub(crate) fn shrink_page_list(
+        &mut self,
+        mut pages: Vec<Pfn>,
+        sc: &ScanControl,
+        shrunk: &mut Shrunk,
+    ) -> Vec<Pfn> {
+        // The next page is the last: parts of a page that is split come next.
+        pages.reverse();
+        let mut kept = Vec::new();
+        let mut freed = Vec::new();
+        let mut unmapped = false;
+        while let Some(pfn) = pages.pop() {
+            match self.shrink_page(pfn, sc, shrunk, &mut pages, &mut unmapped) {
+                Fate::Keep => kept.push(pfn),
+                Fate::Gone => {}
+                Fate::Activate => {
+                    if self.swap.is_half_full() {
+                        self.try_to_free_swap(pfn);
+                    }
+                    let nr = self.nr_pages(pfn);
+                    if !self.frames.has(pfn, PageFlags::UNEVICTABLE) {
+                        let kind = usize::from(!self.frames.has(pfn, PageFlags::ANON));
+                        self.frames.set_flags(pfn, PageFlags::ACTIVE);
+                        shrunk.nr_activate[kind] += nr;
+                        self.vm.add(Vm::PgActivate, nr);
+                    }
+                    kept.push(pfn);
+                }
+                Fate::Free => {
+                    shrunk.nr_reclaimed += self.nr_pages(pfn);
+                    self.account_isolated(pfn, -1);
+                    freed.push(pfn);
+                }
+            }
+        }
+        if unmapped {
+            self.work.tlb_flushes += 1;
+        }
+        self.free_batch(&mut freed, sc.cpu);
+        kept
+    }
+
+    fn shrink_page(
+        &mut self,
+        pfn: Pfn,
+        sc: &ScanControl,
+        shrunk: &mut Shrunk,
+        pages: &mut Vec<Pfn>,
+        unmapped: &mut bool,
+    ) -> Fate {
+        if self.frames.has(pfn, PageFlags::LOCKED) {
+            return Fate::Keep;
+        }
+        if self.frames.has(pfn, PageFlags::UNEVICTABLE) {
+            let nr = self.nr_pages(pfn);
+            self.vm.add(Vm::UnevictablePgsCulled, nr);
+            return Fate::Activate;
+        }
+        let anon = self.frames.has(pfn, PageFlags::ANON);
+        let nr = self.nr_pages(pfn);
+        let busy = match self.policy.reclaim.busy_pages {
+            BusyPages::Keep => Fate::Keep,
+            BusyPages::Activate => Fate::Activate,
+        };
+        if !sc.may_unmap && anon && self.mapped_parts(pfn) > 0 {
+            return Fate::Keep;
+        }
+        if self.frames.has(pfn, PageFlags::DIRTY.with(PageFlags::WRITEBACK)) && !anon {
+            shrunk.nr_dirty += nr;
+            if !self.frames.has(pfn, PageFlags::WRITEBACK) {
+                shrunk.nr_unqueued_dirty += nr;
+            }
+        }
+        if self.frames.has(pfn, PageFlags::WRITEBACK) {
+            let marked = self.frames.has(pfn, PageFlags::RECLAIM);
+            if sc.who == Reclaimer::Kswapd && marked && sc.writeback_flag {
+                shrunk.nr_immediate += nr;
+            } else {
+                self.frames.set_flags(pfn, PageFlags::RECLAIM);
+                shrunk.nr_writeback += nr;
+            }
+            return busy;
+        }
+        let accessed = self.test_clear_accessed(pfn);
+        if accessed
+            && self.faults_enter_youngest()
+            && let Some(vpn) = self.vpn_of(pfn)
+        {
+            self.look_around(pfn, vpn);
+        }
+        let marked = self.frames.test_clear(pfn, PageFlags::REFERENCED);
+        let entry = self.policy.lru.anon;
+        let (references, mark) = check_references(anon, entry, accessed, marked);
+        if mark {
+            self.frames.set_flags(pfn, PageFlags::REFERENCED);
+        }
+        match references {
+            References::Activate => return Fate::Activate,
+            References::Keep => {
+                shrunk.nr_ref_keep += nr;
+                return Fate::Keep;
+            }
+            References::Reclaim | References::ReclaimClean => {}
+        }
+        if !anon {
+            return self.shrink_file_page(pfn, references, sc, shrunk, busy);
+        }
+        if !self.frames.has(pfn, PageFlags::SWAPCACHE) {
+            if !sc.may_io {
+                return Fate::Keep;
+            }
+            match self.give_slot(pfn, sc, pages) {
+                Slotted::Yes => {}
+                Slotted::No => return Fate::Activate,
+                Slotted::Gone => return Fate::Gone,
+            }
+        }
+        *unmapped |= self.try_to_unmap(pfn);
+        if self.frames.has(pfn, PageFlags::DIRTY) {
+            if !sc.may_writepage {
+                return Fate::Keep;
+            }
+            let io = self.begin_swapout(pfn);
+            let nr = self.nr_pages(pfn);
+            shrunk.nr_pageout += nr;
+            self.vm.add(Vm::NrVmscanWrite, nr);
+            shrunk.writes.push(io);
+            return Fate::Keep;
+        }
+        let shadow = match self.policy.lru.anon {
+            AnonEntry::Inactive => Some(self.workingset_eviction(pfn)),
+            AnonEntry::Active => None,
+        };
+        self.delete_from_swap_cache(pfn, shadow);
+        if self.frames.order(pfn) > Order(0) {
+            self.lru.deferred_split.retain(|&other| other != pfn);
+        }
+        Fate::Free
+    }
+
+    /// Gives a page a slot, splitting a huge page that cannot have a cluster: its parts come next in
+    /// `pages`.
+    fn give_slot(&mut self, pfn: Pfn, sc: &ScanControl, pages: &mut Vec<Pfn>) -> Slotted {
+        if self.frames.order(pfn) > Order(0) {
+            let whole = self.mapped_parts(pfn) == HUGE_ORDER.pages();
+            if whole && self.policy.reclaim.huge_swapout && self.add_to_swap(pfn, sc.cpu) {
+                return Slotted::Yes;
+            }
+            if self.swap.nr_free() == 0 {
+                return Slotted::No;
+            }
+            if self.policy.reclaim.huge_swapout {
+                self.vm.add(Vm::ThpSwpoutFallback, 1);
+            }
+            let vpn = self.vpn_of(pfn).expect("an anonymous page that is mapped");
+            self.split_huge_page(pfn, sc.cpu);
+            let mapped =
+                |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(Pfn(pfn.0 + i));
+            let parts = (1..HUGE_ORDER.pages()).rev().filter(|&i| mapped(i));
+            pages.extend(parts.map(|i| Pfn(pfn.0 + i)));
+            if !mapped(0) {
+                return Slotted::Gone;
+            }
+        }
+        if self.add_to_swap(pfn, sc.cpu) { Slotted::Yes } else { Slotted::No }
+    }
+
+    fn shrink_file_page(
+        &mut self,
+        pfn: Pfn,
+        references: References,
+        sc: &ScanControl,
+        shrunk: &mut Shrunk,
+        busy: Fate,
+    ) -> Fate {
+        let nr = self.nr_pages(pfn);
+        if self.frames.has(pfn, PageFlags::DIRTY) {
+            // Only kswapd writes files, where it meets the page again and nothing else is left.
+            let marked = self.frames.has(pfn, PageFlags::RECLAIM);
+            if sc.who != Reclaimer::Kswapd || !marked || !sc.dirty_flag {
+                self.frames.set_flags(pfn, PageFlags::RECLAIM);
+                self.vm.add(Vm::NrVmscanImmediate, nr);
+                return busy;
+            }
+            if references == References::ReclaimClean || !sc.may_writepage || !sc.may_io {
+                return Fate::Keep;
+            }
+            shrunk.nr_pageout += nr;
+            shrunk.file_writes.push(pfn);
+            self.vm.add(Vm::NrVmscanWrite, nr);
+            return Fate::Keep;
+        }
+        let shadow = self.workingset_eviction(pfn);
+        shrunk.freed_files.push((self.frames.owner(pfn), shadow));
+        Fate::Free
+    }
+
+    /// Whether the page was accessed through its entries, which forget it.
+    pub(crate) fn test_clear_accessed(&mut self, pfn: Pfn) -> bool {
+        if !self.frames.has(pfn, PageFlags::ANON) {
+            return false;
+        }
+        let Some(vpn) = self.vpn_of(pfn) else { return false };
+        let pages = self.frames.order(pfn).pages();
+        let table = &mut self.spaces.table;
+        if let Pmd::Huge(pte) = &mut table.units[vpn.unit()].pmd {
+            let was = pte.pfn() == Some(pfn) && pte.has(Pte::ACCESSED);
+            *pte = pte.without(Pte::ACCESSED);
+            self.work.ptes_scanned += 1;
+            return was;
+        }
+        self.work.ptes_scanned += u64::from(pages);
+        let mut was = false;
+        for i in 0..pages {
+            let pte = table.pte(Vpn(vpn.0 + i));
+            if pte.pfn() == Some(Pfn(pfn.0 + i)) && pte.has(Pte::ACCESSED) {
+                was = true;
+                table.set_pte(Vpn(vpn.0 + i), pte.without(Pte::ACCESSED));
+            }
+        }
+        was
+    }
+
+    /// Puts the slots of a page of the swap cache into the entries that map it. Whether there were any.
+    fn try_to_unmap(&mut self, pfn: Pfn) -> bool {
+        let slot = self.slot_of(pfn).expect("a page to be unmapped has a slot");
+        let Some(vpn) = self.vpn_of(pfn) else { return false };
+        let pages = self.frames.order(pfn).pages();
+        if matches!(self.spaces.table.pmd(vpn), Pmd::Huge(pte) if pte.pfn() == Some(pfn)) {
+            debug_assert_eq!(pages, PTRS_PER_TABLE);
+            self.split_huge_pmd(vpn);
+        }
+        let task = self.spaces.find(vpn).map(|vma| vma.task);
+        let mut any = false;
+        for i in 0..pages {
+            let (at, part) = (Vpn(vpn.0 + i), Pfn(pfn.0 + i));
+            let pte = self.spaces.table.pte(at);
+            self.work.ptes_scanned += 1;
+            if pte.pfn() != Some(part) {
+                continue;
+            }
+            any = true;
+            if pte.has(Pte::DIRTY) {
+                self.frames.set_flags(pfn, PageFlags::DIRTY);
+            }
+            let slot = Slot(slot.0 + i);
+            self.spaces.table.set_pte(at, Pte::swap(slot));
+            self.map_slot(slot, at);
+            let task = self.spaces.find(at).map(|vma| vma.task).or(task);
+            let task = task.expect("a mapped page lies in a mapping");
+            self.account_mapped(part, task, -1);
+            self.spaces.task_mut(task).swap += 1;
+        }
+        any
+    }
+
+    /// Puts a file's page on its way to the LRU; `owner` is what a reclaim that frees it will name, and
+    /// `shadow` what an earlier one left.
+    pub fn add_file_page(&mut self, pfn: Pfn, owner: u32, shadow: Option<u64>, cpu: usize) {
+        self.frames.set_owner(pfn, owner);
+        if let Some(shadow) = shadow {
+            self.workingset_refault(pfn, shadow);
+        }
+        self.lru_cache_add(pfn, cpu);
+    }
+
+    /// Marks a file's page as dirty, or clean.
+    pub fn set_file_dirty(&mut self, pfn: Pfn, dirty: bool) {
+        if dirty {
+            self.frames.set_flags(pfn, PageFlags::DIRTY);
+        } else {
+            self.frames.clear_flags(pfn, PageFlags::DIRTY);
+        }
+    }
+
+    /// Begins to write a file's page.
+    pub fn begin_file_writeback(&mut self, pfn: Pfn) {
+        self.frames.clear_flags(pfn, PageFlags::DIRTY);
+        self.frames.set_flags(pfn, PageFlags::WRITEBACK);
+        let lruvec = self.lruvec_of(pfn);
+        self.lru.lruvecs[lruvec].stats.nr_writeback += self.nr_pages(pfn);
+    }
+
+    /// Takes a file's page out of memory, as truncation does. Whether it went: a page in a batch or
+    /// under writeback stays.
+    pub fn remove_file_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+        if self.frames.has(pfn, PageFlags::BATCHED.with(PageFlags::WRITEBACK)) {
+            return false;
+        }
+        if self.frames.has(pfn, PageFlags::LRU) {
+            self.del_page_from_lru(pfn);
+        }
+        self.free_page(pfn, cpu);
+        true
+    }
+
+    /// Pages that reclaim could take from these lists: file pages, and anonymous ones if there is swap.
+    #[must_use]
+    pub fn reclaimable_pages(&self, lruvec: usize) -> u64 {
+        let lists: &Lruvec = &self.lru.lruvecs[lruvec];
+        let mut pages = lists.size(LruList::InactiveFile) + lists.size(LruList::ActiveFile);
+        pages += lists.stats.nr_isolated[1];
+        if self.swap.nr_free() > 0 {
+            pages += lists.size(LruList::InactiveAnon) + lists.size(LruList::ActiveAnon);
+            pages += lists.stats.nr_isolated[0];
+        }
+        pages
+    }
+
+    /// Puts a page at the tail of the list that its flags name, for those who build states.
+    pub fn add_page_to_lru_tail(&mut self, pfn: Pfn) {
+        self.add_page_to_lru(pfn, End::Tail);
+    }
+}
+
+/// What becomes of an isolated page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Free,
+    Keep,
+    Activate,
+    /// It was the unmapped part of a huge page, and freed when that was split.
+    Gone,
+}
+
+/// Whether a page has a slot now.
+enum Slotted {
+    Yes,
+    No,
+    /// See [`Fate::Gone`].
+    Gone,
+}

@@ -1,0 +1,265 @@
+//! Mappings: ranges of anonymous memory, whose they are and what was advised about them.
+//!
+//! Models: `vm_area_struct`, mm/mmap.c and mm/madvise.c, v6.12, for private anonymous memory.
+//! Departs: neighbours that have become alike are not merged, and a range begins at a multiple of 512
+//! pages always. Visible as: nothing, but that a small mapping never shares a huge page's place with
+//! another.
+
+use crate::page_table::{PTRS_PER_TABLE, PageTable, Vpn};
+use core::ops::Range;
+use std_alloc::collections::BTreeMap;
+use std_alloc::vec::Vec;
+
+/// Whose memory it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TaskId(pub u32);
+
+/// What `madvise` said of huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HugeAdvice {
+    /// Nothing.
+    #[default]
+    None,
+    /// `MADV_HUGEPAGE`.
+    Huge,
+    /// `MADV_NOHUGEPAGE`.
+    NoHuge,
+}
+
+/// From which nodes a mapping's pages come; a mask has a bit for each node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemPolicy {
+    /// The CPU's own node, then the others by distance.
+    #[default]
+    Default,
+    /// This node, then the others by distance.
+    Preferred(u32),
+    /// These nodes alone.
+    Bind(u64),
+    /// These nodes in turn, by the page's place in the mapping.
+    Interleave(u64),
+}
+
+/// Where a page is to come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placement {
+    /// The node whose zonelist is walked.
+    pub node: u32,
+    /// The nodes allowed, all bits set if all are.
+    pub allowed: u64,
+}
+
+impl MemPolicy {
+    /// Where page `index` of the mapping is to come from, for a task on `node`.
+    #[must_use]
+    pub fn placement(self, index: u32, node: u32) -> Placement {
+        match self {
+            Self::Default => Placement { node, allowed: u64::MAX },
+            Self::Preferred(node) => Placement { node, allowed: u64::MAX },
+            Self::Bind(mask) => Placement { node, allowed: mask },
+            Self::Interleave(mask) => {
+                let nr = mask.count_ones().max(1);
+                let mut left = mask;
+                for _ in 0..index % nr {
+                    left &= left - 1;
+                }
+                let node = if mask == 0 { node } else { left.trailing_zeros() };
+                Placement { node, allowed: u64::MAX }
+            }
+        }
+    }
+}
+
+/// One mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vma {
+    /// First page.
+    pub start: Vpn,
+    /// One past the last page.
+    pub end: Vpn,
+    /// Whose it is.
+    pub task: TaskId,
+    /// What was advised.
+    pub huge: HugeAdvice,
+    /// Locked into memory.
+    pub locked: bool,
+    /// Where its pages come from.
+    pub policy: MemPolicy,
+    /// Where the range began that `mmap` gave: pages are numbered from here for interleaving.
+    pub origin: Vpn,
+    /// What swap read-ahead remembers: the last page read, the window, the hits.
+    pub(crate) readahead: (Vpn, u32, u32),
+}
+
+impl Vma {
+    /// Whether all 512 pages around `vpn` lie in the mapping.
+    #[must_use]
+    pub const fn holds_unit(&self, vpn: Vpn) -> bool {
+        let start = vpn.unit_start().0;
+        self.start.0 <= start && start + PTRS_PER_TABLE <= self.end.0
+    }
+}
+
+/// What a task has in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TaskPages {
+    /// Anonymous pages mapped (`RssAnon`).
+    pub anon: u64,
+    /// Pages in swap (`VmSwap`).
+    pub swap: u64,
+    /// Pages of page table (`VmPTE`).
+    pub tables: u64,
+}
+
+/// Hits that read-ahead of a new mapping is said to have had (`SWAP_RA_HITS_INIT`).
+const READAHEAD_HITS: u32 = 4;
+
+/// Every task's mappings and page tables.
+#[derive(Clone, Debug, Default)]
+pub struct AddressSpaces {
+    /// Mappings by their first page.
+    vmas: BTreeMap<Vpn, Vma>,
+    /// Ranges given back: first page and length.
+    free: BTreeMap<u32, u32>,
+    /// First page never given.
+    next: u32,
+    pub(crate) table: PageTable,
+    pub(crate) tasks: Vec<TaskPages>,
+}
+
+impl AddressSpaces {
+    /// Gives a range of `pages` to a task.
+    ///
+    /// # Panics
+    /// If all mappings together would pass 16 TiB.
+    pub fn mmap(&mut self, task: TaskId, pages: u32, policy: MemPolicy) -> Vpn {
+        assert!(pages > 0, "a mapping has pages");
+        let room = pages.next_multiple_of(PTRS_PER_TABLE);
+        let fit = self.free.iter().find(|&(_, &len)| len >= room).map(|(&at, &len)| (at, len));
+        let start = if let Some((at, len)) = fit {
+            self.free.remove(&at);
+            if len > room {
+                self.free.insert(at + room, len - room);
+            }
+            at
+        } else {
+            let at = self.next;
+            self.next = at.checked_add(room).expect("mappings stay below 16 TiB");
+            self.table.grow(Vpn(self.next));
+            at
+        };
+        if self.tasks.len() <= task.0 as usize {
+            self.tasks.resize(task.0 as usize + 1, TaskPages::default());
+        }
+        let start = Vpn(start);
+        let vma = Vma {
+            start,
+            end: Vpn(start.0 + pages),
+            task,
+            huge: HugeAdvice::None,
+            locked: false,
+            policy,
+            origin: start,
+            readahead: (start, 0, READAHEAD_HITS),
+        };
+        self.vmas.insert(start, vma);
+        start
+    }
+
+    /// The mapping that holds `vpn`.
+    #[must_use]
+    pub fn find(&self, vpn: Vpn) -> Option<&Vma> {
+        self.vmas.range(..=vpn).next_back().map(|(_, vma)| vma).filter(|vma| vpn < vma.end)
+    }
+
+    pub(crate) fn find_mut(&mut self, vpn: Vpn) -> Option<&mut Vma> {
+        let found = self.vmas.range_mut(..=vpn).next_back().map(|(_, vma)| vma);
+        found.filter(|vma| vpn < vma.end)
+    }
+
+    /// Every mapping, by address.
+    pub fn vmas(&self) -> impl Iterator<Item = &Vma> {
+        self.vmas.values()
+    }
+
+    /// The mappings that lie in a range, at least in part.
+    pub(crate) fn vmas_in(&self, range: Range<Vpn>) -> Vec<Vma> {
+        let first = self.find(range.start).map_or(range.start, |vma| vma.start);
+        self.vmas.range(first..range.end).map(|(_, vma)| *vma).collect()
+    }
+
+    /// The page tables.
+    #[must_use]
+    pub const fn table(&self) -> &PageTable {
+        &self.table
+    }
+
+    /// What a task has in memory.
+    #[must_use]
+    pub fn task(&self, task: TaskId) -> TaskPages {
+        self.tasks.get(task.0 as usize).copied().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn task_mut(&mut self, task: TaskId) -> &mut TaskPages {
+        &mut self.tasks[task.0 as usize]
+    }
+
+    /// Changes the mappings of a range, splitting those that reach out of it.
+    pub fn change(&mut self, range: Range<Vpn>, change: impl Fn(&mut Vma)) {
+        self.split_at(range.start);
+        self.split_at(range.end);
+        for (_, vma) in self.vmas.range_mut(range) {
+            change(vma);
+        }
+    }
+
+    fn split_at(&mut self, vpn: Vpn) {
+        let Some(vma) = self.find_mut(vpn) else { return };
+        if vma.start == vpn {
+            return;
+        }
+        let mut upper = *vma;
+        vma.end = vpn;
+        upper.start = vpn;
+        self.vmas.insert(vpn, upper);
+    }
+
+    /// Forgets the mappings of a range whose pages are gone, and lets whole units be given again.
+    pub(crate) fn forget(&mut self, range: Range<Vpn>) {
+        self.split_at(range.start);
+        self.split_at(range.end);
+        let gone: Vec<Vpn> = self.vmas.range(range).map(|(&start, _)| start).collect();
+        for start in gone {
+            let vma = self.vmas.remove(&start).expect("it was found");
+            // Units that another mapping still reaches into stay taken until that one goes.
+            let before = self.vmas.range(..start).next_back().map_or(0, |(_, v)| v.end.0);
+            let behind = self.vmas.range(start..).next().map_or(u32::MAX, |(&at, _)| at.0);
+            let first = if before > vma.start.unit_start().0 {
+                vma.start.0.next_multiple_of(PTRS_PER_TABLE)
+            } else {
+                vma.start.unit_start().0
+            };
+            let mut last = vma.end.0.next_multiple_of(PTRS_PER_TABLE);
+            if behind < last {
+                last = vma.end.unit_start().0;
+            }
+            if first < last {
+                self.give_back(first, last);
+            }
+        }
+    }
+
+    fn give_back(&mut self, mut first: u32, mut last: u32) {
+        if let Some((&at, &len)) = self.free.range(..first).next_back()
+            && at + len == first
+        {
+            self.free.remove(&at);
+            first = at;
+        }
+        if let Some(len) = self.free.remove(&last) {
+            last += len;
+        }
+        self.free.insert(first, last - first);
+    }
+}

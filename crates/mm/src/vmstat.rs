@@ -1,0 +1,267 @@
+//! Counters, under the names of `/proc/vmstat`.
+//!
+//! Models: `vmstat_text`, mm/vmstat.c, v6.12, v6.1 and v4.4, for the counters that anonymous memory,
+//! reclaim and swap move.
+//! Departs: no per-CPU deltas. Visible as: a reading is exact, where the kernel's lags by up to the
+//! per-CPU threshold.
+
+use crate::lru::LruList;
+use crate::memory::Memory;
+use crate::policy::LruScope;
+use crate::types::{NR_ZONE_KINDS, ZoneKind};
+use std_alloc::borrow::ToOwned;
+use std_alloc::format;
+use std_alloc::string::String;
+use std_alloc::vec::Vec;
+
+/// Defines the events, their names, and in which form they appear.
+macro_rules! events {
+    ($($(#[doc = $doc:literal])* $name:ident = $text:literal, $form:ident;)*) => {
+        /// An event that is counted; each by the zone class it concerns, whether it is shown so or not.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Vm { $($(#[doc = $doc])* $name),* }
+
+        const EVENTS: &[(Vm, &str, Form)] = &[$((Vm::$name, $text, Form::$form)),*];
+    };
+}
+
+/// In which form a counter appears.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One line.
+    Plain,
+    /// A line for each zone class.
+    Zoned,
+    /// A line for each zone class, or one, as `vmstat.reclaim_by_zone` says.
+    Reclaim,
+    /// A line for each zone class, or one, as `vmstat.allocstall_by_zone` says.
+    Stall,
+    /// Where `vmstat.reclaim_by_type` is set.
+    Typed,
+    /// Where `vmstat.khugepaged_apart` is set.
+    Khugepaged,
+    /// Anonymous and file apart where `vmstat.reclaim_by_type` is set, else their sum under one name.
+    Workingset,
+    /// Where `vmstat.thp_split_apart` is set.
+    SplitApart,
+    /// `thp_split` where it is not.
+    SplitOld,
+    /// Where LRU lists belong to nodes: pages passed over.
+    Skip,
+}
+
+events! {
+    /// KiB read from block devices.
+    PgPgIn = "pgpgin", Plain;
+    /// KiB written to block devices.
+    PgPgOut = "pgpgout", Plain;
+    /// Pages read from swap.
+    PswpIn = "pswpin", Plain;
+    /// Pages written to swap.
+    PswpOut = "pswpout", Plain;
+    /// Pages allocated.
+    PgAlloc = "pgalloc", Zoned;
+    /// Direct reclaims begun.
+    AllocStall = "allocstall", Stall;
+    /// Pages passed over because their zone was of no use to the request.
+    PgScanSkip = "pgskip", Skip;
+    /// Pages freed.
+    PgFree = "pgfree", Plain;
+    /// Pages made active.
+    PgActivate = "pgactivate", Plain;
+    /// Pages made inactive.
+    PgDeactivate = "pgdeactivate", Plain;
+    /// Faults.
+    PgFault = "pgfault", Plain;
+    /// Faults that waited for a device.
+    PgMajFault = "pgmajfault", Plain;
+    /// Pages of active lists looked at.
+    PgRefill = "pgrefill", Reclaim;
+    /// Pages reclaimed by kswapd.
+    PgStealKswapd = "pgsteal_kswapd", Reclaim;
+    /// Pages reclaimed directly.
+    PgStealDirect = "pgsteal_direct", Reclaim;
+    /// Pages reclaimed by khugepaged.
+    PgStealKhugepaged = "pgsteal_khugepaged", Khugepaged;
+    /// Pages scanned by kswapd.
+    PgScanKswapd = "pgscan_kswapd", Reclaim;
+    /// Pages scanned directly.
+    PgScanDirect = "pgscan_direct", Reclaim;
+    /// Pages scanned by khugepaged.
+    PgScanKhugepaged = "pgscan_khugepaged", Khugepaged;
+    /// Waits for free memory before direct reclaim.
+    PgScanDirectThrottle = "pgscan_direct_throttle", Plain;
+    /// Anonymous pages scanned.
+    PgScanAnon = "pgscan_anon", Typed;
+    /// File pages scanned.
+    PgScanFile = "pgscan_file", Typed;
+    /// Anonymous pages reclaimed.
+    PgStealAnon = "pgsteal_anon", Typed;
+    /// File pages reclaimed.
+    PgStealFile = "pgsteal_file", Typed;
+    /// Runs of kswapd's balancing.
+    PageOutRun = "pageoutrun", Plain;
+    /// Woken during the short sleep.
+    KswapdLowWmarkHitQuickly = "kswapd_low_wmark_hit_quickly", Plain;
+    /// Not balanced any more after the short sleep.
+    KswapdHighWmarkHitQuickly = "kswapd_high_wmark_hit_quickly", Plain;
+    /// Pages moved to the inactive tail once written.
+    PgRotated = "pgrotated", Plain;
+    /// Pages that were swapped out or dropped and came back: anonymous.
+    WorkingsetRefaultAnon = "workingset_refault_anon", Workingset;
+    /// Pages that came back: of files.
+    WorkingsetRefaultFile = "workingset_refault_file", Workingset;
+    /// Of those, made active at once: anonymous.
+    WorkingsetActivateAnon = "workingset_activate_anon", Workingset;
+    /// Of those, made active at once: of files.
+    WorkingsetActivateFile = "workingset_activate_file", Workingset;
+    /// Of those, in use when they went: anonymous.
+    WorkingsetRestoreAnon = "workingset_restore_anon", Workingset;
+    /// Of those, in use when they went: of files.
+    WorkingsetRestoreFile = "workingset_restore_file", Workingset;
+    /// Pages that reclaim gave to a device.
+    NrVmscanWrite = "nr_vmscan_write", Plain;
+    /// Pages marked to be reclaimed once written.
+    NrVmscanImmediate = "nr_vmscan_immediate_reclaim", Plain;
+    /// Pages found locked into memory.
+    UnevictablePgsCulled = "unevictable_pgs_culled", Plain;
+    /// Pages locked into memory.
+    UnevictablePgsMlocked = "unevictable_pgs_mlocked", Plain;
+    /// Pages no longer locked.
+    UnevictablePgsMunlocked = "unevictable_pgs_munlocked", Plain;
+    /// Pages that went back to the other lists.
+    UnevictablePgsRescued = "unevictable_pgs_rescued", Plain;
+    /// Pages read ahead from swap.
+    SwapRa = "swap_ra", Plain;
+    /// Of those, used.
+    SwapRaHit = "swap_ra_hit", Plain;
+    /// Faults that got a huge page.
+    ThpFaultAlloc = "thp_fault_alloc", Plain;
+    /// Faults that asked for one in vain.
+    ThpFaultFallback = "thp_fault_fallback", Plain;
+    /// Huge pages split (before 4.5).
+    ThpSplit = "thp_split", SplitOld;
+    /// Huge pages split.
+    ThpSplitPage = "thp_split_page", SplitApart;
+    /// Huge mappings split.
+    ThpSplitPmd = "thp_split_pmd", SplitApart;
+    /// Huge pages put on the queue of those to be split.
+    ThpDeferredSplitPage = "thp_deferred_split_page", SplitApart;
+    /// Huge pages of zeros mapped for the first time.
+    ThpZeroPageAlloc = "thp_zero_page_alloc", Plain;
+    /// Huge pages written to swap whole.
+    ThpSwpout = "thp_swpout", SplitApart;
+    /// Huge pages split to be written.
+    ThpSwpoutFallback = "thp_swpout_fallback", SplitApart;
+}
+
+const NR_EVENTS: usize = EVENTS.len();
+
+/// How often each event happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmEvents {
+    counts: [[u64; NR_ZONE_KINDS]; NR_EVENTS],
+}
+
+impl VmEvents {
+    /// Nothing happened.
+    pub const NEW: Self = Self { counts: [[0; NR_ZONE_KINDS]; NR_EVENTS] };
+
+    /// Counts events that concern no zone.
+    #[inline]
+    pub const fn add(&mut self, event: Vm, nr: u64) {
+        self.counts[event as usize][0] += nr;
+    }
+
+    /// Counts events of a zone class.
+    #[inline]
+    pub const fn add_in(&mut self, event: Vm, zone: ZoneKind, nr: u64) {
+        self.counts[event as usize][zone as usize] += nr;
+    }
+
+    /// How often an event happened, all zone classes together.
+    #[must_use]
+    pub fn get(&self, event: Vm) -> u64 {
+        self.counts[event as usize].iter().sum()
+    }
+
+    /// How often an event happened in a zone class.
+    #[must_use]
+    pub const fn get_in(&self, event: Vm, zone: ZoneKind) -> u64 {
+        self.counts[event as usize][zone as usize]
+    }
+}
+
+/// The name that a zone class has in a counter's name.
+#[must_use]
+pub const fn zone_suffix(zone: ZoneKind) -> &'static str {
+    match zone {
+        ZoneKind::Dma => "dma",
+        ZoneKind::Dma32 => "dma32",
+        ZoneKind::Normal => "normal",
+        ZoneKind::Movable => "movable",
+    }
+}
+
+impl Memory {
+    /// Counters under the names that this kernel prints, sizes first.
+    #[must_use]
+    pub fn vmstat(&self) -> Vec<(String, u64)> {
+        let mut out = Vec::new();
+        let mut put = |name: &str, value: u64| out.push((name.to_owned(), value));
+        put("nr_free_pages", self.zones.iter().map(|z| z.nr_free_pages).sum());
+        for list in LruList::ALL {
+            put(list.counter(), self.nr_lru(list));
+        }
+        let stats = self.lru.total_stats();
+        put("nr_anon_pages", stats.nr_anon_mapped);
+        put("nr_page_table_pages", stats.nr_page_table);
+        put("nr_isolated_anon", stats.nr_isolated[0]);
+        put("nr_isolated_file", stats.nr_isolated[1]);
+        put("nr_writeback", stats.nr_writeback);
+        if self.policy.lru.scope == LruScope::Node {
+            put("nr_swapcached", self.swap.nr_cached());
+        }
+        put("nr_anon_transparent_hugepages", stats.nr_anon_huge);
+        let vmstat = self.policy.vmstat;
+        let mut put_zones = |name: &str, event: Vm| {
+            for zone in ZoneKind::ALL {
+                let name = format!("{name}_{}", zone_suffix(zone));
+                out.push((name, self.vm.get_in(event, zone)));
+            }
+        };
+        let mut plain = Vec::new();
+        for &(event, name, form) in EVENTS {
+            let (zoned, shown) = match form {
+                Form::Plain => (false, true),
+                Form::Zoned => (true, true),
+                Form::Reclaim => (vmstat.reclaim_by_zone, true),
+                Form::Stall => (vmstat.allocstall_by_zone, true),
+                Form::Typed => (false, vmstat.reclaim_by_type),
+                Form::Khugepaged => (false, vmstat.khugepaged_apart),
+                Form::Workingset => (false, true),
+                Form::SplitApart => (false, vmstat.thp_split_apart),
+                Form::SplitOld => (false, !vmstat.thp_split_apart),
+                Form::Skip => (true, !vmstat.reclaim_by_zone),
+            };
+            if !shown {
+            } else if zoned {
+                put_zones(name, event);
+            } else if form == Form::Workingset && !vmstat.reclaim_by_type {
+                // One name for both types: the anonymous one comes first and opens the line.
+                match name.strip_suffix("_anon") {
+                    Some(name) => plain.push((name.to_owned(), self.vm.get(event))),
+                    None => {
+                        let sum = plain.iter_mut().find(|(n, _)| name.starts_with(n.as_str()));
+                        sum.expect("its line is open").1 += self.vm.get(event);
+                    }
+                }
+            } else {
+                plain.push((name.to_owned(), self.vm.get(event)));
+            }
+        }
+        out.append(&mut plain);
+        out
+    }
+}
