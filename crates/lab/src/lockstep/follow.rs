@@ -571,7 +571,7 @@ impl<'a> Follower<'a> {
             && self
                 .next_on_cpu(at, |_| false)
                 .is_some_and(|e| e.kind == Kind::Extfrag && e.pfn == event.pfn);
-        let origin = self.memory.free_block_of(event.pfn).map(|(head, _)| self.origin(head));
+        let origin = self.origin_of(event.pfn);
         let own = self.memory.peek_smallest(zone, order, migratetype);
         let cpu = usize::from(event.cpu);
         let (model, foreseen) = match own {
@@ -592,11 +592,7 @@ impl<'a> Follower<'a> {
         if own.is_some() || !agreed {
             self.take_by_force(event, claims);
         }
-        match origin {
-            Some(Origin::Split) => self.count(Choice::SplitRemainder, agreed),
-            Some(Origin::Merged) => self.count(Choice::Merged, agreed),
-            _ => {}
-        }
+        self.count_origin(origin, agreed);
         if self.memory.frames().state(event.pfn) == State::Allocated {
             self.place(event, run);
         }
@@ -725,8 +721,18 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn origin(&self, pfn: Pfn) -> Origin {
-        self.origins[pfn.index()]
+    /// Where the free block that holds `pfn` came from.
+    fn origin_of(&self, pfn: Pfn) -> Option<Origin> {
+        self.memory.free_block_of(pfn).map(|(head, _)| self.origins[head.index()])
+    }
+
+    /// Counts an answer among those on split or merged blocks, if the block was one.
+    fn count_origin(&mut self, origin: Option<Origin>, agreed: bool) {
+        match origin {
+            Some(Origin::Split) => self.count(Choice::SplitRemainder, agreed),
+            Some(Origin::Merged) => self.count(Choice::Merged, agreed),
+            Some(Origin::Whole) | None => {}
+        }
     }
 
     /// Notes the remainders of splitting the block `head` of order `found` around `[pfn, pfn + 2^order)`.
@@ -769,7 +775,7 @@ impl<'a> Follower<'a> {
         }
         let run = self.run_of(at, event);
         let own = self.memory.peek_smallest(run.zone, event.order, event.migratetype);
-        let origin = self.memory.free_block_of(event.pfn).map(|(head, _)| self.origin(head));
+        let origin = self.origin_of(event.pfn);
         let mut foreseen = None;
         self.cpus[cpu].run = Some(run);
         if own.is_none() || run.mode == SearchMode::Steal {
@@ -779,11 +785,7 @@ impl<'a> Follower<'a> {
         }
         let agreed = foreseen.is_some_and(|extfrag| is_as_recorded(&extfrag, event));
         self.judge(at, Choice::Fallback, agreed, |_| explain_fallback(event, foreseen));
-        match origin {
-            Some(Origin::Split) => self.count(Choice::SplitRemainder, agreed),
-            Some(Origin::Merged) => self.count(Choice::Merged, agreed),
-            _ => {}
-        }
+        self.count_origin(origin, agreed);
         if !agreed {
             self.take_by_force(event, event.fallback().change_ownership);
         }
