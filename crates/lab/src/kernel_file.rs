@@ -9,11 +9,14 @@ use highorder_mm::policy::{
     TargetSearch, Vmstat, Watermark, Zone,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
+use highorder_sim::kernel::Flows;
+use highorder_sim::kernel::policy::{Balanced, Direct, Kswapd, Retry, Slowpath, Stall, StallRule};
 use serde::Deserialize;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 6] = [
+    ("linux-4.4", include_str!("../../../kernels/linux-4.4.toml")),
     ("linux-6.1", include_str!("../../../kernels/linux-6.1.toml")),
     ("linux-6.12", include_str!("../../../kernels/linux-6.12.toml")),
     ("linux-6.12-mixing", include_str!("../../../kernels/linux-6.12-mixing.toml")),
@@ -36,8 +39,10 @@ pub struct Kernel {
     pub release: String,
     /// One line for people.
     pub description: String,
-    /// Its policy.
+    /// Its allocator's and reclaim's decisions.
     pub policy: Policy,
+    /// Its flows' decisions: the slow path's, kswapd's, direct reclaim's.
+    pub flows: Flows,
 }
 
 impl Kernel {
@@ -173,7 +178,7 @@ table!(PcpValues {
     batch_scale_max: u8,
 });
 table!(FallbackValues { rule: RuleValue, movable_min_order: u8, claim_min_pages: u32 });
-table!(ZoneValues { fragment_avoidance: bool });
+table!(ZoneValues { fair_batches: bool, fragment_avoidance: bool });
 table!(WatermarkValues {
     min_free_kbytes_max: u64,
     thp_recommendation: bool,
@@ -215,6 +220,15 @@ table!(VmstatValues {
     khugepaged_apart: bool,
     thp_split_apart: bool,
 });
+table!(KswapdValues {
+    balanced: BalancedValue,
+    balance_gap_permille: u32,
+    failures_max: u32,
+    from_highest_unbalanced: bool,
+});
+table!(SlowpathValues { retry: RetryValue, thisnode_early_exit: bool });
+table!(DirectValues { repeats: bool, repeats_deactivating: bool });
+table!(StallValues { rule: StallRuleValue, writeout_limit: bool });
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -233,6 +247,10 @@ struct Values {
     reclaim: ReclaimValues,
     swap: SwapValues,
     vmstat: VmstatValues,
+    kswapd: KswapdValues,
+    slowpath: SlowpathValues,
+    direct: DirectValues,
+    stall: StallValues,
 }
 
 /// Defines the words a value may take and what each stands for.
@@ -277,10 +295,12 @@ words!(ReserveValue for Highatomic {
     "percent-rounded-up" PercentRoundedUp => Self::PercentRoundedUp,
 });
 words!(TargetSearchValue for TargetSearch {
+    "off" Off => Self::Off,
     "until-found" UntilFound => Self::UntilFound,
     "until-enough" UntilEnough => Self::UntilEnough,
 });
 words!(MigrateSearchValue for MigrateSearch {
+    "off" Off => Self::Off,
     "mark-found" MarkFound => Self::MarkFound,
     "finish-blocks" FinishBlocks => Self::FinishBlocks,
 });
@@ -319,6 +339,18 @@ words!(ReadaheadValue for Readahead {
     "slots" Slots => Self::Slots,
     "addresses" Addresses => Self::Addresses,
 });
+words!(BalancedValue for Balanced {
+    "all-zones" AllZones => Self::AllZones,
+    "any-zone" AnyZone => Self::AnyZone,
+});
+words!(RetryValue for Retry {
+    "while-progress" WhileProgress => Self::WhileProgress,
+    "no-progress-loops" NoProgressLoops => Self::NoProgressLoops,
+});
+words!(StallRuleValue for StallRule {
+    "congestion" Congestion => Self::Congestion,
+    "throttle" Throttle => Self::Throttle,
+});
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -346,6 +378,10 @@ impl Values {
             reclaim: self.reclaim.over(base.reclaim),
             swap: self.swap.over(base.swap),
             vmstat: self.vmstat.over(base.vmstat),
+            kswapd: self.kswapd.over(base.kswapd),
+            slowpath: self.slowpath.over(base.slowpath),
+            direct: self.direct.over(base.direct),
+            stall: self.stall.over(base.stall),
         }
     }
 
@@ -430,7 +466,10 @@ impl Values {
                 )?,
                 claim_min_pages: need!(fallback.claim_min_pages),
             },
-            zone: Zone { fragment_avoidance: need!(zone.fragment_avoidance) },
+            zone: Zone {
+                fair_batches: need!(zone.fair_batches),
+                fragment_avoidance: need!(zone.fragment_avoidance),
+            },
             watermark: Watermark {
                 min_free_kbytes_max: need!(watermark.min_free_kbytes_max),
                 thp_recommendation: need!(watermark.thp_recommendation),
@@ -487,11 +526,38 @@ impl Values {
                 thp_split_apart: need!(vmstat.thp_split_apart),
             },
         };
+        let flows = Flows {
+            kswapd: Kswapd {
+                balanced: need!(kswapd.balanced).into(),
+                balance_gap_permille: within(
+                    "kswapd.balance_gap_permille",
+                    need!(kswapd.balance_gap_permille),
+                    0,
+                    1000,
+                )?,
+                // 0 stands for "no such limit": zones are then given up one by one.
+                failures_max: Some(need!(kswapd.failures_max)).filter(|&failures| failures > 0),
+                from_highest_unbalanced: need!(kswapd.from_highest_unbalanced),
+            },
+            slowpath: Slowpath {
+                retry: need!(slowpath.retry).into(),
+                thisnode_early_exit: need!(slowpath.thisnode_early_exit),
+            },
+            direct: Direct {
+                repeats: need!(direct.repeats),
+                repeats_deactivating: need!(direct.repeats_deactivating),
+            },
+            stall: Stall {
+                rule: need!(stall.rule).into(),
+                writeout_limit: need!(stall.writeout_limit),
+            },
+        };
         Ok(Kernel {
             name: name.to_owned(),
             release: self.release.unwrap_or_default(),
             description: self.description.unwrap_or_default(),
             policy,
+            flows,
         })
     }
 }
@@ -555,6 +621,31 @@ mod tests {
     }
 
     #[test]
+    fn flows_are_read_from_their_tables_and_overridden_alone() {
+        let flows = |name| Kernel::load(name).unwrap().flows;
+        assert_eq!(flows("linux-6.12").kswapd.failures_max, Some(16));
+        assert_eq!(flows("linux-4.4").kswapd.failures_max, None, "0 stands for no limit");
+        assert_eq!(flows("linux-4.4").stall.rule, StallRule::Congestion);
+        let (_folder, path) =
+            written("based_on = \"linux-6.12\"\n[stall]\nrule = \"congestion\"\n");
+        let mine = flows(&path);
+        let mut expected = flows("linux-6.12");
+        expected.stall.rule = StallRule::Congestion;
+        assert_eq!(mine, expected);
+        let (_folder, path) =
+            written("based_on = \"linux-6.12\"\n[kswapd]\nbalance_gap_permille = 1001\n");
+        let complaint = Kernel::load(&path).unwrap_err().to_string();
+        assert!(complaint.contains("`kswapd.balance_gap_permille` is 1001, expected 0..=1000"));
+    }
+
+    #[test]
+    fn a_kernel_without_fast_searches_can_be_told() {
+        let compaction = Kernel::load("linux-4.4").unwrap().policy.compaction;
+        assert_eq!(compaction.target_search, TargetSearch::Off);
+        assert_eq!(compaction.migrate_search, MigrateSearch::Off);
+    }
+
+    #[test]
     fn a_circle_of_bases_is_an_error() {
         let (folder, path) = written("based_on = \"yours\"\n");
         std::fs::write(folder.path().join("yours.toml"), "based_on = \"mine\"\n").unwrap();
@@ -566,6 +657,8 @@ mod tests {
         let name = |release| Kernel::for_release(release).map(|k| k.name);
         assert_eq!(name("6.12.107+deb12-cloud-amd64").unwrap(), "linux-6.12");
         assert_eq!(name("6.1.0-53-cloud-amd64").unwrap(), "linux-6.1");
+        assert_eq!(name("4.4.302").unwrap(), "linux-4.4");
+        assert!(name("4.49.1").is_err());
         assert!(name("6.18.1").is_err());
     }
 }

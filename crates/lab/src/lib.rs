@@ -1,13 +1,18 @@
-//! Kernel files, recordings and their replay.
+//! Kernel files, experiments and their runs, recordings and their replay.
 
 pub mod error;
+pub mod experiment;
 pub mod free_running;
 pub mod future;
 pub mod kernel_file;
 pub mod lockstep;
 pub mod machine;
 pub mod recording;
+pub mod run;
+mod run_inputs;
 
 pub use error::InputError;
+pub use experiment::{Experiment, Scale, Variant};
 pub use kernel_file::Kernel;
 pub use recording::Recording;
+pub use run::{ExecuteError, Executed, Plan, Run, Watch};

@@ -60,7 +60,7 @@ fn policy(modern: bool) -> Policy {
             movable_min_order: Order(4),
             claim_min_pages: 256,
         },
-        zone: Zone { fragment_avoidance: true },
+        zone: Zone { fair_batches: false, fragment_avoidance: true },
         watermark: Watermark {
             min_free_kbytes_max: 262_144,
             thp_recommendation: true,

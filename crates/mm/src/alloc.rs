@@ -4,8 +4,7 @@
 //! mm/page_alloc.c, v6.12.
 //! Departs: no cpusets, no dirty limit per node, no node reclaim yet. Visible as: page cache written on
 //! several nodes spreads later than on a kernel that limits dirty pages per node.
-//! Departs: no fair shares of a node's zones (`ALLOC_FAIR`, 3.12 to 4.7). Visible as: on those kernels DMA32
-//! and Normal fill side by side, here Normal first.
+//! Models: the fair shares of a node's zones (`ALLOC_FAIR`, `reset_alloc_batches`), mm/page_alloc.c, v4.4.
 //! Departs: a request that cannot wait, or an OOM victim's, takes from the highatomic reserve when all else
 //! fails, as in 6.12; in 4.x only requests of order > 0 that may use the reserve take from it, first.
 //! Visible as: on 4.x urgent single pages run out earlier, and the reserve stays whole.
@@ -18,6 +17,7 @@ use crate::policy::PcpHigh;
 use crate::types::{Migratetype, Order, Pfn, ZoneKind};
 use crate::watermark::Mark;
 use crate::zone::{Zone, ZoneId};
+use std_alloc::vec::Vec;
 
 /// A request for one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,16 +51,17 @@ impl Memory {
         let zonelist = self.zonelist(request.node, request.gfp);
         let mut flags = flags;
         // The node of the preferred zone, which is another than asked for if that one has no memory.
-        let home = if flags.intersects(AllocFlags::NOFRAGMENT) {
+        let preferred = if flags.intersects(AllocFlags::NOFRAGMENT.with(AllocFlags::FAIR)) {
             zonelist
                 .clone()
-                .map(|position| &self.zones[self.zonelist_entry(position).index()])
-                .find(|zone| zone.kind <= class)
-                .map(|zone| zone.node)
+                .map(|position| self.zonelist_entry(position))
+                .find(|id| self.zones[id.index()].kind <= class)
         } else {
             None
         };
+        let home = preferred.map(|id| self.zones[id.index()].node);
         loop {
+            let mut has_skipped_depleted = false;
             let mut position = zonelist.start;
             while position < zonelist.end {
                 let id = self.zonelist_entry(position);
@@ -68,6 +69,15 @@ impl Memory {
                 let zone = &self.zones[id.index()];
                 if zone.kind > class {
                     continue;
+                }
+                if flags.intersects(AllocFlags::FAIR) {
+                    if Some(zone.node) != home {
+                        break;
+                    }
+                    if zone.flags.fair_depleted {
+                        has_skipped_depleted = true;
+                        continue;
+                    }
                 }
                 if flags.intersects(AllocFlags::NOFRAGMENT) && Some(zone.node) != home {
                     // Another node is worse than a mixed pageblock: begin again without the wish.
@@ -93,11 +103,61 @@ impl Memory {
                     return Some(pfn);
                 }
             }
+            if flags.intersects(AllocFlags::FAIR) {
+                // Every share is used up, or there is room on other nodes alone: better one of these than
+                // to reclaim.
+                flags = flags.without(AllocFlags::FAIR);
+                if has_skipped_depleted && let Some(preferred) = preferred {
+                    self.reset_alloc_batches(preferred);
+                }
+                if has_skipped_depleted || self.machine.nr_nodes() > 1 {
+                    continue;
+                }
+            }
             if !flags.intersects(AllocFlags::NOFRAGMENT) {
                 return None;
             }
             flags = flags.without(AllocFlags::NOFRAGMENT);
         }
+    }
+
+    /// Renews the shares of a node's zones up to this one: as many pages as lie between the low and the
+    /// high mark, which is in proportion to the zone's size.
+    fn reset_alloc_batches(&mut self, preferred: ZoneId) {
+        let Zone { node, kind, .. } = self.zones[preferred.index()];
+        for zone in self.zones.iter_mut().filter(|zone| zone.node == node && zone.kind <= kind) {
+            zone.alloc_batch = zone.fair_share();
+            zone.flags.fair_depleted = false;
+        }
+    }
+
+    /// As [`Self::get_page_from_freelist`], from the nodes allowed alone: a bit for each, all bits set if
+    /// any will do (`nodemask`).
+    #[inline]
+    pub fn get_page_from_nodes(
+        &mut self,
+        request: Request,
+        allowed: u64,
+        mark: Option<Mark>,
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
+        if allowed == u64::MAX {
+            return self.get_page_from_freelist(request, mark, flags);
+        }
+        self.nodes_by_distance(request.node, allowed).into_iter().find_map(|node| {
+            let request = Request { node, gfp: request.gfp | Gfp::THISNODE, ..request };
+            self.get_page_from_freelist(request, mark, flags)
+        })
+    }
+
+    /// The nodes of a mask, nearest first.
+    #[must_use]
+    pub fn nodes_by_distance(&self, from: u32, allowed: u64) -> Vec<u32> {
+        let distances = &self.machine.nodes[from as usize].distances;
+        let mut nodes: Vec<u32> =
+            (0..self.machine.nr_nodes() as u32).filter(|n| allowed >> n & 1 != 0).collect();
+        nodes.sort_by_key(|&n| distances.get(n as usize).copied().unwrap_or(20));
+        nodes
     }
 
     /// The zone that the walk for `request` would stop at: the first of its zonelist above `mark`.
@@ -139,6 +199,8 @@ impl Memory {
     #[must_use]
     pub fn fast_path_flags(&self, request: Request) -> AllocFlags {
         let flags = AllocFlags::fast_path(request.gfp);
+        let flags =
+            if self.policy.zone.fair_batches { flags.with(AllocFlags::FAIR) } else { flags };
         if !self.policy.zone.fragment_avoidance {
             return flags;
         }
@@ -209,6 +271,11 @@ impl Memory {
         };
         let pfn = pfn.or_else(|| self.rmqueue_buddy(id, request.order, migratetype, flags))?;
         self.frames.set_movable(pfn, request.gfp.migratetype() == Migratetype::Movable);
+        if self.policy.zone.fair_batches {
+            let zone = &mut self.zones[id.index()];
+            zone.alloc_batch -= i64::from(request.order.pages());
+            zone.flags.fair_depleted |= zone.alloc_batch <= 0;
+        }
         Some(pfn)
     }
 

@@ -16,7 +16,7 @@
 
 use crate::alloc::Request;
 use crate::frame::{PageFlags, State};
-use crate::gfp::{AllocFlags, Gfp};
+use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
 use crate::policy::{AnonEntry, HugePartialUnmap};
@@ -325,7 +325,9 @@ impl Memory {
                     done.zero_faults += 1;
                 } else {
                     let (request, allowed) = self.vma_request(vma, at, Order(0), gfp, range.cpu);
-                    let Some(pfn) = self.fast_page(request, allowed, flags) else {
+                    let Some(pfn) =
+                        self.get_page_from_nodes(request, allowed, Some(Mark::Low), flags)
+                    else {
                         done.fault = Some(self.fault_at(vma, at, range.access));
                         break;
                     };
@@ -358,26 +360,6 @@ impl Memory {
         self.lru.lruvecs[lruvec].stats.nr_anon_mapped += pages;
         self.spaces.task_mut(task).anon += pages;
         self.vm.add_in(Vm::PgAlloc, self.zones[id.index()].kind, pages);
-    }
-
-    /// A page by the fast path, from the nodes allowed.
-    #[inline]
-    fn fast_page(&mut self, request: Request, allowed: u64, flags: AllocFlags) -> Option<Pfn> {
-        if allowed == u64::MAX {
-            return self.get_page_from_freelist(request, Some(Mark::Low), flags);
-        }
-        let mut left = allowed;
-        let distances = self.machine.nodes[request.node as usize].distances.clone();
-        while left != 0 {
-            let nodes = (0..self.machine.nr_nodes() as u32).filter(|n| left >> n & 1 != 0);
-            let node = nodes.min_by_key(|&n| distances.get(n as usize).copied().unwrap_or(20))?;
-            left &= !(1 << node);
-            let request = Request { node, gfp: request.gfp | Gfp::THISNODE, ..request };
-            if let Some(pfn) = self.get_page_from_freelist(request, Some(Mark::Low), flags) {
-                return Some(pfn);
-            }
-        }
-        None
     }
 
     /// Maps a fresh page at a place that has a table; it is still to be counted.

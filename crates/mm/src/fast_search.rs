@@ -206,9 +206,13 @@ pub struct TargetSearch {
 }
 
 impl TargetSearch {
-    /// Begins a search; `None` if the whole zone is compacted, or no smaller block could help.
+    /// Begins a search; `None` if the whole zone is compacted, or no smaller block could help, or the
+    /// kernel has no such searches.
     #[must_use]
     pub fn begin(memory: &Memory, cc: &mut CompactControl) -> Option<Self> {
+        if memory.policy.compaction.target_search == TargetSearchPolicy::Off {
+            return None;
+        }
         let highest_order = Order(cc.order.filter(|order| order.0 > 0)?.0 - 1);
         let pageblock_order = memory.policy.freelist.pageblock_order;
         let scan_start = cc.free_pfn >= memory.zones[cc.zone.index()].compact.init_free_pfn;
@@ -354,7 +358,7 @@ impl TargetSearch {
         if self.found.is_none() {
             cc.fast_search_fail += 1;
             let least = match self.policy {
-                TargetSearchPolicy::UntilFound => Pfn(1),
+                TargetSearchPolicy::Off | TargetSearchPolicy::UntilFound => Pfn(1),
                 TargetSearchPolicy::UntilEnough => self.min_pfn,
             };
             if self.scan_start && self.highest >= least {
@@ -406,7 +410,8 @@ impl Memory {
         let Some(order) = cc.order.filter(|&order| order > COSTLY_ORDER) else {
             return cc.migrate_pfn;
         };
-        if cc.ignore_skip_hint
+        if rule == MigrateSearch::Off
+            || cc.ignore_skip_hint
             || stays
             || !is_at_block
             || cc.direct_compaction && cc.migratetype != Migratetype::Movable

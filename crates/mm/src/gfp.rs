@@ -219,6 +219,8 @@ impl AllocFlags {
     pub const NOFRAGMENT: Self = Self(1 << 5);
     /// May wake kswapd.
     pub const KSWAPD: Self = Self(1 << 6);
+    /// Only zones of the preferred node whose share is not used up (before 4.8).
+    pub const FAIR: Self = Self(1 << 7);
 
     /// With the flags of `other` too.
     #[inline]

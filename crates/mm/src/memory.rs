@@ -105,6 +105,8 @@ impl Memory {
                     nr_reserved_highatomic: 0,
                     watermarks: Watermarks::default(),
                     lowmem_reserve: [0; NR_ZONE_KINDS],
+                    // Until the watermarks are set up (`free_area_init_core`, v4.4).
+                    alloc_batch: zone.managed_pages as i64,
                     flags: ZoneFlags::default(),
                     compact: CompactZone::NEW,
                     pcp: vec![PerCpuPages::new(); nr_cpus],

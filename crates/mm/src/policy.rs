@@ -152,6 +152,9 @@ pub enum FallbackRule {
 /// Zone policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
+    /// The zones of a node fill in proportion to their sizes, before other nodes are looked at
+    /// (`ALLOC_FAIR`: 81c0a2bb515f, 3.12, to 4.7).
+    pub fair_batches: bool,
     /// Prefer a lower zone of the node over mixing pageblocks (`ALLOC_NOFRAGMENT`, 6bb154504f8b, 5.0).
     pub fragment_avoidance: bool,
 }
@@ -200,6 +203,8 @@ pub struct Compaction {
 /// How far compaction searches the free lists for targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetSearch {
+    /// Not at all: only the scanner finds targets (before 5.1).
+    Off,
     /// Until a block is found; without one, any pageblock seen will do to begin the scan (5.1).
     UntilFound,
     /// Until every page that waits has its target; without a block, the scan begins in the upper half
@@ -210,6 +215,8 @@ pub enum TargetSearch {
 /// How compaction searches the free lists for a pageblock to empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MigrateSearch {
+    /// Not at all: the scanner takes one pageblock after the other (before 5.1).
+    Off,
     /// The pageblock found is marked to be skipped at once, so that no other search finds it (5.1).
     MarkFound,
     /// It is marked once it is scanned; a pageblock left half done is finished first (6.3).
@@ -234,8 +241,8 @@ pub struct Lru {
     pub inactive_ratio: InactiveRatio,
     /// How scanning is shared between anonymous and file pages.
     pub balance: Balance,
-    /// Refaults since the last reclaim let active pages be deactivated, whatever the sizes (5.8;
-    /// b91ac374346b and its fellows).
+    /// Refaults since the last reclaim let active pages be deactivated, whatever the sizes (files' since
+    /// 5.5, b91ac374346b; anonymous ones since 5.9, 170b04b7ae49).
     pub deactivate_on_refault: bool,
     /// What a huge page counts in the scan.
     pub scan_unit: ScanUnit,

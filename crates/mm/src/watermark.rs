@@ -128,6 +128,7 @@ impl Memory {
             };
             zone.watermarks =
                 Watermarks { marks: [min, min + gap, min + 2 * gap, min + 3 * gap], boost: 0 };
+            zone.alloc_batch = zone.fair_share();
         }
     }
 
@@ -182,6 +183,20 @@ impl Memory {
         class: ZoneKind,
         flags: AllocFlags,
     ) -> bool {
+        self.watermark_ok_with(id, order, mark, class, flags, self.zones[id.index()].nr_free_pages)
+    }
+
+    /// As [`Self::watermark_ok`], if this many pages were free.
+    #[must_use]
+    pub fn watermark_ok_with(
+        &self,
+        id: ZoneId,
+        order: Order,
+        mark: u64,
+        class: ZoneKind,
+        flags: AllocFlags,
+        nr_free_pages: u64,
+    ) -> bool {
         let zone = &self.zones[id.index()];
         let reserve = zone.lowmem_reserve[class as usize];
         let mut unusable = u64::from(order.pages()) - 1;
@@ -210,7 +225,7 @@ impl Memory {
                 min -= min / 2;
             }
         }
-        if zone.nr_free_pages as i64 - unusable as i64 <= (min + reserve) as i64 {
+        if nr_free_pages as i64 - unusable as i64 <= (min + reserve) as i64 {
             return false;
         }
         if order.0 == 0 {

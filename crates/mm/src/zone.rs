@@ -6,7 +6,7 @@ use crate::pcp::PerCpuPages;
 use crate::types::{
     Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, NR_ZONE_KINDS, Order, Pfn, ZoneKind,
 };
-use crate::watermark::Watermarks;
+use crate::watermark::{Mark, Watermarks};
 use std_alloc::vec::Vec;
 
 /// Index of a zone in [`crate::Memory::zones`].
@@ -103,6 +103,8 @@ pub struct ZoneFlags {
     pub below_high: bool,
     /// kswapd is at work here.
     pub reclaim_active: bool,
+    /// The zone's share of the node's allocations is used up, until all shares are renewed.
+    pub fair_depleted: bool,
 }
 
 /// One zone of a node.
@@ -134,6 +136,9 @@ pub struct Zone {
     pub watermarks: Watermarks,
     /// Pages kept from requests that could use a higher zone, by the highest zone they may use.
     pub lowmem_reserve: [u64; NR_ZONE_KINDS],
+    /// Pages that may still be taken before those of the node's other zones are; below 0 after requests
+    /// that did not ask (`NR_ALLOC_BATCH`).
+    pub alloc_batch: i64,
     /// State bits.
     pub flags: ZoneFlags,
     /// What compaction remembers.
@@ -148,6 +153,11 @@ impl Zone {
     #[must_use]
     pub const fn spans(&self, pfn: Pfn) -> bool {
         self.start.0 <= pfn.0 && pfn.0 < self.end.0
+    }
+
+    /// Pages that may be taken before those of the node's other zones are.
+    pub(crate) const fn fair_share(&self) -> i64 {
+        self.watermarks.raw(Mark::High) as i64 - self.watermarks.raw(Mark::Low) as i64
     }
 
     /// Notes `pages` more (or fewer) free pages of this type.

@@ -6,11 +6,13 @@
 mod naive;
 mod scene;
 
+use highorder_mm::alloc::Request;
+use highorder_mm::gfp::Gfp;
 use highorder_mm::index::{NrFree, fragmentation_index, unusable_index};
 use highorder_mm::pcp::batch_size;
 use highorder_mm::policy::Policy;
 use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
-use highorder_mm::watermark::{min_free_kbytes, recommended_min_free_kbytes};
+use highorder_mm::watermark::{Mark, min_free_kbytes, recommended_min_free_kbytes};
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
 use scene::{linux_4_4, linux_4_20, linux_6_1, linux_6_12};
@@ -401,4 +403,72 @@ fn the_nodes_of_a_distant_pair_take_turns_as_second_choice() {
         });
         assert_eq!(visited, order, "from node {node}");
     }
+}
+
+/// A node of 64 MiB of DMA32 and 192 MiB of Normal, and one of 64 MiB of Normal, all free; marks that stand
+/// 64, 192 and 64 pages apart.
+fn two_nodes_with_marks(policy: Policy) -> Memory {
+    let zones: [&[(ZoneKind, u64)]; 2] =
+        [&[(Dma32, 64 * MIB), (Normal, 192 * MIB)], &[(Normal, 64 * MIB)]];
+    let mut memory = guest(&zones, &[0, 1], policy);
+    for zone in 0..3 {
+        let (start, end) = (memory.zones[zone].start, memory.zones[zone].end);
+        memory.release_boot_memory(start..end);
+    }
+    // 5 MiB in 320 are a 64th: min 256, 768 and 256 pages.
+    memory.setup_watermarks(Some(5 * 1024), false);
+    memory
+}
+
+fn take_page(memory: &mut Memory, order: u8) -> Option<ZoneId> {
+    let request = Request {
+        order: Order(order),
+        gfp: Gfp::HIGHUSER_MOVABLE,
+        cpu: 0,
+        node: 0,
+        past_lists: false,
+    };
+    let flags = memory.fast_path_flags(request);
+    let pfn = memory.get_page_from_freelist(request, Some(Mark::Low), flags)?;
+    Some(memory.zone_of(pfn))
+}
+
+#[test]
+fn fair_shares_fill_a_nodes_zones_in_proportion_before_another_node_is_looked_at() {
+    let mut memory = two_nodes_with_marks(linux_4_4());
+    assert_eq!(marks(&memory)[1][..3], [768, 960, 1152]);
+    let zones: Vec<_> = (0..1024).map(|_| take_page(&mut memory, 0).unwrap().0).collect();
+    // The highest zone first, until 192 are taken; then 64 of the lower; then both shares are renewed.
+    for round in zones.chunks(256) {
+        assert!(round[..192].iter().all(|&zone| zone == 1), "{round:?}");
+        assert!(round[192..].iter().all(|&zone| zone == 0), "{round:?}");
+    }
+    let mut taken = [256, 768, 0];
+    while let Some(zone) = take_page(&mut memory, 0) {
+        taken[zone.index()] += 1;
+        let is_home_full = taken[0] + taken[1] > (62 + 186) * MIB;
+        assert!(zone.0 < 2 || is_home_full, "{taken:?}");
+    }
+    assert!(taken[2] > 60 * MIB, "{taken:?}: the other node is used in the end");
+}
+
+#[test]
+fn without_fair_shares_the_highest_zone_fills_first() {
+    let mut policy = linux_4_4();
+    policy.zone.fair_batches = false;
+    let mut memory = two_nodes_with_marks(policy);
+    assert!((0..4096).all(|_| take_page(&mut memory, 0) == Some(ZoneId(1))));
+}
+
+#[test]
+fn a_block_uses_up_its_pages_of_the_share_and_a_share_may_go_below_nothing() {
+    let mut memory = two_nodes_with_marks(linux_4_4());
+    assert_eq!(take_page(&mut memory, 9), Some(ZoneId(1)));
+    assert_eq!(memory.zones[1].alloc_batch, 192 - 512);
+    assert!(memory.zones[1].flags.fair_depleted);
+    assert_eq!(take_page(&mut memory, 9), Some(ZoneId(0)));
+    // Both are used up: the shares are renewed, whatever was overdrawn, and the highest comes first.
+    assert_eq!(take_page(&mut memory, 0), Some(ZoneId(1)));
+    assert_eq!((memory.zones[0].alloc_batch, memory.zones[1].alloc_batch), (64, 191));
+    assert!(!memory.zones[0].flags.fair_depleted && !memory.zones[1].flags.fair_depleted);
 }

@@ -85,6 +85,16 @@ fn line_suffix(line: usize) -> String {
 }
 
 impl ForeignError {
+    /// Whether the file is there and this user may not read it.
+    fn is_denied(&self) -> bool {
+        let source = match self {
+            Self::Kernel(highorder_kernelfs::Error::Io { source, .. }) => source,
+            Self::Io { source, .. } => source,
+            _ => return false,
+        };
+        source.kind() == io::ErrorKind::PermissionDenied
+    }
+
     fn bad(
         path: &Path,
         line: usize,
@@ -122,8 +132,29 @@ pub fn read_foreign(folder: &Path) -> Result<Record> {
     Ok(record)
 }
 
+/// Reads the state of a running kernel from its `/proc`.
+///
+/// What this user may not read (`pagetypeinfo` is root's alone) is missing from the state.
+///
+/// # Errors
+/// [`ForeignError`] names the file, and the line where there is one.
+pub fn read_proc(proc: &Path) -> Result<State> {
+    read_state_with(proc, &mut Xxh3::new(), Unreadable::Missing)
+}
+
 /// Reads what a folder holds of `/proc`.
 fn read_state(folder: &Path, captured: &mut Xxh3) -> Result<State> {
+    read_state_with(folder, captured, Unreadable::Refused)
+}
+
+/// What becomes of a file that is there and may not be read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unreadable {
+    Refused,
+    Missing,
+}
+
+fn read_state_with(folder: &Path, captured: &mut Xxh3, unreadable: Unreadable) -> Result<State> {
     let mut state = State::default();
     let vmstat: Vmstat = parse(&folder.join("vmstat"), captured)?;
     state.counters = map(&vmstat);
@@ -150,7 +181,12 @@ fn read_state(folder: &Path, captured: &mut Xxh3) -> Result<State> {
             state.zone_mut(zone.node, &zone.zone).free_blocks = zone.counts;
         }
     }
-    if let Some(types) = parse_if_there::<Pagetypeinfo>(&folder.join("pagetypeinfo"), captured)? {
+    let types = folder.join("pagetypeinfo");
+    let types = match parse_if_there::<Pagetypeinfo>(&types, captured) {
+        Err(error) if unreadable == Unreadable::Missing && error.is_denied() => None,
+        types => types?,
+    };
+    if let Some(types) = types {
         for node in &types.nodes {
             for row in &node.free {
                 let counts = row.counts.iter().map(|count| count.blocks).collect();

@@ -24,7 +24,7 @@ pub mod timeline;
 pub mod vmstat_rows;
 
 pub use compare::{Comparison, Group};
-pub use foreign::{ForeignError, read_foreign};
+pub use foreign::{ForeignError, read_foreign, read_proc};
 pub use latencies::Latencies;
 pub use listing::{time_lines, vmstat_listing};
 pub use record::{

@@ -1,8 +1,12 @@
-//! Prints what primitive work costs here, as lines of a machine file.
+//! Prints the machine file of this machine: its shape and what primitive work costs, without disks.
 
-fn main() -> std::io::Result<()> {
-    for cost in highorder_sim::calibrate::measure()? {
-        println!("{} = {{ ns = {:.1}, source = \"measured: {}\" }}", cost.name, cost.ns, cost.how);
-    }
+use highorder_sim::calibrate::{Found, machine_file, measure};
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let found = Found::read(Path::new("/"))?;
+    let cpus: Vec<Vec<u32>> = found.nodes.iter().map(|node| node.cpus.clone()).collect();
+    let costs = measure(&std::env::temp_dir(), &cpus, &mut |name| eprintln!("{name}"))?;
+    print!("{}", machine_file("here", &found, &[], &costs));
     Ok(())
 }

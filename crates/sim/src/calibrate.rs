@@ -1,10 +1,12 @@
-//! Measures what primitive work costs on the machine it runs on, for its machine file.
+//! Measures what primitive work costs on the machine it runs on, and writes its machine file.
 //!
-//! Safe to run as any user: it allocates [`BUFFER_BYTES`] a few times and changes nothing. Each number is
-//! the least of several repetitions, because whatever else runs can only make a repetition longer (but for
-//! remote flushes, a median). Bound to
-//! one CPU (`taskset -c 0`), `context_switch` is what its name says; else it contains the wakeup of another
-//! CPU.
+//! [`Found`] is the machine's shape as its kernel tells it, [`measure`] gives the costs, [`Disk`] is the
+//! disk that a folder lies on, and [`machine_file`] puts them together.
+//!
+//! Safe to run as any user: it allocates [`BUFFER_BYTES`] a few times, writes a nameless file to a disk
+//! that is asked for, and changes nothing. Each number is the least of several repetitions, because
+//! whatever else runs can only make a repetition longer (but for remote flushes, a median). All but the
+//! remote costs are measured on one CPU.
 //!
 //! What cannot be measured from user space is measured by its like: list operations and scanning by
 //! arrays of 64-byte entries (the size of a `struct page`), the four-level walk by four dependent loads
@@ -15,8 +17,20 @@
     reason = "measuring real time is what it is for; no result of the model depends on it"
 )]
 
+mod disk;
+mod file;
+mod found;
+
+pub use disk::{Disk, Times};
+pub use file::machine_file;
+pub use found::{Found, FoundNode, FoundSwap};
+
+use memmap2::MmapMut;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::black_box;
 use std::io::{Read, Write, pipe};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -27,50 +41,149 @@ const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 const REPETITIONS: usize = 5;
 
-/// A measured cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A cost, and how it was found.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Name in machine files.
     pub name: &'static str,
-    /// Nanoseconds.
+    /// Nanoseconds, to a tenth.
     pub ns: f64,
-    /// How it was measured.
-    pub how: &'static str,
+    /// Where the number is from.
+    pub source: String,
 }
 
-/// Measures every cost that user space can; a few seconds.
+/// Measures every cost of a machine file; a quarter of a minute on an idle machine.
+///
+/// `folder` is where the file lies whose transfers are timed; `nodes` are the CPUs of each node; `tell` is
+/// called with the name of each cost before it is measured.
 ///
 /// # Errors
-/// A pipe or a thread could not be had.
-pub fn measure() -> std::io::Result<Vec<Measured>> {
-    let mut all = Vec::new();
-    let mut add = |name, ns, how| all.push(Measured { name, ns, how });
-    let system_call = system_call()?;
-    let [clear, copy] = clear_and_copy(PAGE);
-    add("clear_base_page", clear, "fill of 4 KiB, random order over 256 MiB");
-    add("copy_base_page", copy, "copy of 4 KiB, random order over 256 MiB");
-    let [clear_huge, copy_huge] = clear_and_copy(HUGE);
-    add("clear_huge_page", clear_huge, "fill of 2 MiB, random order over 256 MiB");
-    add("copy_huge_page", copy_huge, "copy of 2 MiB, random order over 256 MiB");
-    add("fault_entry", (fault() - clear).max(0.0), "first write to a page, less clear_base_page");
-    let (round_trip, own) = ping_pong()?;
-    add("system_call", system_call, "read of no bytes from a pipe");
+/// A pipe, a thread or memory could not be had, or the CPUs are not this thread's to use.
+pub fn measure(
+    folder: &Path,
+    nodes: &[Vec<u32>],
+    tell: &mut dyn FnMut(&'static str),
+) -> std::io::Result<Vec<Measured>> {
+    let allowed = allowed_cpus()?;
+    let bound = Bound::to(allowed[0])?;
+    let mut costs = Costs { all: Vec::new(), tell };
+    let [clear, copy] = costs.begin("clear_base_page", || clear_and_copy(PAGE));
+    costs.add("clear_base_page", clear, "measured: fill of 4 KiB, random order over 256 MiB");
+    costs.add("copy_base_page", copy, "measured: copy of 4 KiB, random order over 256 MiB");
+    let [clear_huge, copy_huge] = costs.begin("clear_huge_page", || clear_and_copy(HUGE));
+    costs.add("clear_huge_page", clear_huge, "measured: fill of 2 MiB, random order over 256 MiB");
+    costs.add("copy_huge_page", copy_huge, "measured: copy of 2 MiB, random order over 256 MiB");
+    let fault = costs.begin("fault_entry", fault);
+    costs.add(
+        "fault_entry",
+        fault - clear,
+        "measured: first write to a page, less clear_base_page",
+    );
+    let system_call = costs.begin("system_call", system_call)?;
+    costs.add("system_call", system_call, "measured: read of no bytes from a pipe");
+    let (round_trip, own) = costs.begin("context_switch", ping_pong)?;
     // A round trip is two switches, and at either end the write and read that `own` is.
-    add("context_switch", (round_trip / 2.0 - own).max(0.0), "pipe between threads, less the pipe");
-    let near = chase(PAGE / 64, 64);
-    let far = chase(BUFFER_BYTES / 64, 64);
-    let spread = chase(16 * 1024, PAGE + 64);
-    add("tlb_miss_base", (spread - near).max(0.0), "chase over 16384 pages, a line of each");
-    add("local_access", (far - (spread - near)).max(0.0), "chase over 256 MiB, less tlb_miss_base");
-    add("pfn_scan", scan(), "reading 64-byte entries in a row");
-    add("list_op", list_op(), "unlinking a random entry of a list of 64-byte entries");
-    add("page_table_walk", 4.0 * chase(8 * 1024, 64), "four loads, chased over 512 KiB");
-    add("tlb_flush_remote", remote_flush(), "munmap while another thread runs, less munmap alone");
-    if let Some(ns) = block_request(system_call)? {
-        add("block_request", ns, "CPU time of a direct read of 4 KiB, less system_call");
+    let switch = round_trip / 2.0 - own;
+    costs.add("context_switch", switch, "measured: pipe between threads of a CPU, less the pipe");
+    let [near, far, spread] = costs.begin("local_access", || {
+        [chase(PAGE / 64, 64), chase(BUFFER_BYTES / 64, 64), chase(16 * 1024, PAGE + 64)]
+    });
+    let tlb_miss = (spread - near).max(0.0);
+    let local = far - tlb_miss;
+    costs.add("local_access", local, "measured: chase over 256 MiB, less tlb_miss_base");
+    costs.add("tlb_miss_base", tlb_miss, "measured: chase over 16384 pages, a line of each");
+    let derived = "derived: three of the four levels that tlb_miss_base walks";
+    costs.add("tlb_miss_huge", tlb_miss * 0.75, derived);
+    let remote = costs.begin("remote_access", || remote_access(&allowed, nodes))?;
+    match remote {
+        Some((ns, node)) => {
+            let how = "measured: chase over 256 MiB of another node's, less tlb_miss_base";
+            costs.add("remote_access", ns - tlb_miss, &format!("{how}: node {node}"));
+        }
+        None => {
+            costs.add("remote_access", local, "as local_access: no CPU of another node is at hand");
+        }
     }
-    add("lock_pair", lock_pair(), "compare-and-swap and store on an own line");
-    Ok(all)
+    let scan = costs.begin("pfn_scan", scan);
+    costs.add("pfn_scan", scan, "measured: reading 64-byte entries in a row over 256 MiB");
+    let list_op = costs.begin("list_op", list_op);
+    let how = "measured: unlinking a random entry of a list of 64-byte entries over 256 MiB";
+    costs.add("list_op", list_op, how);
+    let walk = costs.begin("page_table_walk", || 4.0 * chase(8 * 1024, 64));
+    costs.add("page_table_walk", walk, "measured: four dependent loads, chased over 512 KiB");
+    let lock = costs.begin("lock_pair", lock_pair);
+    costs.add("lock_pair", lock, "measured: compare-and-swap and store on an own line");
+    let published = "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
+    costs.add("tlb_flush_local", 100.0, published);
+    let flush = costs.begin("tlb_flush_remote", || remote_flush(&allowed))?;
+    match flush {
+        Some(ns) => {
+            let how = "measured: mprotect of a written page while a thread runs on another CPU, less \
+                       the same alone";
+            costs.add("tlb_flush_remote", ns, how);
+        }
+        None => costs.add("tlb_flush_remote", 0.0, "nothing: there is no other CPU at hand"),
+    }
+    let request = costs.begin("block_request", || block_request(folder, system_call))?;
+    match request {
+        Some(ns) => {
+            let how = "measured: CPU time of a direct read of 4 KiB, less system_call";
+            costs.add("block_request", ns, how);
+        }
+        None => {
+            let how = "as system_call: the folder's file system has no direct reads to measure";
+            costs.add("block_request", system_call, how);
+        }
+    }
+    drop(bound);
+    Ok(costs.all)
+}
+
+/// What was found so far, and whom to tell.
+struct Costs<'a> {
+    all: Vec<Measured>,
+    tell: &'a mut dyn FnMut(&'static str),
+}
+
+impl Costs<'_> {
+    fn begin<R>(&mut self, name: &'static str, measure: impl FnOnce() -> R) -> R {
+        (self.tell)(name);
+        measure()
+    }
+
+    /// Adds a cost. Less than nothing, from two numbers that noise has turned, is nothing.
+    fn add(&mut self, name: &'static str, ns: f64, source: &str) {
+        let ns = (ns.max(0.0) * 10.0).round() / 10.0;
+        self.all.push(Measured { name, ns, source: source.to_owned() });
+    }
+}
+
+/// The CPUs that this thread may run on: at least one.
+fn allowed_cpus() -> std::io::Result<Vec<u32>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU as u32).filter(|&cpu| set.is_set(cpu as usize)).collect())
+}
+
+/// Keeps this thread on one CPU until it is dropped.
+struct Bound {
+    before: CpuSet,
+}
+
+impl Bound {
+    fn to(cpu: u32) -> std::io::Result<Self> {
+        let before = sched_getaffinity(None)?;
+        let mut one = CpuSet::new();
+        one.set(cpu as usize);
+        sched_setaffinity(None, &one)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // It was allowed before.
+        let _ = sched_setaffinity(None, &self.before);
+    }
 }
 
 /// The least of several repetitions, in nanoseconds for each of `count`.
@@ -167,12 +280,21 @@ fn ping_pong() -> std::io::Result<(f64, f64)> {
 
 /// A load that depends on the one before, over `entries` lines that lie `stride` bytes apart.
 fn chase(entries: usize, stride: usize) -> f64 {
+    chase_through(&ring(entries, stride), entries)
+}
+
+/// An array in which each of `entries` lines, `stride` bytes apart, says where the next one is.
+fn ring(entries: usize, stride: usize) -> Vec<u64> {
     let step = stride / 8;
     let order = shuffled(entries);
     let mut array = vec![0_u64; entries * step];
     for n in 0..entries {
         array[order[n] * step] = (order[(n + 1) % entries] * step) as u64;
     }
+    array
+}
+
+fn chase_through(array: &[u64], entries: usize) -> f64 {
     let loads = entries.max(1 << 20);
     let mut at = 0;
     least(loads, || {
@@ -215,40 +337,66 @@ fn list_op() -> f64 {
     })
 }
 
-/// What unmapping a page takes longer while another thread of the process runs on another CPU, which then
-/// has to be interrupted to flush. Nothing (0) where there is one CPU.
-fn remote_flush() -> f64 {
-    // The median: in its quickest moments the other thread has lost its CPU and needs no interrupt.
-    let unmap = || {
-        let mut times: Vec<u128> = (0..2001)
-            .map(|_| {
-                // Beyond any threshold of the allocator: mapped and unmapped each time.
-                let mut fresh = vec![0_u8; 64 << 20];
-                fresh[0] = 1;
-                black_box(&mut fresh);
-                let start = Instant::now();
-                drop(fresh);
-                start.elapsed().as_nanos()
-            })
-            .collect();
-        times.sort_unstable();
-        times[times.len() / 2] as f64
+/// A load from memory that a thread on another node wrote first, and that node; none where no CPU of
+/// another node may be used. This thread is bound to the first CPU allowed.
+fn remote_access(allowed: &[u32], nodes: &[Vec<u32>]) -> std::io::Result<Option<(f64, usize)>> {
+    let own = nodes.iter().position(|cpus| cpus.contains(&allowed[0]));
+    let is_other = |cpus: &Vec<u32>| cpus.iter().copied().find(|cpu| allowed.contains(cpu));
+    let others = nodes.iter().enumerate().filter(|(node, _)| Some(*node) != own);
+    let Some((node, cpu)) = others.filter_map(|(node, cpus)| Some((node, is_other(cpus)?))).next()
+    else {
+        return Ok(None);
     };
-    let alone = unmap();
-    let stop = AtomicBool::new(false);
+    let entries = BUFFER_BYTES / 64;
+    let build = move || Bound::to(cpu).map(|_bound| ring(entries, 64));
+    let array = std::thread::spawn(build).join().expect("building a ring does not panic")?;
+    Ok(Some((chase_through(&array, entries), node)))
+}
+
+/// What taking write access from a page takes longer while another thread of the process runs on another
+/// CPU, which has to be interrupted to flush; none where there is one CPU.
+fn remote_flush(allowed: &[u32]) -> std::io::Result<Option<f64>> {
+    let Some(&other) = allowed.get(1) else { return Ok(None) };
+    let alone = protect(|| {})?;
+    let (stop, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     let watched = std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let spinner = scope.spawn(|| {
+            let _bound = Bound::to(other)?;
             while !stop.load(Ordering::Relaxed) {
+                turns.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok::<(), std::io::Error>(())
+        });
+        // Where other programs run, it may have lost its CPU: then there is nobody to interrupt.
+        let it_runs = || {
+            let before = turns.load(Ordering::Relaxed);
+            while turns.load(Ordering::Relaxed) == before && !spinner.is_finished() {
                 std::hint::spin_loop();
             }
-        });
-        // The other thread may share our CPU at first.
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let watched = unmap();
+        };
+        let watched = protect(it_runs);
         stop.store(true, Ordering::Relaxed);
+        spinner.join().expect("counting does not panic")?;
         watched
-    });
-    (watched - alone).max(0.0)
+    })?;
+    Ok(Some(watched - alone))
+}
+
+/// The median time of an `mprotect` that takes write access from a page just written.
+fn protect(mut before: impl FnMut()) -> std::io::Result<f64> {
+    let mut times = Vec::new();
+    let mut page = MmapMut::map_anon(PAGE)?;
+    for turn in 0..4001 {
+        // So that its translation is in the TLB, and allows to write.
+        page[0] = turn as u8;
+        before();
+        let start = Instant::now();
+        let protected = page.make_read_only()?;
+        times.push(start.elapsed().as_nanos());
+        page = protected.make_mut()?;
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2] as f64)
 }
 
 /// CPU time of this thread, in nanoseconds: the first number of `schedstat`.
@@ -257,33 +405,23 @@ fn cpu_time() -> std::io::Result<Option<f64>> {
     Ok(text.split(' ').next().and_then(|ns| ns.parse().ok()))
 }
 
-/// CPU time of a transfer that goes past the page cache, in a file of the temporary folder; none where the
-/// file system cannot do that.
-fn block_request(system_call: f64) -> std::io::Result<Option<f64>> {
-    use std::os::unix::fs::{FileExt, OpenOptionsExt};
-    /// `O_DIRECT` of x86-64: include/uapi/asm-generic/fcntl.h.
-    const O_DIRECT: i32 = 0o40000;
+/// CPU time of a transfer that goes past the page cache, in a file of a folder; none where the file system
+/// cannot do that.
+fn block_request(folder: &Path, system_call: f64) -> std::io::Result<Option<f64>> {
     const PAGES: usize = 2048;
-    let path = std::env::temp_dir().join(format!("highorder-calibrate-{}", std::process::id()));
-    std::fs::write(&path, vec![1; PAGES * PAGE])?;
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(O_DIRECT).open(&path);
-    std::fs::remove_file(&path)?;
-    let Ok(file) = file else { return Ok(None) };
-    file.sync_all()?;
-    let mut buffer = vec![0_u8; 2 * PAGE];
-    let aligned = buffer.as_ptr().align_offset(PAGE);
-    let page = &mut buffer[aligned..aligned + PAGE];
+    let Some(file) = disk::direct_file(folder, PAGES * PAGE)? else { return Ok(None) };
+    let mut page = MmapMut::map_anon(PAGE)?;
     let order = shuffled(PAGES);
     let mut least = f64::INFINITY;
     for _ in 0..REPETITIONS {
         let Some(before) = cpu_time()? else { return Ok(None) };
         for &n in &order {
-            file.read_exact_at(page, (n * PAGE) as u64)?;
+            file.read_exact_at(&mut page, (n * PAGE) as u64)?;
         }
         let Some(after) = cpu_time()? else { return Ok(None) };
         least = least.min((after - before) / PAGES as f64);
     }
-    Ok(Some((least - system_call).max(0.0)))
+    Ok(Some(least - system_call))
 }
 
 fn lock_pair() -> f64 {
@@ -295,4 +433,46 @@ fn lock_pair() -> f64 {
             lock.store(false, Ordering::Release);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_leads_through_every_entry_before_it_comes_back() {
+        let (entries, stride) = (1000, 64);
+        let array = ring(entries, stride);
+        let mut at = 0;
+        let mut seen = vec![false; entries];
+        for _ in 0..entries {
+            assert!(!std::mem::replace(&mut seen[at / (stride / 8)], true));
+            at = array[at] as usize;
+        }
+        assert_eq!(at, 0);
+    }
+
+    #[test]
+    fn a_bound_thread_is_free_again_afterwards() {
+        let before = allowed_cpus().unwrap();
+        let bound = Bound::to(before[0]).unwrap();
+        assert_eq!(allowed_cpus().unwrap(), [before[0]]);
+        drop(bound);
+        assert_eq!(allowed_cpus().unwrap(), before);
+    }
+
+    #[test]
+    fn a_remote_flush_costs_something_where_there_is_another_cpu() {
+        let allowed = allowed_cpus().unwrap();
+        let _bound = Bound::to(allowed[0]).unwrap();
+        let flush = remote_flush(&allowed).unwrap();
+        assert_eq!(flush.is_some(), allowed.len() > 1);
+        assert_eq!(remote_flush(&allowed[..1]).unwrap(), None);
+    }
+
+    #[test]
+    fn without_another_node_there_is_no_remote_access() {
+        let allowed = allowed_cpus().unwrap();
+        assert_eq!(remote_access(&allowed, std::slice::from_ref(&allowed)).unwrap(), None);
+    }
 }

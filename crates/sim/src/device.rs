@@ -113,6 +113,9 @@ pub struct DeviceSpec {
     pub nr_requests: u32,
     /// Longest request that merging makes, in bytes: `/sys/block/*/queue/max_sectors_kb`.
     pub max_request_bytes: u64,
+    /// Whether the kernel takes it for a rotating disk, as it does virtio's whatever they are:
+    /// `/sys/block/*/queue/rotational`. Swap slots are given out accordingly.
+    pub says_rotational: bool,
     /// How it works.
     pub kind: DeviceKind,
 }
@@ -583,6 +586,7 @@ mod tests {
             capacity_bytes: 100_000_000_000,
             nr_requests: 128,
             max_request_bytes: 512 * KIB,
+            says_rotational: true,
             kind: DeviceKind::Rotating {
                 turn: Ns::from_millis(10),
                 seek_track: Ns::from_millis(1),
@@ -599,6 +603,7 @@ mod tests {
             FlashTimes { access: Ns::from_micros(100), command: Ns(1000), bandwidth: SECOND };
         DeviceSpec {
             name: "sdb".into(),
+            says_rotational: false,
             kind: DeviceKind::Flash { queue_depth: 2, read: times, write: times },
             ..rotating()
         }

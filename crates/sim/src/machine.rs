@@ -32,6 +32,12 @@ const PAGES_PER_MIB: u64 = MIB / PAGE_BYTES;
 const DMA_END_MIB: u64 = 16;
 /// End of ZONE_DMA32: arch/x86/include/asm/dma.h (`MAX_DMA32_PFN`).
 const DMA32_END_MIB: u64 = 4096;
+/// Zones of a scaled machine begin and end at multiples of the largest block: order 10, 4 MiB.
+const ZONE_UNIT_BYTES: u64 = 4 * MIB;
+/// The least memory of a node, in MiB: ZONE_DMA must be whole.
+const NODE_MIN_MIB: u64 = 16;
+/// The least swap area, in MiB.
+const SWAP_MIN_MIB: u64 = 1;
 /// Frames of ZONE_DMA that exist: all but frame 0, the 96 frames of video memory and firmware from
 /// 640 KiB to 1 MiB, and the firmware's data page below them. As recorded in
 /// tests/data/recordings/*/state0/zoneinfo.
@@ -180,7 +186,10 @@ pub struct Machine {
     pub description: String,
     /// Nodes, ascending.
     pub nodes: Vec<Node>,
-    /// Bytes below 4 GiB that are no memory but devices (PCI); what they displace lies above 4 GiB.
+    /// Where ZONE_DMA32 ends, in bytes: 4 GiB, unless the machine was [`scaled`](Machine::scaled).
+    pub dma32_end_bytes: u64,
+    /// Bytes below the end of ZONE_DMA32 that are no memory but devices (PCI); what they displace lies
+    /// above it.
     pub device_hole_bytes: u64,
     /// Memory that is not handed out.
     pub reserved: Reserved,
@@ -233,6 +242,75 @@ impl Machine {
         }
     }
 
+    /// The same machine with `numerator / denominator` of its memory.
+    ///
+    /// Nodes, what is reserved, swap areas, the end of ZONE_DMA32 and the hole for devices shrink
+    /// together, so that zones keep their shares of a node. CPUs, distances, disks, costs and the
+    /// scheduler stay, and so does ZONE_DMA: its 16 MiB are mostly kept from whoever may use other zones.
+    ///
+    /// Departs: x86-64 has ZONE_DMA32 end at 4 GiB whatever the memory. Visible as: a scaled machine has a
+    /// ZONE_NORMAL where a real one of its size would have none.
+    ///
+    /// # Errors
+    /// The ratio is 0 or more than 1, or leaves a node too little memory or no whole number of MiB of it.
+    pub fn scaled(&self, numerator: u32, denominator: u32) -> Result<Self, InputError> {
+        let ratio = format!("scale {numerator}/{denominator}");
+        if numerator == 0 || numerator > denominator {
+            return Err(InputError::other(format!("{ratio}, expected more than 0 and at most 1")));
+        }
+        if numerator == denominator {
+            return Ok(self.clone());
+        }
+        let scale = |bytes: u64, unit: u64| {
+            let scaled = u128::from(bytes) * u128::from(numerator) / u128::from(denominator);
+            scaled as u64 / unit * unit
+        };
+        let refuse =
+            |what: String| Err(InputError::other(format!("{ratio} of {}: {what}", self.name)));
+        let mut machine = self.clone();
+        machine.dma32_end_bytes = scale(self.dma32_end_bytes, ZONE_UNIT_BYTES);
+        machine.device_hole_bytes = scale(self.device_hole_bytes, ZONE_UNIT_BYTES);
+        let below_hole = machine.dma32_end_bytes - machine.device_hole_bytes;
+        if below_hole <= DMA_END_MIB * MIB {
+            return refuse(format!(
+                "memory below the hole for devices ends at {} MiB, expected more than the \
+                 {DMA_END_MIB} of ZONE_DMA",
+                below_hole / MIB
+            ));
+        }
+        machine.reserved.low_bytes = scale(self.reserved.low_bytes, PAGE_BYTES);
+        machine.reserved.high_bytes = scale(self.reserved.high_bytes, PAGE_BYTES);
+        let reserved = machine.reserved.low_bytes + machine.reserved.high_bytes;
+        for (number, node) in machine.nodes.iter_mut().enumerate() {
+            let bytes = scale(node.memory_bytes, 1);
+            let is_whole = u128::from(node.memory_bytes) * u128::from(numerator)
+                == u128::from(bytes) * u128::from(denominator);
+            if !is_whole || bytes % MIB != 0 {
+                let mib = bytes as f64 / MIB as f64;
+                return refuse(format!("node {number} has {mib:.2} MiB, expected whole MiB"));
+            }
+            let least_mib = least_memory_mib(number, reserved.div_ceil(MIB));
+            if bytes < least_mib * MIB {
+                return refuse(format!(
+                    "node {number} has {} MiB, expected at least {least_mib}",
+                    bytes / MIB
+                ));
+            }
+            node.memory_bytes = bytes;
+        }
+        for (number, area) in machine.swap.iter_mut().enumerate() {
+            area.bytes = scale(area.bytes, PAGE_BYTES);
+            if area.bytes < SWAP_MIN_MIB * MIB {
+                return refuse(format!(
+                    "swap area {number} has {} KiB, expected at least {}",
+                    area.bytes / 1024,
+                    SWAP_MIN_MIB * 1024
+                ));
+            }
+        }
+        Ok(machine)
+    }
+
     /// The node of each CPU.
     #[must_use]
     pub fn cpu_nodes(&self) -> Vec<u32> {
@@ -257,7 +335,7 @@ impl Machine {
     pub fn memory(&self) -> highorder_mm::Machine {
         let mut nodes: Vec<NodeSpec> = Vec::new();
         let mut at = 0;
-        let hole = (DMA32_END_MIB * MIB - self.device_hole_bytes)..DMA32_END_MIB * MIB;
+        let hole = (self.dma32_end_bytes - self.device_hole_bytes)..self.dma32_end_bytes;
         let mut nr_frames = 0;
         for (number, node) in self.nodes.iter().enumerate() {
             let mut left = node.memory_bytes;
@@ -412,6 +490,7 @@ struct DiskValues {
     capacity_gb: Spanned<u64>,
     nr_requests: Spanned<u64>,
     max_request_kib: Spanned<u64>,
+    says_rotational: Option<bool>,
     rotating: Option<RotatingValues>,
     flash: Option<FlashValues>,
     source: Spanned<String>,
@@ -500,6 +579,7 @@ impl Values {
             name: checks.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             description: self.description,
             nodes,
+            dma32_end_bytes: DMA32_END_MIB * MIB,
             device_hole_bytes: hole * MIB,
             reserved: Reserved {
                 memmap_bytes_per_page: memmap,
@@ -512,6 +592,11 @@ impl Values {
             costs,
         }
     }
+}
+
+/// The least memory in MiB that a node can have: the first one needs what is reserved and 32 MiB.
+fn least_memory_mib(number: usize, reserved_mib: u64) -> u64 {
+    if number == 0 { reserved_mib + 32 } else { NODE_MIN_MIB }
 }
 
 fn nodes(
@@ -528,12 +613,12 @@ fn nodes(
     let mut total_mib = 0_u64;
     for (number, value) in values.get_ref().iter().enumerate() {
         // Up to 4 TiB: frame numbers have 32 bits, and some are kept for marks.
-        let mib = checks.within("memory_mib", &value.memory_mib, 16..1 << 22, " MiB");
+        let mib = checks.within("memory_mib", &value.memory_mib, NODE_MIN_MIB..1 << 22, " MiB");
         total_mib = total_mib.saturating_add(mib);
-        let first = if number == 0 { reserved_mib + 32 } else { 0 };
-        if mib < first {
+        let least = least_memory_mib(number, reserved_mib);
+        if mib < least {
             let message = format!(
-                "`memory_mib` is {mib}, expected at least {first}: the reserved memory and 32 MiB"
+                "`memory_mib` is {mib}, expected at least {least}: the reserved memory and 32 MiB"
             );
             checks.refuse(&value.memory_mib.span(), message);
         }
@@ -633,6 +718,7 @@ impl DiskValues {
             capacity_bytes: capacity * 1_000_000_000,
             nr_requests: nr_requests as u32,
             max_request_bytes: longest * 1024,
+            says_rotational: self.says_rotational.unwrap_or(self.rotating.is_some()),
             kind,
         }
     }
@@ -709,7 +795,7 @@ impl SwapValues {
             return None;
         };
         let offset = checks.within("offset_mib", &self.offset_mib, 0..1 << 40, " MiB") * MIB;
-        let bytes = checks.within("size_mib", &self.size_mib, 1..1 << 40, " MiB") * MIB;
+        let bytes = checks.within("size_mib", &self.size_mib, SWAP_MIN_MIB..1 << 40, " MiB") * MIB;
         let capacity = disks[device].capacity_bytes;
         if offset + bytes > capacity {
             let message = format!(

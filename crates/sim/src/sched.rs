@@ -322,6 +322,26 @@ impl Scheduler {
         self.cpus[cpu.0 as usize].times
     }
 
+    pub(crate) fn programs_times(&self) -> [Ns; 2] {
+        let programs = self.tasks.iter().filter(|task| !task.is_kernel_thread);
+        programs.fold([Ns::ZERO; 2], |[user, system], task| {
+            [user + task.times.user, system + task.times.system]
+        })
+    }
+
+    pub(crate) fn activity(&self) -> [u64; 3] {
+        let mut activity = [0; 3];
+        for task in &self.tasks {
+            match task.state {
+                State::Ready | State::Running => activity[0] += 1,
+                State::Blocked(_, true) => activity[1] += 1,
+                State::Blocked(_, false) | State::Done => {}
+            }
+            activity[2] += task.times.voluntary_switches + task.times.involuntary_switches;
+        }
+        activity
+    }
+
     pub(crate) fn lock_stats(&self, lock: LockId) -> LockStats {
         self.locks[lock.0 as usize].stats
     }

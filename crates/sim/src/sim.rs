@@ -215,6 +215,25 @@ impl<W: 'static> Sim<W> {
         self.core().sched.cpu_times(cpu)
     }
 
+    /// Programs' tasks that are not done.
+    #[must_use]
+    pub fn nr_live_users(&self) -> u32 {
+        self.core().sched.nr_live_users()
+    }
+
+    /// User and system time of all tasks that are no kernel threads, up to where the last run stopped.
+    #[must_use]
+    pub fn programs_times(&self) -> [Ns; 2] {
+        self.core().sched.programs_times()
+    }
+
+    /// How many tasks run or could run, how many wait for a device, and how often CPUs went from one task
+    /// to another (`procs_running`, `procs_blocked`, `ctxt` in `/proc/stat`).
+    #[must_use]
+    pub fn activity(&self) -> [u64; 3] {
+        self.core().sched.activity()
+    }
+
     /// How a lock was used.
     #[must_use]
     pub fn lock_stats(&self, lock: LockId) -> LockStats {
@@ -359,6 +378,12 @@ impl Waker<'_> {
     /// Wakes every task in a queue, and returns how many.
     pub fn wake_all(&mut self, queue: WaitQueue) -> usize {
         self.sched.wake_all(queue)
+    }
+
+    /// How many tasks wait in a queue.
+    #[must_use]
+    pub fn nr_waiting(&self, queue: WaitQueue) -> usize {
+        self.sched.queue_len(queue)
     }
 }
 
@@ -586,6 +611,12 @@ impl<W: 'static> Cx<'_, W> {
         self.wait_for_io_in(queue, Some(timeout))
     }
 
+    /// Number of block devices.
+    #[must_use]
+    pub fn nr_devices(&self) -> usize {
+        self.core().sched.devices().len()
+    }
+
     /// A block device.
     #[must_use]
     pub fn device(&self, device: DeviceId) -> &Device {
@@ -598,6 +629,13 @@ impl<W: 'static> Cx<'_, W> {
         let sched = &mut self.core_mut().sched;
         sched.account_current();
         sched.task_times(task)
+    }
+
+    /// User and system time of all tasks that are no kernel threads, those that are done included.
+    pub fn programs_times(&mut self) -> [Ns; 2] {
+        let sched = &mut self.core_mut().sched;
+        sched.settle();
+        sched.programs_times()
     }
 
     fn submit_one(&mut self, device: DeviceId, io: Io) -> Ticket {

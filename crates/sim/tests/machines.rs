@@ -176,3 +176,66 @@ fn an_unknown_machine_is_refused_with_the_names_there_are() {
     let message = Machine::load("nowhere/mine.toml").unwrap_err().to_string();
     assert!(message.starts_with("nowhere/mine.toml: cannot be read"), "{message}");
 }
+
+#[test]
+fn a_scaled_machine_keeps_its_cpus_and_the_shares_of_its_zones() {
+    let whole = Machine::load("two-node-64g").unwrap();
+    let scaled = whole.scaled(1, 16).unwrap();
+    assert_eq!(scaled.memory_bytes(), 4 << 30);
+    assert_eq!(scaled.cpu_nodes(), whole.cpu_nodes());
+    assert_eq!((&scaled.disks, &scaled.costs), (&whole.disks, &whole.costs));
+    assert_eq!(scaled.swap[0].bytes, 64 << 20);
+    assert_eq!(scaled.swap[0].offset_bytes, whole.swap[0].offset_bytes);
+    assert_eq!(scaled.reserved.high_bytes, 4 << 20);
+    let memory = scaled.memory();
+    memory.check().unwrap();
+    let zones = |node: usize| -> Vec<_> {
+        memory.nodes[node].zones.iter().map(|z| (z.kind, z.start, z.end())).collect()
+    };
+    // 1/16 of 3 GiB of ZONE_DMA32 is 192 MiB; the hole ends at 256 MiB; pages of 4 KiB.
+    assert_eq!(
+        zones(0),
+        [
+            (ZoneKind::Dma, Pfn(1), 16 << 8),
+            (ZoneKind::Dma32, Pfn(16 << 8), 192 << 8),
+            (ZoneKind::Normal, Pfn(256 << 8), (2048 + 64) << 8),
+        ]
+    );
+    assert_eq!(zones(1), [(ZoneKind::Normal, Pfn((2048 + 64) << 8), (4096 + 64) << 8)]);
+}
+
+#[test]
+fn scale_1_changes_nothing() {
+    let whole = Machine::load("one-node-8g").unwrap();
+    assert_eq!(whole.scaled(1, 1).unwrap(), whole);
+    assert_eq!(whole.scaled(16, 16).unwrap(), whole);
+}
+
+#[test]
+fn a_scale_that_leaves_no_machine_is_refused() {
+    let machine = Machine::load("two-node-64g").unwrap();
+    let refused = |n, d| machine.scaled(n, d).unwrap_err().to_string();
+    assert_eq!(
+        refused(1, 3),
+        "scale 1/3 of two-node-64g: node 0 has 10922.67 MiB, expected whole MiB"
+    );
+    assert_eq!(
+        refused(1, 256),
+        "scale 1/256 of two-node-64g: memory below the hole for devices ends at 12 MiB, expected \
+         more than the 16 of ZONE_DMA"
+    );
+    assert_eq!(refused(0, 1), "scale 0/1, expected more than 0 and at most 1");
+    assert_eq!(refused(2, 1), "scale 2/1, expected more than 0 and at most 1");
+    let mut small = machine.clone();
+    small.nodes[1].memory_bytes = 64 << 20;
+    assert_eq!(
+        small.scaled(1, 8).unwrap_err().to_string(),
+        "scale 1/8 of two-node-64g: node 1 has 8 MiB, expected at least 16"
+    );
+    small = machine;
+    small.swap[0].bytes = 8 << 20;
+    assert_eq!(
+        small.scaled(1, 16).unwrap_err().to_string(),
+        "scale 1/16 of two-node-64g: swap area 0 has 512 KiB, expected at least 1024"
+    );
+}

@@ -25,6 +25,7 @@ fn spec(cpu_nodes: &[u32]) -> SimSpec {
             capacity_bytes: 100_000_000_000,
             nr_requests: 8,
             max_request_bytes: 512 << 10,
+            says_rotational: true,
             kind: DeviceKind::Rotating {
                 turn: Ns(10 * MS),
                 seek_track: Ns(MS),

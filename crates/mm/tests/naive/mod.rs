@@ -81,6 +81,9 @@ pub(crate) struct Zone {
     pub(crate) boosted: bool,
     pub(crate) below_high: bool,
     pub(crate) reclaim_active: bool,
+    /// Pages left of its fair share, and whether it was seen used up.
+    pub(crate) batch: i64,
+    pub(crate) depleted: bool,
     pub(crate) cpus: Vec<Cpu>,
 }
 
@@ -185,6 +188,8 @@ impl Naive {
                     boosted: false,
                     below_high: false,
                     reclaim_active: false,
+                    batch: zone.managed_pages as i64,
+                    depleted: false,
                     cpus: vec![cpu; machine.cpu_nodes.len()],
                 });
             }
@@ -732,6 +737,7 @@ impl Naive {
             }
             z.boost = 0;
             z.marks = [min, min + gap, min + 2 * gap, min + 3 * gap];
+            z.batch = gap as i64;
         }
         for zone in 0..self.zones.len() {
             let (node, kind) = (self.zones[zone].node, self.zones[zone].kind);
@@ -1192,7 +1198,10 @@ impl Naive {
     }
 
     pub(crate) fn fast_flags(&self, request: Request) -> AllocFlags {
-        let flags = AllocFlags::fast_path(request.gfp);
+        let mut flags = AllocFlags::fast_path(request.gfp);
+        if self.policy.zone.fair_batches {
+            flags = flags.with(AllocFlags::FAIR);
+        }
         let Some(&first) = self.zonelist(request.node, request.gfp).first() else { return flags };
         let first = &self.zones[first];
         let lower = self.zones.iter().any(|z| z.node == first.node && z.kind == ZoneKind::Dma32);
@@ -1213,7 +1222,29 @@ impl Naive {
         flags: AllocFlags,
     ) -> Option<u32> {
         let list = self.zonelist(request.node, request.gfp);
-        let home = self.zones[*list.first()?].node;
+        let first = *list.first()?;
+        let home = self.zones[first].node;
+        if flags.intersects(AllocFlags::FAIR) {
+            // First at home and where something is left of the share.
+            let at_home: Vec<usize> =
+                list.iter().copied().filter(|&zone| self.zones[zone].node == home).collect();
+            for &zone in &at_home {
+                if !self.zones[zone].depleted
+                    && let Some(pfn) = self.try_zone(zone, request, mark, flags)
+                {
+                    return Some(pfn);
+                }
+            }
+            if at_home.iter().any(|&zone| self.zones[zone].depleted) {
+                let highest = self.zones[first].kind;
+                for zone in &mut self.zones {
+                    if zone.node == home && zone.kind <= highest {
+                        zone.batch = zone.marks[2] as i64 - zone.marks[1] as i64;
+                        zone.depleted = false;
+                    }
+                }
+            }
+        }
         if flags.intersects(AllocFlags::NOFRAGMENT) {
             // First without mixing, at home; then again from the start.
             for &zone in &list {
@@ -1282,6 +1313,12 @@ impl Naive {
         let pfn = pfn?;
         let movable = request.gfp.migratetype() == Movable;
         self.mark(pfn, order, Page::Used { movable });
+        if self.policy.zone.fair_batches {
+            self.zones[zone].batch -= 1 << order;
+            if self.zones[zone].batch <= 0 {
+                self.zones[zone].depleted = true;
+            }
+        }
         Some(pfn)
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn linux_6_12() -> Policy {
             movable_min_order: Order(4),
             claim_min_pages: 256,
         },
-        zone: Zone { fragment_avoidance: true },
+        zone: Zone { fair_batches: false, fragment_avoidance: true },
         watermark: Watermark {
             min_free_kbytes_max: 262_144,
             thp_recommendation: true,
@@ -138,10 +138,13 @@ pub(crate) fn linux_4_20() -> Policy {
     policy
 }
 
-/// 4.4: the block found is split at once.
+/// 4.4: the block found is split at once; the zones of a node have fair shares.
 pub(crate) fn linux_4_4() -> Policy {
     let mut policy = linux_4_20();
     policy.fallback.rule = FallbackRule::MoveAndSplit;
+    policy.zone.fair_batches = true;
+    policy.compaction =
+        Compaction { target_search: TargetSearch::Off, migrate_search: MigrateSearch::Off };
     policy.pcp.batch_limit = 128;
     policy.watermark.scale_factor = None;
     policy.lru.scope = LruScope::Zone;
@@ -672,6 +675,13 @@ impl Scene {
             let flags =
                 (fast.flags.boosted_watermark, fast.flags.below_high, fast.watermarks.boost);
             let naive_flags = (slow.boosted, slow.below_high, slow.boost);
+            let shares = (fast.alloc_batch, fast.flags.fair_depleted);
+            if shares != (slow.batch, slow.depleted) {
+                return Err(format!(
+                    "zone {id}: share left and used up {shares:?}, naively {:?}",
+                    (slow.batch, slow.depleted)
+                ));
+            }
             if counts != naive_counts || flags != naive_flags {
                 return Err(format!(
                     "zone {id}: counts {counts:?} flags {flags:?}, naively {naive_counts:?} {naive_flags:?}"

@@ -1,0 +1,599 @@
+//! Experiments: which runs there shall be, as `experiments/*.toml` say it.
+//!
+//! An experiment names a machine, a workload and its variants, each a kernel with knobs; how many threads
+//! there are, step by step; and the seeds. `docs/experiments.md` describes the file. Everything it names
+//! is read and checked before anything runs, and what is wrong is told all at once, each with its line.
+
+use crate::{InputError, Kernel, kernel_file};
+use highorder_sim::{Machine, Ns, machine};
+use highorder_system::model::check_knob;
+use highorder_workload::{Configured, ParameterError, Value};
+use serde::Deserialize;
+use serde_spanned::Spanned;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The experiments that come with the program, by name.
+pub const BUILT_IN: [(&str, &str); 3] = [
+    ("mmap-demo", include_str!("../../../experiments/mmap-demo.toml")),
+    ("overcommit", include_str!("../../../experiments/overcommit.toml")),
+    ("usemem-anon", include_str!("../../../experiments/usemem-anon.toml")),
+];
+
+/// Threads of a step: up to the most CPUs that x86-64 kernels are built for (`NR_CPUS`).
+const THREADS: RangeInclusive<u32> = 1..=8192;
+/// Repetitions: more would take weeks.
+const ITERATIONS: RangeInclusive<u64> = 1..=10_000;
+/// Up to an hour between two samples.
+const SAMPLE_INTERVAL_MS: RangeInclusive<u64> = 1..=3_600_000;
+/// As vmstat(8) is mostly used.
+const SAMPLE_INTERVAL_MS_DEFAULT: u64 = 1000;
+const MIB: u64 = 1 << 20;
+
+/// What shall be run and compared.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Name of the file, without its ending.
+    pub name: String,
+    /// One line for people.
+    pub description: String,
+    /// Threads of each step; a single `None` where the workload's own number holds.
+    pub threads: Vec<Option<u32>>,
+    /// The root of a run's random streams, for each repetition.
+    pub seeds: Vec<u64>,
+    /// Virtual time between two samples of the timeline, at full scale.
+    pub sample_interval: Ns,
+    /// What is compared; the first is the base.
+    pub variants: Vec<Variant>,
+}
+
+/// One of the things that an experiment compares.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// What a table's heading shows.
+    pub name: String,
+    /// The machine at full scale, with the variant's swap.
+    pub machine: Machine,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Knobs that differ from what the kernel sets at boot.
+    pub knobs: BTreeMap<String, String>,
+    /// The workload at full scale.
+    pub workload: Configured,
+}
+
+/// How far memory and sizes shrink together: more than 0, at most 1, in lowest terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    numerator: u32,
+    denominator: u32,
+}
+
+impl Scale {
+    /// Nothing shrinks.
+    pub const FULL: Self = Self { numerator: 1, denominator: 1 };
+
+    /// Above the line.
+    #[must_use]
+    pub const fn numerator(self) -> u32 {
+        self.numerator
+    }
+
+    /// Below the line.
+    #[must_use]
+    pub const fn denominator(self) -> u32 {
+        self.denominator
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        highorder_record::Scale::from(*self).fmt(f)
+    }
+}
+
+impl From<Scale> for highorder_record::Scale {
+    fn from(Scale { numerator, denominator }: Scale) -> Self {
+        Self { numerator, denominator }
+    }
+}
+
+impl FromStr for Scale {
+    type Err = String;
+
+    /// Reads `1/16`, or `1`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}`, expected a ratio up to 1, such as 1/16");
+        let (numerator, denominator) = text.split_once('/').unwrap_or((text, "1"));
+        let part = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
+            true => text.parse::<u32>().map_err(|_| wrong()),
+            false => Err(wrong()),
+        };
+        let (numerator, denominator) = (part(numerator)?, part(denominator)?);
+        if numerator == 0 || numerator > denominator {
+            return Err(wrong());
+        }
+        let (mut divisor, mut rest) = (denominator, numerator);
+        while rest > 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        Ok(Self { numerator: numerator / divisor, denominator: denominator / divisor })
+    }
+}
+
+impl Experiment {
+    /// The experiment of this name: a file's path, or one that comes with the program.
+    ///
+    /// # Errors
+    /// The file and line of everything that is misspelt, missing or impossible, in the file itself and in
+    /// the machine and kernel files that it names.
+    pub fn load(name: &str) -> Result<Self, InputError> {
+        if is_path(name) {
+            let path = Path::new(name);
+            let text = fs::read_to_string(path)
+                .map_err(|e| InputError::file(path, format!("cannot be read: {e}")))?;
+            return Self::parse(path, &text);
+        }
+        match BUILT_IN.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => {
+                Self::parse(&PathBuf::from(format!("experiments/{name}.toml")), text)
+            }
+            None => Err(InputError::other(format!(
+                "no experiment `{name}`; there are {}, or give a .toml file",
+                names(&BUILT_IN)
+            ))),
+        }
+    }
+
+    /// The experiment that a file's text describes; the path is for its name, for the files that it names,
+    /// and for messages.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, InputError> {
+        let values: Values = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line_of(text, &span));
+            InputError::line(path, line, error.message().trim_end())
+        })?;
+        let mut checks = Checks { path, text, problems: Vec::new() };
+        let experiment = values.finish(&mut checks);
+        match checks.problems.is_empty() {
+            true => Ok(experiment),
+            false => Err(InputError::other(checks.problems.join("\n"))),
+        }
+    }
+}
+
+impl From<highorder_sim::InputError> for InputError {
+    fn from(error: highorder_sim::InputError) -> Self {
+        Self::other(error)
+    }
+}
+
+/// The thread counts that mmtests (2016) goes through up to `max`.
+///
+/// Above 32: 1, 4, 7, then 12, 21, 30, then 48, 79 and so on; 9 to 32: 1, 3, 5, 7, then 12, 18, 24, 30; up
+/// to 8 the odd numbers. `max` itself is always the last.
+#[must_use]
+pub fn thread_steps(max: u32) -> Vec<u32> {
+    let sections: &[(Range<u32>, usize)] = match max {
+        0..=8 => &[(1..9, 2)],
+        9..=32 => &[(1..9, 2), (12..33, 6)],
+        _ => &[(1..9, 3), (12..33, 9), (48..u32::MAX, 31)],
+    };
+    let steps = sections.iter().flat_map(|(range, by)| range.clone().step_by(*by));
+    let mut steps: Vec<u32> = steps.take_while(|&threads| threads < max).collect();
+    steps.push(max);
+    steps
+}
+
+// The file's form.
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Values {
+    description: String,
+    machine: Spanned<String>,
+    threads: Option<Spanned<toml::Value>>,
+    iterations: Option<Spanned<u64>>,
+    seed: Option<Spanned<u64>>,
+    seeds: Option<Spanned<Vec<u64>>>,
+    sample_interval_ms: Option<Spanned<u64>>,
+    workload: Spanned<Parameters>,
+    #[serde(rename = "variant", default)]
+    variants: Vec<VariantValues>,
+}
+
+/// A workload's table: its name and its parameters.
+type Parameters = BTreeMap<Spanned<String>, Spanned<toml::Value>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VariantValues {
+    name: Option<Spanned<String>>,
+    kernel: Spanned<String>,
+    machine: Option<Spanned<String>>,
+    swap_mib: Option<Spanned<u64>>,
+    #[serde(default)]
+    knobs: BTreeMap<Spanned<String>, Spanned<toml::Value>>,
+    #[serde(default)]
+    workload: Parameters,
+}
+
+/// Gathers what is wrong, with its line.
+struct Checks<'a> {
+    path: &'a Path,
+    text: &'a str,
+    problems: Vec<String>,
+}
+
+impl Checks<'_> {
+    fn refuse(&mut self, span: Range<usize>, message: impl fmt::Display) {
+        let line = line_of(self.text, &span);
+        self.add(InputError::line(self.path, line, message));
+    }
+
+    /// Adds a problem; what variants share is told once.
+    fn add(&mut self, problem: InputError) {
+        let problem = problem.to_string();
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Keeps the value, or its problem.
+    fn keep<T>(&mut self, value: Result<T, InputError>) -> Option<T> {
+        value.map_err(|error| self.add(error)).ok()
+    }
+
+    fn within<T>(&mut self, key: &str, value: &Spanned<T>, range: &RangeInclusive<T>) -> T
+    where
+        T: Copy + fmt::Display + PartialOrd,
+    {
+        let found = *value.get_ref();
+        if range.contains(&found) {
+            return found;
+        }
+        let (start, end) = (range.start(), range.end());
+        self.refuse(value.span(), format!("`{key}` is {found}, expected {start}..={end}"));
+        *start
+    }
+
+    /// What [`load`](Kernel::load) of a machine or kernel is to be given: the name of a built-in one, or a
+    /// path, relative to the experiment's folder.
+    fn source(
+        &mut self,
+        key: &str,
+        name: &Spanned<String>,
+        built_in: &[(&str, &str)],
+    ) -> Option<String> {
+        let text = name.get_ref();
+        if is_path(text) {
+            let path = self.path.parent().unwrap_or(Path::new("")).join(text);
+            if let Err(error) = fs::File::open(&path) {
+                let message = format!(
+                    "`{key}` is `{text}`, expected a file that can be read; {}: {error}",
+                    path.display()
+                );
+                self.refuse(name.span(), message);
+                return None;
+            }
+            return Some(path.to_string_lossy().into_owned());
+        }
+        if !built_in.iter().any(|(known, _)| known == text) {
+            let expected = names(built_in);
+            let message =
+                format!("`{key}` is `{text}`, expected one of {expected}, or a .toml file");
+            self.refuse(name.span(), message);
+            return None;
+        }
+        Some(text.clone())
+    }
+
+    fn machine(&mut self, name: &Spanned<String>) -> Option<Machine> {
+        let source = self.source("machine", name, &machine::BUILT_IN)?;
+        self.keep(Machine::load(&source).map_err(InputError::from))
+    }
+
+    fn kernel(&mut self, name: &Spanned<String>) -> Option<Kernel> {
+        let source = self.source("kernel", name, &kernel_file::BUILT_IN)?;
+        self.keep(Kernel::load(&source))
+    }
+
+    /// The workload with the variant's parameters over the experiment's.
+    fn workload(
+        &mut self,
+        common: &Spanned<Parameters>,
+        variant: &Parameters,
+    ) -> Option<Configured> {
+        let mut values = BTreeMap::new();
+        let mut name: Option<&Spanned<toml::Value>> = None;
+        for (key, value) in common.get_ref().iter().chain(variant) {
+            if key.get_ref() == "name" {
+                name = Some(value);
+                continue;
+            }
+            match parameter(value.get_ref()) {
+                Some(value) => drop(values.insert(key.get_ref().clone(), value)),
+                None => {
+                    let found = value.get_ref().type_str();
+                    let message = format!(
+                        "`{key}` is of type {found}, expected a number, a text, true or false",
+                        key = key.get_ref()
+                    );
+                    self.refuse(value.span(), message);
+                    return None;
+                }
+            }
+        }
+        let Some(name) = name else {
+            let known = highorder_workload::names().join(", ");
+            self.refuse(common.span(), format!("no `name` of a workload, expected one of {known}"));
+            return None;
+        };
+        let Some(text) = name.get_ref().as_str() else {
+            let found = name.get_ref().type_str();
+            self.refuse(name.span(), format!("`name` is of type {found}, expected a text"));
+            return None;
+        };
+        let found = highorder_workload::find(text, &values);
+        found.map_err(|error| self.parameter_error(&error, common, name.span(), variant)).ok()
+    }
+
+    fn parameter_error(
+        &mut self,
+        error: &ParameterError,
+        common: &Spanned<Parameters>,
+        name: Range<usize>,
+        variant: &Parameters,
+    ) {
+        let at = |table: &Parameters, key: &str| table.get_key_value(key).map(|(k, _)| k.span());
+        let span = match &error.key {
+            None => name,
+            // A default may be what does not fit: then it is the table.
+            Some(key) => at(variant, key)
+                .or_else(|| at(common.get_ref(), key))
+                .unwrap_or_else(|| common.span()),
+        };
+        self.refuse(span, &error.message);
+    }
+}
+
+impl Values {
+    fn finish(self, checks: &mut Checks<'_>) -> Experiment {
+        let stem = checks.path.file_stem().unwrap_or_default();
+        let name = stem.to_string_lossy().into_owned();
+        let seeds = self.seeds(checks);
+        let interval = self.sample_interval_ms.as_ref();
+        let interval = interval.map_or(SAMPLE_INTERVAL_MS_DEFAULT, |interval| {
+            checks.within("sample_interval_ms", interval, &SAMPLE_INTERVAL_MS)
+        });
+        let machine = checks.machine(&self.machine);
+        let threads = match &self.threads {
+            None => vec![None],
+            Some(threads) => steps(threads, checks).into_iter().map(Some).collect(),
+        };
+        if self.variants.is_empty() {
+            checks.add(InputError::file(checks.path, "no `[[variant]]`, expected at least one"));
+        }
+        let (mut variants, mut labels) = (Vec::new(), Vec::new());
+        for values in &self.variants {
+            let label = values.label(checks);
+            let heading = values.name.as_ref().unwrap_or(&values.kernel);
+            if labels.contains(&label) {
+                let message =
+                    format!("there is a variant `{label}` already, expected another `name`");
+                checks.refuse(heading.span(), message);
+            }
+            variants.extend(values.finish(&label, machine.as_ref(), &self.workload, checks));
+            labels.push(label);
+        }
+        self.check_threads(&variants, checks);
+        Experiment {
+            name,
+            description: self.description,
+            threads,
+            seeds,
+            sample_interval: Ns(interval * 1_000_000),
+            variants,
+        }
+    }
+
+    /// One seed for each repetition.
+    fn seeds(&self, checks: &mut Checks<'_>) -> Vec<u64> {
+        let iterations = self.iterations.as_ref();
+        let first = self.seed.as_ref().map_or(1, |seed| *seed.get_ref());
+        let Some(seeds) = &self.seeds else {
+            let count = iterations.map_or(1, |n| checks.within("iterations", n, &ITERATIONS));
+            return (0..count).map(|n| first.wrapping_add(n)).collect();
+        };
+        for (key, other) in [("iterations", iterations), ("seed", self.seed.as_ref())] {
+            if let Some(other) = other {
+                let message =
+                    format!("`{key}` beside `seeds`, expected either the list or the other two");
+                checks.refuse(other.span(), message);
+            }
+        }
+        let list = seeds.get_ref();
+        if list.is_empty() {
+            checks.refuse(seeds.span(), "`seeds` is empty, expected at least one");
+        }
+        if let Some(twice) = first_repeated(list) {
+            let message = format!(
+                "`seeds` has {twice} twice, expected each once: runs with equal \
+                 seeds are the same run"
+            );
+            checks.refuse(seeds.span(), message);
+        }
+        list.clone()
+    }
+
+    /// Steps of threads are for workloads that have threads, and set what the file must not set as well.
+    fn check_threads(&self, variants: &[Variant], checks: &mut Checks<'_>) {
+        let Some(threads) = &self.threads else { return };
+        if let Some(variant) = variants.iter().find(|v| !v.workload.wants_threads()) {
+            let message = format!(
+                "`threads` beside the workload `{}`, expected none: it has no number of threads",
+                variant.workload.name()
+            );
+            checks.refuse(threads.span(), message);
+        }
+        let tables = self.variants.iter().map(|variant| &variant.workload);
+        for table in std::iter::once(self.workload.get_ref()).chain(tables) {
+            if let Some((key, _)) = table.get_key_value("threads") {
+                let message =
+                    "`threads` of the workload beside the experiment's, expected one of them";
+                checks.refuse(key.span(), message);
+            }
+        }
+    }
+}
+
+impl VariantValues {
+    /// The name given, or else the kernel's.
+    fn label(&self, checks: &mut Checks<'_>) -> String {
+        let Some(name) = &self.name else {
+            let kernel = self.kernel.get_ref();
+            let stem = Path::new(kernel).file_stem().filter(|_| is_path(kernel));
+            return stem.map_or(kernel.clone(), |stem| stem.to_string_lossy().into_owned());
+        };
+        if name.get_ref().trim().is_empty() {
+            checks.refuse(name.span(), "`name` is empty, expected what a table shall show");
+        }
+        name.get_ref().clone()
+    }
+
+    fn finish(
+        &self,
+        label: &str,
+        common_machine: Option<&Machine>,
+        common_workload: &Spanned<Parameters>,
+        checks: &mut Checks<'_>,
+    ) -> Option<Variant> {
+        let kernel = checks.kernel(&self.kernel);
+        let machine = match &self.machine {
+            Some(name) => checks.machine(name),
+            None => common_machine.cloned(),
+        };
+        let machine = machine.map(|machine| self.with_swap(machine, checks));
+        let mut knobs = BTreeMap::new();
+        for (key, value) in &self.knobs {
+            let text = match value.get_ref() {
+                toml::Value::String(text) => text.clone(),
+                toml::Value::Integer(number) => number.to_string(),
+                other => {
+                    let found = other.type_str();
+                    let message = format!(
+                        "`{}` is of type {found}, expected a text or a whole number",
+                        key.get_ref()
+                    );
+                    checks.refuse(value.span(), message);
+                    continue;
+                }
+            };
+            if let Err(message) = check_knob(key.get_ref(), &text) {
+                checks.refuse(key.span(), message);
+            }
+            knobs.insert(key.get_ref().clone(), text);
+        }
+        let workload = checks.workload(common_workload, &self.workload);
+        Some(Variant {
+            name: label.to_owned(),
+            machine: machine?,
+            kernel: kernel?,
+            knobs,
+            workload: workload?,
+        })
+    }
+
+    /// The machine with the variant's swap: so much on its first area, and no other area.
+    fn with_swap(&self, mut machine: Machine, checks: &mut Checks<'_>) -> Machine {
+        let Some(swap_mib) = &self.swap_mib else { return machine };
+        let mib = *swap_mib.get_ref();
+        machine.swap.truncate(if mib > 0 { 1 } else { 0 });
+        let Some(area) = machine.swap.first_mut() else {
+            if mib > 0 {
+                let message = format!(
+                    "`swap_mib` is {mib}, expected 0: {} has no swap area to resize",
+                    machine.name
+                );
+                checks.refuse(swap_mib.span(), message);
+            }
+            return machine;
+        };
+        let disk = &machine.disks[area.device.0 as usize];
+        let most = (disk.capacity_bytes - area.offset_bytes) / MIB;
+        if mib > most {
+            let message = format!(
+                "`swap_mib` is {mib}, expected at most {most}: there disk `{}` ends",
+                disk.name
+            );
+            checks.refuse(swap_mib.span(), message);
+        } else {
+            area.bytes = mib * MIB;
+        }
+        machine
+    }
+}
+
+/// The steps that a file gives: a list, or `{ max = N }`.
+fn steps(threads: &Spanned<toml::Value>, checks: &mut Checks<'_>) -> Vec<u32> {
+    let expected = format!(
+        "a list of thread counts, {}..={}, or {{ max = COUNT }}",
+        THREADS.start(),
+        THREADS.end()
+    );
+    let count = |value: &toml::Value| {
+        let count = value.as_integer().and_then(|n| u32::try_from(n).ok());
+        count.filter(|count| THREADS.contains(count))
+    };
+    let found = threads.get_ref();
+    let steps = match found {
+        toml::Value::Array(list) => list.iter().map(count).collect(),
+        toml::Value::Table(table) if table.len() == 1 => {
+            table.get("max").and_then(count).map(thread_steps)
+        }
+        _ => None,
+    };
+    let Some(steps) = steps.filter(|steps: &Vec<u32>| !steps.is_empty()) else {
+        checks.refuse(threads.span(), format!("`threads` is {found}, expected {expected}"));
+        return Vec::new();
+    };
+    if let Some(twice) = first_repeated(&steps) {
+        let message = format!("`threads` has {twice} twice, expected each count once");
+        checks.refuse(threads.span(), message);
+    }
+    steps
+}
+
+/// A parameter's value as workloads take it, if it has one of their types.
+fn parameter(value: &toml::Value) -> Option<Value> {
+    match value {
+        toml::Value::Integer(number) => Some(Value::Integer(*number)),
+        toml::Value::Float(number) => Some(Value::Float(*number)),
+        toml::Value::String(text) => Some(Value::Text(text.clone())),
+        toml::Value::Boolean(is_so) => Some(Value::Bool(*is_so)),
+        _ => None,
+    }
+}
+
+fn first_repeated<T: PartialEq>(list: &[T]) -> Option<&T> {
+    list.iter().enumerate().find(|(n, value)| list[..*n].contains(value)).map(|(_, value)| value)
+}
+
+/// Whether a name is a file's path rather than that of something that comes with the program.
+fn is_path(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|e| e == "toml") || name.contains('/')
+}
+
+fn names(built_in: &[(&str, &str)]) -> String {
+    built_in.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    text[..span.start.min(text.len())].matches('\n').count() + 1
+}

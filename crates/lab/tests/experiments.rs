@@ -1,0 +1,391 @@
+//! Experiment files: what they say, and how bad ones are refused.
+
+use highorder_lab::experiment::{BUILT_IN, thread_steps};
+use highorder_lab::{Experiment, Scale};
+use highorder_record::Inputs;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+const GOOD: &str = "\
+description = \"two kernels\"
+machine = \"one-node-8g\"
+threads = [1, 2]
+iterations = 2
+
+[workload]
+name = \"usemem\"
+memory = \"1 GiB\"
+passes = 2
+
+[[variant]]
+kernel = \"linux-4.4\"
+
+[[variant]]
+name = \"calm\"
+kernel = \"linux-4.4\"
+knobs = { \"vm.swappiness\" = 10 }
+";
+
+fn parse(text: &str) -> Result<Experiment, String> {
+    Experiment::parse(Path::new("mine.toml"), text).map_err(|error| error.to_string())
+}
+
+fn good() -> Experiment {
+    parse(GOOD).unwrap()
+}
+
+/// The message for the good experiment with one thing replaced.
+#[track_caller]
+fn refusal(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    parse(&GOOD.replacen(from, to, 1)).map(drop).unwrap_err()
+}
+
+#[track_caller]
+fn check(from: &str, to: &str, expected: &str) {
+    assert_eq!(refusal(from, to), expected);
+}
+
+fn scale(text: &str) -> Scale {
+    text.parse().unwrap()
+}
+
+fn inputs(experiment: &Experiment, at: &str) -> Vec<Inputs> {
+    let plan = experiment.plan(scale(at)).unwrap();
+    plan.runs.into_iter().map(|run| run.inputs).collect()
+}
+
+#[test]
+fn every_experiment_that_comes_with_the_program_loads_and_shrinks() {
+    for (name, _) in BUILT_IN {
+        let experiment = Experiment::load(name).unwrap();
+        assert_eq!(experiment.name, name);
+        for at in ["1", "1/16", "1/64"] {
+            let plan = experiment.plan(scale(at)).unwrap();
+            let expected =
+                experiment.threads.len() * experiment.seeds.len() * experiment.variants.len();
+            assert_eq!(plan.runs.len(), expected, "{name} at {at}");
+        }
+    }
+}
+
+#[test]
+fn an_experiment_is_variants_times_steps_times_seeds() {
+    let experiment = good();
+    assert_eq!(experiment.name, "mine");
+    assert_eq!(experiment.threads, [Some(1), Some(2)]);
+    assert_eq!(experiment.seeds, [1, 2]);
+    let names: Vec<_> = experiment.variants.iter().map(|v| v.name.as_str()).collect();
+    assert_eq!(names, ["linux-4.4", "calm"]);
+    let runs: Vec<_> = inputs(&experiment, "1").iter().map(Inputs::readable_name).collect();
+    let expected = [
+        "mine.linux-4.4.threads-1.seed-1",
+        "mine.calm.threads-1.seed-1",
+        "mine.linux-4.4.threads-1.seed-2",
+        "mine.calm.threads-1.seed-2",
+        "mine.linux-4.4.threads-2.seed-1",
+        "mine.calm.threads-2.seed-1",
+        "mine.linux-4.4.threads-2.seed-2",
+        "mine.calm.threads-2.seed-2",
+    ];
+    assert_eq!(runs, expected);
+}
+
+#[test]
+fn seeds_may_be_listed_instead() {
+    let experiment = parse(&GOOD.replace("iterations = 2", "seeds = [7, 3]")).unwrap();
+    assert_eq!(experiment.seeds, [7, 3]);
+    let experiment = parse(&GOOD.replace("iterations = 2", "iterations = 3\nseed = 40")).unwrap();
+    assert_eq!(experiment.seeds, [40, 41, 42]);
+}
+
+#[test]
+fn steps_of_threads_are_those_of_mmtests() {
+    assert_eq!(thread_steps(48), [1, 4, 7, 12, 21, 30, 48]);
+    assert_eq!(thread_steps(32), [1, 3, 5, 7, 12, 18, 24, 30, 32]);
+    assert_eq!(thread_steps(80), [1, 4, 7, 12, 21, 30, 48, 79, 80]);
+    assert_eq!(thread_steps(33), [1, 4, 7, 12, 21, 30, 33]);
+    assert_eq!(thread_steps(12), [1, 3, 5, 7, 12]);
+    assert_eq!(thread_steps(8), [1, 3, 5, 7, 8]);
+    assert_eq!(thread_steps(7), [1, 3, 5, 7]);
+    assert_eq!(thread_steps(1), [1]);
+    let experiment = parse(&GOOD.replace("[1, 2]", "{ max = 48 }")).unwrap();
+    assert_eq!(experiment.threads, thread_steps(48).into_iter().map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_scale_is_a_ratio_in_lowest_terms() {
+    assert_eq!(scale("2/32"), scale("1/16"));
+    assert_eq!(scale("16/16"), Scale::FULL);
+    assert_eq!(scale("3/4").to_string(), "3/4");
+    for bad in ["", "0", "0/4", "2", "5/4", "1/0", "-1/4", "+1/4", "1/x", "0.5", "1/16/2"] {
+        let expected = format!("`{bad}`, expected a ratio up to 1, such as 1/16");
+        assert_eq!(bad.parse::<Scale>(), Err(expected));
+    }
+}
+
+#[test]
+fn a_scaled_run_has_less_memory_smaller_sizes_and_as_many_cpus() {
+    let experiment =
+        parse(&GOOD.replacen("[[variant]]", "[[variant]]\nswap_mib = 512", 1)).unwrap();
+    let (whole, part) = (&inputs(&experiment, "1")[0], &inputs(&experiment, "1/16")[0]);
+    let both = |key: &str| {
+        let of = |inputs: &Inputs| inputs.machine.values[key].clone();
+        (of(whole), of(part))
+    };
+    let expected = |a: u64, b: u64| (a.to_string(), b.to_string());
+    assert_eq!(both("node.0.memory_bytes"), expected(8 << 30, 512 << 20));
+    assert_eq!(both("swap.0.bytes"), expected(512 << 20, 32 << 20));
+    assert_eq!(both("reserved.high_bytes"), expected(64 << 20, 4 << 20));
+    assert_eq!(both("node.0.cpus"), ("0..4".to_owned(), "0..4".to_owned()));
+    assert_eq!(both("disk.0.capacity_bytes").0, both("disk.0.capacity_bytes").1);
+    assert_eq!(whole.workload.values["memory"], "1 GiB");
+    assert_eq!(part.workload.values["memory"], "64 MiB");
+    assert_eq!(part.workload.values["passes"], "2");
+    assert_eq!(part.scale, highorder_record::Scale { numerator: 1, denominator: 16 });
+    assert_eq!(whole.experiment_text, "sample_interval_ns = 1000000000\n");
+    assert_eq!(part.experiment_text, "sample_interval_ns = 62500000\n");
+}
+
+#[test]
+fn a_scale_that_is_too_small_is_refused() {
+    let refused = good().plan(scale("1/1024")).map(drop).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "scale 1/1024 of one-node-8g: memory below the hole for devices ends at 4 MiB, expected more \
+         than the 16 of ZONE_DMA"
+    );
+}
+
+#[test]
+fn a_variant_may_have_its_own_swap_machine_and_parameters() {
+    let text = GOOD.replacen("name = \"calm\"", "name = \"calm\"\nswap_mib = 0", 1)
+        + "workload = { passes = 5 }\n[[variant]]\nname = \"big\"\nkernel = \"linux-6.12\"\n\
+           machine = \"two-node-64g\"\n";
+    let experiment = parse(&text).unwrap();
+    let [base, calm, big] = experiment.variants.as_slice() else { panic!("three variants") };
+    assert_eq!(base.machine.swap.len(), 1);
+    assert!(calm.machine.swap.is_empty());
+    assert_eq!(big.machine.name, "two-node-64g");
+    assert_eq!(big.kernel.name, "linux-6.12");
+    let passes = |n: usize| experiment.variants[n].workload.values()["passes"].clone();
+    assert_eq!([passes(0), passes(1), passes(2)], ["2", "5", "2"]);
+}
+
+#[test]
+fn a_run_depends_on_nothing_that_cannot_change_it() {
+    let identities = |text: &str| -> BTreeSet<_> {
+        inputs(&parse(text).unwrap(), "1").iter().map(Inputs::identity).collect()
+    };
+    let base = identities(GOOD);
+    assert_eq!(base.len(), 8, "every run is another one");
+    let same = [
+        ("two kernels", "a pair of kernels"),
+        ("threads = [1, 2]", "threads = [2, 1]"),
+        ("iterations = 2", "seeds = [2, 1]"),
+        ("[workload]", "# A comment.\n[workload]"),
+        ("\"1 GiB\"", "\"1024 MiB\""),
+        ("= 10 }", "= \"10\" }"),
+    ];
+    for (from, to) in same {
+        assert!(GOOD.contains(from), "{from}");
+        assert_eq!(identities(&GOOD.replace(from, to)), base, "{from} -> {to}");
+    }
+    let more = [("threads = [1, 2]", "threads = [1, 2, 3]"), ("iterations = 2", "iterations = 3")];
+    for (from, to) in more {
+        assert!(identities(&GOOD.replace(from, to)).is_superset(&base), "{from} -> {to}");
+    }
+    let other = [
+        ("passes = 2", "passes = 3"),
+        ("one-node-8g", "two-node-64g"),
+        ("description", "sample_interval_ms = 500\ndescription"),
+    ];
+    for (from, to) in other {
+        assert!(identities(&GOOD.replace(from, to)).is_disjoint(&base), "{from} -> {to}");
+    }
+    let calmer = identities(&GOOD.replace("= 10 }", "= 11 }"));
+    assert_eq!(calmer.intersection(&base).count(), 4, "the other variant's runs stay");
+}
+
+#[test]
+fn files_that_an_experiment_names_lie_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("mine.toml", &GOOD.replacen("\"linux-4.4\"", "\"kernels/patched.toml\"", 1));
+    fs::create_dir(folder.path().join("kernels")).unwrap();
+    write("kernels/patched.toml", "based_on = \"linux-4.4\"\n");
+    let path = folder.path().join("mine.toml");
+    let experiment = Experiment::load(path.to_str().unwrap()).unwrap();
+    assert_eq!(experiment.variants[0].name, "patched");
+    assert_eq!(experiment.variants[0].kernel.name, "patched");
+
+    write("kernels/patched.toml", "based_on = \"linux-4.4\"\n\n[lru]\nkinf = 1\n");
+    let error = Experiment::load(path.to_str().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("kernels/patched.toml:4: unknown field `kinf`"), "{error}");
+}
+
+#[test]
+fn an_unknown_experiment_is_told_the_names_there_are() {
+    assert_eq!(
+        Experiment::load("usemen").unwrap_err().to_string(),
+        "no experiment `usemen`; there are mmap-demo, overcommit, usemem-anon, or give a .toml file"
+    );
+    let error = Experiment::load("nowhere/mine.toml").unwrap_err().to_string();
+    assert!(error.starts_with("nowhere/mine.toml: cannot be read: "), "{error}");
+}
+
+#[test]
+fn unknown_and_missing_keys_are_named_with_their_line() {
+    let error = refusal("iterations", "iteration");
+    assert!(
+        error.starts_with("mine.toml:4: unknown field `iteration`, expected one of"),
+        "{error}"
+    );
+    let error = refusal("knobs", "knob");
+    assert!(error.starts_with("mine.toml:17: unknown field `knob`, expected one of"), "{error}");
+    let error = refusal("machine = \"one-node-8g\"\n", "");
+    assert_eq!(error, "mine.toml:1: missing field `machine`");
+    let error = refusal("kernel = \"linux-4.4\"\n", "");
+    assert_eq!(error, "mine.toml:11: missing field `kernel`");
+    let error = refusal("iterations = 2", "iterations = \"two\"");
+    assert!(error.starts_with("mine.toml:4: invalid type: string \"two\", expected"), "{error}");
+    let error = refusal("[workload]", "[workload");
+    assert!(error.starts_with("mine.toml:6: "), "{error}");
+}
+
+#[test]
+fn files_that_are_not_there_are_named_with_their_line() {
+    check(
+        "one-node-8g",
+        "one-node",
+        "mine.toml:2: `machine` is `one-node`, expected one of one-node-8g, two-node-64g, or a .toml file",
+    );
+    let error = refusal("\"one-node-8g\"", "\"here/mine.toml\"");
+    assert!(
+        error.starts_with(
+            "mine.toml:2: `machine` is `here/mine.toml`, expected a file that can be read; \
+             here/mine.toml: "
+        ),
+        "{error}"
+    );
+    let error = refusal("\"linux-4.4\"", "\"linux-4.5\"");
+    assert!(error.starts_with("mine.toml:12: `kernel` is `linux-4.5`, expected one of"), "{error}");
+    let error = refusal("\"linux-4.4\"\nknobs", "\"linux-4.4.toml\"\nknobs");
+    assert!(
+        error.starts_with("mine.toml:16: `kernel` is `linux-4.4.toml`, expected a file"),
+        "{error}"
+    );
+}
+
+#[test]
+fn unknown_workloads_and_parameters_are_named_with_their_line() {
+    let error = refusal("\"usemem\"", "\"usemen\"");
+    assert!(error.starts_with("mine.toml:7: no workload `usemen`, expected one of "), "{error}");
+    let error = refusal("name = \"usemem\"\n", "");
+    assert!(error.starts_with("mine.toml:6: no `name` of a workload, expected one of"), "{error}");
+    check("\"usemem\"", "7", "mine.toml:7: `name` is of type integer, expected a text");
+    let error = refusal("passes", "loops");
+    assert!(
+        error.starts_with("mine.toml:9: `usemem` has no parameter `loops`, expected"),
+        "{error}"
+    );
+    let error = refusal("passes = 2", "passes = 0");
+    assert!(error.starts_with("mine.toml:9: `passes` is 0, expected "), "{error}");
+    let error = refusal("\"1 GiB\"", "\"1 GB\"");
+    assert!(error.starts_with("mine.toml:8: `memory` is \"1 GB\", expected "), "{error}");
+    check(
+        "passes = 2",
+        "passes = [2]",
+        "mine.toml:9: `passes` is of type array, expected a number, a text, true or false",
+    );
+    let error = refusal("knobs =", "workload = { passes = -1 }\nknobs =");
+    assert_eq!(error.lines().count(), 1, "only the variant that has it: {error}");
+    assert!(error.starts_with("mine.toml:17: `passes` is -1, expected "), "{error}");
+}
+
+#[test]
+fn unknown_knobs_and_values_out_of_range_are_named_with_their_line() {
+    let error = refusal("vm.swappiness", "vm.swapiness");
+    assert!(error.starts_with("mine.toml:17: "), "{error}");
+    assert!(error.contains("vm.swapiness"), "{error}");
+    let error = refusal("= 10 }", "= 1000 }");
+    assert!(error.starts_with("mine.toml:17: "), "{error}");
+    assert!(error.contains("1000"), "{error}");
+    check(
+        "= 10 }",
+        "= 1.5 }",
+        "mine.toml:17: `vm.swappiness` is of type float, expected a text or a whole number",
+    );
+}
+
+#[test]
+fn impossible_numbers_are_named_with_their_line() {
+    check("iterations = 2", "iterations = 0", "mine.toml:4: `iterations` is 0, expected 1..=10000");
+    check(
+        "iterations = 2",
+        "sample_interval_ms = 0",
+        "mine.toml:4: `sample_interval_ms` is 0, expected 1..=3600000",
+    );
+    check("iterations = 2", "seeds = []", "mine.toml:4: `seeds` is empty, expected at least one");
+    check(
+        "iterations = 2",
+        "seeds = [3, 3]",
+        "mine.toml:4: `seeds` has 3 twice, expected each once: runs with equal seeds are the same run",
+    );
+    check(
+        "iterations = 2",
+        "iterations = 2\nseeds = [1, 2]",
+        "mine.toml:4: `iterations` beside `seeds`, expected either the list or the other two",
+    );
+    let expected = "expected a list of thread counts, 1..=8192, or { max = COUNT }";
+    for bad in ["[]", "[0]", "[1, 9000]", "{ max = 0 }", "{ most = 3 }", "4", "\"all\""] {
+        let error = refusal("[1, 2]", bad);
+        assert!(error.starts_with("mine.toml:3: `threads` is "), "{bad}: {error}");
+        assert!(error.ends_with(expected), "{bad}: {error}");
+    }
+    check("[1, 2]", "[4, 4]", "mine.toml:3: `threads` has 4 twice, expected each count once");
+    check(
+        "knobs",
+        "swap_mib = 4000000\nknobs",
+        "mine.toml:17: `swap_mib` is 4000000, expected at most 1906324: there disk `sda` ends",
+    );
+}
+
+#[test]
+fn threads_are_for_workloads_that_have_them_and_are_set_once() {
+    check(
+        "passes = 2",
+        "passes = 2\nthreads = 4",
+        "mine.toml:10: `threads` of the workload beside the experiment's, expected one of them",
+    );
+    let alone =
+        parse(&GOOD.replace("threads = [1, 2]\n", "").replace("passes", "threads")).unwrap();
+    assert_eq!(alone.threads, [None]);
+    assert_eq!(inputs(&alone, "1")[0].workload.values["threads"], "2");
+    check(
+        "\"usemem\"",
+        "\"mmap-demo\"",
+        "mine.toml:3: `threads` beside the workload `mmap-demo`, expected none: it has no number of threads",
+    );
+}
+
+#[test]
+fn variants_have_names_of_their_own_and_there_is_one() {
+    check(
+        "name = \"calm\"\n",
+        "",
+        "mine.toml:15: there is a variant `linux-4.4` already, expected another `name`",
+    );
+    check("\"calm\"", "\" \"", "mine.toml:15: `name` is empty, expected what a table shall show");
+    let none = &GOOD[..GOOD.find("[[variant]]").unwrap()];
+    assert_eq!(parse(none).unwrap_err(), "mine.toml: no `[[variant]]`, expected at least one");
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let text = GOOD.replace("one-node-8g", "none").replace("[1, 2]", "[0]").replace("calm", "");
+    let error = parse(&text).unwrap_err();
+    let lines: Vec<_> = error.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(lines, ["mine.toml:2", "mine.toml:3", "mine.toml:15"], "{error}");
+}

@@ -1,0 +1,365 @@
+//! kswapd: frees pages of its node before requests have to.
+//!
+//! Models: `kswapd`, `kswapd_try_to_sleep`, `balance_pgdat`, `kswapd_shrink_zone`, `wakeup_kswapd`,
+//! mm/vmscan.c, v4.4 and v6.12.
+
+use super::policy::Balanced;
+use super::shrink::{Scan, WRITES_BELOW, age_active_anon, shrink_lruvec};
+use super::{Kernel, KernelCx, TENTH, throttle};
+use crate::task::Wakeup;
+use highorder_mm::gfp::{AllocFlags, Gfp};
+use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, SWAP_CLUSTER_MAX};
+use highorder_mm::vmstat::Vm;
+use highorder_mm::watermark::Mark;
+use highorder_mm::zone::ZoneId;
+use highorder_mm::{Order, ZoneKind};
+
+/// Asks a node's kswapd for blocks of `order` in zones up to `highest`.
+pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) {
+    let kernel = cx.world();
+    let by_zones = kernel.flows.kswapd.from_highest_unbalanced;
+    let state = &mut kernel.nodes[node as usize];
+    let (queue, failures) = (state.kswapd_wait, state.kswapd_failures);
+    if by_zones {
+        // The lowest class of the largest order asked for.
+        if order > state.kswapd_order {
+            state.kswapd_order = order;
+            state.kswapd_highest =
+                Some(state.kswapd_highest.map_or(highest, |other| other.min(highest)));
+        }
+    } else {
+        state.kswapd_order = state.kswapd_order.max(order);
+        let other = state.kswapd_highest;
+        state.kswapd_highest = Some(other.map_or(highest, |other| other.max(highest)));
+    }
+    if cx.nr_waiting(queue) == 0 {
+        return;
+    }
+    let kernel = cx.world();
+    let needed = if by_zones {
+        kernel.zones_of(node, highest).any(|id| !kernel.zone_balanced(id, order, 0, ZoneKind::Dma))
+    } else {
+        let hopeless = kernel.flows.kswapd.failures_max.is_some_and(|max| failures >= max);
+        let balanced =
+            kernel.is_balanced(node, order, highest) && !kernel.is_boosted(node, highest);
+        !hopeless && !balanced
+    };
+    if needed {
+        cx.wake_one(queue);
+    }
+}
+
+/// The kernel thread of a node. Never returns.
+pub(crate) fn kswapd(cx: &mut KernelCx<'_>, node: u32) {
+    if cx.world().flows.kswapd.from_highest_unbalanced {
+        kswapd_by_zones(cx, node)
+    } else {
+        kswapd_by_node(cx, node)
+    }
+}
+
+/// What the node's kswapd was asked for, which is forgotten.
+fn take_request(cx: &mut KernelCx<'_>, node: u32) -> (Order, Option<ZoneKind>) {
+    let state = &mut cx.world().nodes[node as usize];
+    (std::mem::replace(&mut state.kswapd_order, Order(0)), state.kswapd_highest.take())
+}
+
+/// As it is since LRU lists belong to nodes.
+fn kswapd_by_node(cx: &mut KernelCx<'_>, node: u32) -> ! {
+    let mut highest = ZoneKind::Movable;
+    loop {
+        let state = &cx.world().nodes[node as usize];
+        let (mut wanted, mut balanced) = (state.kswapd_order, state.kswapd_order);
+        highest = state.kswapd_highest.unwrap_or(highest);
+        loop {
+            try_to_sleep(cx, node, wanted, balanced, highest);
+            let (order, class) = take_request(cx, node);
+            wanted = order;
+            highest = class.unwrap_or(highest);
+            balanced = balance_pgdat(cx, node, wanted, highest).0;
+            // Less was all that could be had: sleep on that, whoever still asks for more.
+            if balanced >= wanted {
+                break;
+            }
+        }
+    }
+}
+
+/// As it was while LRU lists belonged to zones.
+fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: u32) -> ! {
+    let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
+    let top = zones.last().map_or(ZoneKind::Dma, |id| cx.world().memory.zones[id.index()].kind);
+    // What is worked for, what the last run came to, and what was asked for since.
+    let (mut order, mut class) = (Order(0), top);
+    let (mut balanced_order, mut balanced_class) = (Order(0), top);
+    let (mut new_order, mut new_class) = (Order(0), top);
+    loop {
+        if balanced_class >= new_class && balanced_order == new_order {
+            let (asked, highest) = take_request(cx, node);
+            (new_order, new_class) = (asked, highest.map_or(top, |highest| highest.min(top)));
+        }
+        if order < new_order || class > new_class {
+            // Somebody wants more than what was worked for: no sleep.
+            (order, class) = (new_order, new_class);
+        } else {
+            try_to_sleep(cx, node, Order(0), balanced_order, balanced_class);
+            let (asked, highest) = take_request(cx, node);
+            (order, class) = (asked, highest.map_or(top, |highest| highest.min(top)));
+            (new_order, new_class) = (order, class);
+        }
+        (balanced_order, balanced_class) = balance_pgdat(cx, node, order, class);
+    }
+}
+
+/// Sleeps if there is nothing to do: shortly at first, and then until woken.
+fn try_to_sleep(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    wanted: Order,
+    balanced_order: Order,
+    highest: ZoneKind,
+) {
+    let queue = cx.world().nodes[node as usize].kswapd_wait;
+    let mut woken = Wakeup::TimedOut;
+    if prepare_sleep(cx, node, balanced_order, highest) {
+        let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
+        for id in zones {
+            cx.world().memory.reset_isolation_suitable(id);
+        }
+        woken = cx.wait_timeout(queue, TENTH);
+        if woken == Wakeup::Woken {
+            // What it slept on is still asked for.
+            let state = &mut cx.world().nodes[node as usize];
+            state.kswapd_order = state.kswapd_order.max(wanted);
+        }
+    }
+    if woken == Wakeup::TimedOut && prepare_sleep(cx, node, balanced_order, highest) {
+        cx.wait(queue);
+        return;
+    }
+    let event = match woken {
+        Wakeup::Woken => Vm::KswapdLowWmarkHitQuickly,
+        Wakeup::TimedOut => Vm::KswapdHighWmarkHitQuickly,
+    };
+    cx.world().memory.vm.add(event, 1);
+}
+
+/// Whether kswapd may sleep; those who wait for reserves need not any more.
+fn prepare_sleep(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) -> bool {
+    throttle::wake_pfmemalloc(cx, node, true);
+    let kernel = cx.world();
+    let failures = kernel.nodes[node as usize].kswapd_failures;
+    kernel.flows.kswapd.failures_max.is_some_and(|max| failures >= max)
+        || kernel.is_balanced(node, order, highest)
+}
+
+/// Reclaims until the node is balanced, or nothing more can be done. Returns the order it is balanced
+/// for, and up to which zone.
+fn balance_pgdat(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    order: Order,
+    highest: ZoneKind,
+) -> (Order, ZoneKind) {
+    cx.world().memory.vm.add(Vm::PageOutRun, 1);
+    if cx.world().flows.kswapd.from_highest_unbalanced {
+        balance_zones(cx, node, order, highest)
+    } else {
+        (balance_node(cx, node, order, highest), highest)
+    }
+}
+
+/// As it is since LRU lists belong to nodes.
+fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) -> Order {
+    let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest, Gfp::KERNEL);
+    let zones: Vec<ZoneId> = cx.world().zones_of(node, highest).collect();
+    let boosts: Vec<u64> =
+        zones.iter().map(|id| cx.world().memory.zones[id.index()].watermarks.boost).collect();
+    let mut boost_left: u64 = boosts.iter().sum();
+    let boosted = boost_left > 0;
+    set_reclaim_active(cx.world(), &zones, true);
+    let mut priority = DEF_PRIORITY;
+    while priority >= 1 {
+        let balanced = cx.world().is_balanced(node, scan.order, highest);
+        if !balanced && boost_left > 0 {
+            // Real need comes first: begin again without the boost.
+            boost_left = 0;
+            priority = DEF_PRIORITY;
+            continue;
+        }
+        if boost_left == 0 && balanced {
+            break;
+        }
+        let mut raises = !(boost_left > 0 && priority == WRITES_BELOW);
+        scan.control.priority = priority;
+        scan.control.may_writepage = boost_left == 0;
+        scan.control.may_swap = boost_left == 0;
+        let before = scan.nr_reclaimed;
+        scan.nr_scanned = 0;
+        scan.control.nr_to_reclaim = cx.world().high_marks(&zones);
+        for lruvec in cx.world().lruvecs_of(node, highest) {
+            shrink_lruvec(cx, lruvec, &mut scan);
+            cx.world().memory.snapshot_refaults(lruvec);
+        }
+        if scan.order > Order(0) && scan.nr_reclaimed - before >= compact_gap(scan.order) {
+            scan.order = Order(0);
+        }
+        if scan.nr_scanned >= scan.control.nr_to_reclaim {
+            raises = false;
+        }
+        throttle::wake_pfmemalloc(cx, node, false);
+        let reclaimed = scan.nr_reclaimed - before;
+        boost_left -= boost_left.min(reclaimed);
+        if boosted && boost_left > 0 && reclaimed == 0 {
+            break;
+        }
+        if raises || reclaimed == 0 {
+            priority -= 1;
+        }
+    }
+    let kernel = cx.world();
+    if priority < 1 && scan.nr_reclaimed == 0 {
+        kernel.nodes[node as usize].kswapd_failures += 1;
+    }
+    set_reclaim_active(kernel, &zones, false);
+    for (id, boost) in zones.into_iter().zip(boosts) {
+        let watermarks = &mut kernel.memory.zones[id.index()].watermarks;
+        watermarks.boost = watermarks.boost.saturating_sub(boost);
+    }
+    scan.order
+}
+
+/// As it was while LRU lists belonged to zones.
+fn balance_zones(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    order: Order,
+    highest: ZoneKind,
+) -> (Order, ZoneKind) {
+    let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest, Gfp::KERNEL);
+    let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
+    let mut priority = DEF_PRIORITY;
+    let mut worked_up_to = ZoneKind::Dma;
+    while priority >= 1 {
+        scan.control.priority = priority;
+        scan.nr_reclaimed = 0;
+        let mut raises = true;
+        // From above, the first zone that needs anything.
+        let mut end_zone = None;
+        for &id in zones.iter().rev() {
+            let lruvec = cx.world().memory.lru.of_zone(id);
+            if priority != DEF_PRIORITY && !cx.world().is_reclaimable(lruvec) {
+                continue;
+            }
+            age_active_anon(cx, lruvec, &mut scan);
+            if !cx.world().zone_balanced(id, scan.order, 0, ZoneKind::Dma) {
+                end_zone = Some(cx.world().memory.zones[id.index()].kind);
+                break;
+            }
+            let flags = &mut cx.world().lru_flags[lruvec];
+            (flags.congested, flags.dirty) = (false, false);
+        }
+        let Some(end_zone) = end_zone else { break };
+        worked_up_to = end_zone;
+        if priority < WRITES_BELOW {
+            scan.control.may_writepage = true;
+        }
+        for &id in &zones {
+            let lruvec = cx.world().memory.lru.of_zone(id);
+            let is_above = cx.world().memory.zones[id.index()].kind > end_zone;
+            if is_above || priority != DEF_PRIORITY && !cx.world().is_reclaimable(lruvec) {
+                continue;
+            }
+            if shrink_zone(cx, id, end_zone, &mut scan) {
+                raises = false;
+            }
+        }
+        throttle::wake_pfmemalloc(cx, node, false);
+        if scan.order > Order(0) && scan.nr_reclaimed >= compact_gap(scan.order) {
+            scan.order = Order(0);
+        }
+        if raises || scan.nr_reclaimed == 0 {
+            priority -= 1;
+        }
+        if cx.world().is_balanced(node, scan.order, highest) {
+            break;
+        }
+    }
+    (scan.order, worked_up_to)
+}
+
+/// Reclaims from a zone unless it is balanced with a margin. Whether no more pressure is needed: it was,
+/// or as many pages were looked at as were wanted.
+fn shrink_zone(cx: &mut KernelCx<'_>, id: ZoneId, class: ZoneKind, scan: &mut Scan) -> bool {
+    let kernel = cx.world();
+    let zone = &kernel.memory.zones[id.index()];
+    let share = zone.managed_pages * u64::from(kernel.flows.kswapd.balance_gap_permille) / 1000;
+    let gap = share.min(zone.watermarks.pages(Mark::Low));
+    let lruvec = kernel.memory.lru.of_zone(id);
+    scan.control.nr_to_reclaim = kernel.high_marks(&[id]);
+    scan.nr_scanned = 0;
+    if kernel.zone_balanced(id, scan.order, gap, class) {
+        return true;
+    }
+    shrink_lruvec(cx, lruvec, scan);
+    let kernel = cx.world();
+    let balanced = kernel.is_reclaimable(lruvec) && kernel.zone_balanced(id, scan.order, 0, class);
+    let flags = &mut kernel.lru_flags[lruvec];
+    flags.writeback = false;
+    if balanced {
+        (flags.congested, flags.dirty) = (false, false);
+    }
+    scan.nr_scanned >= scan.control.nr_to_reclaim
+}
+
+/// Twice the block: what compaction needs to work with (`compact_gap`).
+const fn compact_gap(order: Order) -> u64 {
+    2 << order.0
+}
+
+fn set_reclaim_active(kernel: &mut Kernel, zones: &[ZoneId], active: bool) {
+    for id in zones {
+        kernel.memory.zones[id.index()].flags.reclaim_active = active;
+    }
+}
+
+impl Kernel {
+    /// Pages that kswapd wants of some zones at once.
+    fn high_marks(&self, zones: &[ZoneId]) -> u64 {
+        let high = |id: &ZoneId| self.memory.zones[id.index()].watermarks.pages(Mark::High);
+        zones.iter().map(|id| high(id).max(SWAP_CLUSTER_MAX)).sum()
+    }
+
+    /// Whether a zone is above its high mark by `gap` pages.
+    fn zone_balanced(&self, id: ZoneId, order: Order, gap: u64, class: ZoneKind) -> bool {
+        let high = self.memory.zones[id.index()].watermarks.pages(Mark::High);
+        self.memory.watermark_ok(id, order, high + gap, class, AllocFlags::NONE)
+    }
+
+    /// Whether a node's zones up to `highest` need nothing of kswapd (`pgdat_balanced`).
+    pub(crate) fn is_balanced(&self, node: u32, order: Order, highest: ZoneKind) -> bool {
+        let mut zones = self.zones_of(node, highest);
+        if self.flows.kswapd.balanced == Balanced::AnyZone {
+            return zones.any(|id| self.zone_balanced(id, order, 0, highest));
+        }
+        let (mut managed, mut balanced_pages) = (0, 0);
+        for id in zones {
+            let pages = self.memory.zones[id.index()].managed_pages;
+            managed += pages;
+            // A zone without hope counts as balanced, or kswapd would never sleep.
+            let hopeless = !self.is_reclaimable(self.memory.lru.of_zone(id));
+            let own = self.memory.zones[id.index()].kind;
+            if hopeless || self.zone_balanced(id, order, 0, own) {
+                balanced_pages += pages;
+            } else if order == Order(0) {
+                return false;
+            }
+        }
+        order == Order(0) || balanced_pages >= managed / 4
+    }
+
+    /// Whether some zone's marks are boosted.
+    fn is_boosted(&self, node: u32, highest: ZoneKind) -> bool {
+        self.zones_of(node, highest).any(|id| self.memory.zones[id.index()].watermarks.boost > 0)
+    }
+}

@@ -1,0 +1,363 @@
+//! The memory manager's flows: what tasks do with memory, and what the kernel's own tasks do for it.
+//!
+//! Straight-line code over the atomic steps of [`highorder_mm`]: do a step, spend the time that its work
+//! costs, wait for what has to be waited for. Between two steps others run, so whoever has waited looks
+//! again before it goes on.
+//!
+//! Reading order: [`policy`], [`fault`] (a touch and its faults), [`slowpath`] (a page for a request),
+//! [`direct`] and [`kswapd`] (who reclaims), [`shrink`] (what both do), [`throttle`] (when they wait),
+//! [`swap`], [`oom`].
+//!
+//! Models: mm/page_alloc.c, mm/vmscan.c, mm/memory.c, mm/page_io.c, mm/oom_kill.c, v4.4, v6.1 and v6.12.
+//! Departs: up to [`fault::FAULTS_MAX`] faults of one task happen at one moment, and a step of reclaim
+//! does; their locks are held for as long as their list operations take, at the step's end. Visible as:
+//! contention is shared out in pieces of some hundred microseconds.
+
+pub mod direct;
+pub mod fault;
+pub mod kswapd;
+pub mod oom;
+pub mod policy;
+pub mod shrink;
+pub mod slowpath;
+pub mod swap;
+pub mod throttle;
+mod work;
+
+pub use policy::Flows;
+
+use crate::device::Completion;
+use crate::machine::{Costs, Machine};
+use crate::sched::{DeviceId, LockId, LockKind, WaitQueue};
+use crate::sim::{Cx, Sim, Waker};
+use crate::task::{Affinity, TaskSpec};
+use crate::time::Ns;
+use highorder_mm::page_table::Slot;
+use highorder_mm::policy::Policy;
+use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::zone::ZoneId;
+use highorder_mm::{Memory, Order, Pfn, ZoneKind};
+use std::collections::BTreeMap;
+
+/// Bytes of a base page.
+pub(crate) const PAGE_BYTES: u64 = crate::machine::PAGE_BYTES;
+
+/// A tenth of a second: how long most waits of reclaim last at most (`HZ / 10`).
+pub(crate) const TENTH: Ns = Ns::from_millis(100);
+
+/// What a task of the kernel or of a program sees.
+pub type KernelCx<'a> = Cx<'a, Kernel>;
+
+/// A class of waits that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stall {
+    /// A request in direct reclaim, from beginning to end.
+    DirectReclaim,
+    /// A request in the slow path, from beginning to end.
+    Slowpath,
+    /// A fault that waited for swap.
+    SwapIn,
+    /// A wait before direct reclaim, for kswapd to free some of the reserves.
+    PfmemallocThrottle,
+    /// A wait within reclaim, for devices.
+    ReclaimThrottle,
+}
+
+impl Stall {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::DirectReclaim,
+        Self::Slowpath,
+        Self::SwapIn,
+        Self::PfmemallocThrottle,
+        Self::ReclaimThrottle,
+    ];
+
+    /// The class's name in records.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DirectReclaim => "stall-direct-reclaim",
+            Self::Slowpath => "stall-allocation",
+            Self::SwapIn => "stall-swap-in",
+            Self::PfmemallocThrottle => "stall-pfmemalloc",
+            Self::ReclaimThrottle => "stall-reclaim-throttle",
+        }
+    }
+}
+
+/// Settings that an administrator can change while the kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knobs {
+    /// `vm.swappiness`.
+    pub swappiness: u8,
+}
+
+/// What belongs to a node.
+#[derive(Clone, Debug)]
+pub struct NodeState {
+    /// Where kswapd sleeps.
+    pub(crate) kswapd_wait: WaitQueue,
+    /// The order it was last woken for.
+    pub(crate) kswapd_order: Order,
+    /// The highest zone its wakers can use.
+    pub(crate) kswapd_highest: Option<ZoneKind>,
+    /// Runs without success in a row.
+    pub(crate) kswapd_failures: u32,
+    /// Where tasks wait for half of the reserves to be free.
+    pub(crate) pfmemalloc_wait: WaitQueue,
+    /// Where reclaimers wait for pages to be written.
+    pub(crate) writeback_wait: WaitQueue,
+    /// Pages written since somebody waits there.
+    pub(crate) throttled_written: u64,
+    /// Where reclaimers wait for progress.
+    pub(crate) progress_wait: WaitQueue,
+}
+
+/// What reclaim found out about LRU lists lately (`PGDAT_WRITEBACK` and its like, `ZONE_WRITEBACK`
+/// before).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LruFlags {
+    /// All that was taken was under writeback.
+    pub writeback: bool,
+    /// All that was taken was dirty and queued by nobody.
+    pub dirty: bool,
+    /// All dirty pages were behind a congested device.
+    pub congested: bool,
+}
+
+/// A process: whose memory it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its name.
+    pub name: String,
+    /// Whether the OOM killer chose it.
+    pub killed: bool,
+    /// Whether its memory is gone.
+    pub gone: bool,
+    /// The most base pages it had in memory at once, as far as faults and exits noticed.
+    pub resident_max: u64,
+}
+
+/// Where a swap area lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SwapDevice {
+    pub(crate) device: DeviceId,
+    pub(crate) offset_bytes: u64,
+    pub(crate) first_slot: u32,
+}
+
+/// A machine's memory and all that its flows share.
+pub struct Kernel {
+    /// Physical memory.
+    pub memory: Memory,
+    /// The flows' decisions.
+    pub flows: Flows,
+    /// Settings.
+    pub knobs: Knobs,
+    /// What work costs.
+    pub costs: Costs,
+    /// Nodes.
+    pub nodes: Vec<NodeState>,
+    /// By LRU lists.
+    pub lru_flags: Vec<LruFlags>,
+    /// Processes, by the number that their mappings bear.
+    pub processes: Vec<Process>,
+    /// Processes killed for want of memory.
+    pub oom_kills: u64,
+    /// Told of every wait that is measured.
+    pub on_stall: Box<dyn FnMut(Stall, Ns)>,
+    pub(crate) zone_locks: Vec<LockId>,
+    pub(crate) lru_locks: Vec<LockId>,
+    pub(crate) swap_devices: Vec<SwapDevice>,
+    /// Pages being read, and the transfers they wait for.
+    pub(crate) reads: BTreeMap<Pfn, crate::device::Ticket>,
+    /// Where tasks wait for another one to begin a read.
+    pub(crate) reads_begin: WaitQueue,
+    pub(crate) oom_wait: WaitQueue,
+    /// Queues whose tasks are woken when a process is killed, to see whether it is theirs.
+    pub interruptible: Vec<WaitQueue>,
+}
+
+impl Kernel {
+    /// Adds a process.
+    pub fn add_process(&mut self, name: &str) -> ProcessId {
+        self.processes.push(Process {
+            name: name.to_owned(),
+            killed: false,
+            gone: false,
+            resident_max: 0,
+        });
+        ProcessId(self.processes.len() as u32 - 1)
+    }
+
+    /// A process.
+    #[must_use]
+    pub fn process(&self, id: ProcessId) -> &Process {
+        &self.processes[id.0 as usize]
+    }
+
+    pub(crate) fn process_mut(&mut self, id: ProcessId) -> &mut Process {
+        &mut self.processes[id.0 as usize]
+    }
+
+    /// The zones of a node that a request for zones up to `highest` can use.
+    pub(crate) fn zones_of(
+        &self,
+        node: u32,
+        highest: ZoneKind,
+    ) -> impl DoubleEndedIterator<Item = ZoneId> + '_ {
+        let zones = self.memory.zones.iter().enumerate();
+        zones
+            .filter(move |(_, z)| z.node == node && z.kind <= highest && z.managed_pages > 0)
+            .map(|(z, _)| ZoneId(z as u8))
+    }
+
+    /// The LRU lists of a node's zones up to `highest`, lowest zone first; the node's own where lists
+    /// belong to nodes.
+    pub(crate) fn lruvecs_of(&self, node: u32, highest: ZoneKind) -> Vec<usize> {
+        let mut lruvecs: Vec<usize> =
+            self.zones_of(node, highest).map(|id| self.memory.lru.of_zone(id)).collect();
+        lruvecs.dedup();
+        lruvecs
+    }
+}
+
+/// A machine just booted: its free memory on the free lists, swap on, kswapd asleep.
+///
+/// Departs: nothing but what the machine file reserves is in use. Visible as: the kernel's own slabs and
+/// the programs of a running system are missing from the start, some 100 MiB.
+#[must_use]
+pub fn boot(machine: &Machine, policy: Policy, flows: Flows, knobs: Knobs) -> Sim<Kernel> {
+    let mut memory = Memory::new(machine.memory(), policy);
+    release_free_memory(machine, &mut memory);
+    // khugepaged, whose start raises the marks, is not there.
+    memory.setup_watermarks(None, false);
+    start(machine, memory, flows, knobs)
+}
+
+/// A machine whose memory is in this state already; of the machine file only CPUs, disks, swap and costs
+/// are taken.
+///
+/// # Panics
+/// If the memory is of other nodes or CPUs than the machine.
+#[must_use]
+pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) -> Sim<Kernel> {
+    assert_eq!(memory.machine.cpu_nodes, machine.cpu_nodes(), "memory of this machine's CPUs");
+    let mut swap_devices = Vec::new();
+    for (number, area) in machine.swap.iter().enumerate() {
+        let nr_slots = (area.bytes / PAGE_BYTES) as u32;
+        let rotational = machine.disks[area.device.0 as usize].says_rotational;
+        let first_slot = memory.swap.nr_total() as u32;
+        // Priorities fall from -1 in the order of swapon (`least_priority`, mm/swapfile.c).
+        memory.swapon(nr_slots, -1 - number as i32, rotational);
+        swap_devices.push(SwapDevice {
+            device: area.device,
+            offset_bytes: area.offset_bytes,
+            first_slot,
+        });
+    }
+    let nr_zones = memory.zones.len();
+    let nr_lruvecs = memory.lru.lruvecs.len();
+    let nr_nodes = memory.machine.nr_nodes();
+    let world = Kernel {
+        memory,
+        flows,
+        knobs,
+        costs: machine.costs.clone(),
+        nodes: Vec::new(),
+        lru_flags: vec![LruFlags::default(); nr_lruvecs],
+        processes: Vec::new(),
+        oom_kills: 0,
+        on_stall: Box::new(|_, _| ()),
+        zone_locks: Vec::new(),
+        lru_locks: Vec::new(),
+        swap_devices,
+        reads: BTreeMap::new(),
+        reads_begin: WaitQueue(0),
+        oom_wait: WaitQueue(0),
+        interruptible: Vec::new(),
+    };
+    let mut sim = Sim::new(machine.sim_spec(), world);
+    let oom_wait = sim.add_queue("oom_reaper");
+    sim.world_mut().oom_wait = oom_wait;
+    let reads_begin = sim.add_queue("reads begin");
+    sim.world_mut().reads_begin = reads_begin;
+    for zone in 0..nr_zones {
+        let lock = sim.add_lock(format!("zone {zone}"), LockKind::Spin);
+        sim.world_mut().zone_locks.push(lock);
+    }
+    for lruvec in 0..nr_lruvecs {
+        let lock = sim.add_lock(format!("lru {lruvec}"), LockKind::Spin);
+        sim.world_mut().lru_locks.push(lock);
+    }
+    for node in 0..nr_nodes {
+        let queue = |sim: &mut Sim<Kernel>, name: &str| sim.add_queue(format!("{name}{node}"));
+        let state = NodeState {
+            kswapd_wait: queue(&mut sim, "kswapd"),
+            kswapd_order: Order(0),
+            kswapd_highest: None,
+            kswapd_failures: 0,
+            pfmemalloc_wait: queue(&mut sim, "pfmemalloc_wait"),
+            writeback_wait: queue(&mut sim, "reclaim_wait writeback "),
+            throttled_written: 0,
+            progress_wait: queue(&mut sim, "reclaim_wait progress "),
+        };
+        sim.world_mut().nodes.push(state);
+    }
+    sim.on_completion(complete);
+    for (node, spec) in machine.nodes.iter().enumerate() {
+        if spec.memory_bytes > 0 {
+            let node = node as u32;
+            let place = if spec.cpus.is_empty() { Affinity::Any } else { Affinity::Node(node) };
+            let task = TaskSpec::kernel_thread(format!("kswapd{node}")).on(place);
+            sim.spawn(task, move |cx| kswapd::kswapd(cx, node));
+        }
+    }
+    sim.spawn(TaskSpec::kernel_thread("oom_reaper"), oom::oom_reaper);
+    sim
+}
+
+/// Gives what the machine file does not reserve to the allocator: what lies low is the kernel's image,
+/// what lies high the map of pages and the early tables.
+fn release_free_memory(machine: &Machine, memory: &mut Memory) {
+    for zone in 0..memory.zones.len() {
+        let zone = &memory.zones[zone];
+        let spanned = u64::from(zone.end.0 - zone.start.0);
+        let reserved = spanned - zone.managed_pages;
+        let low = match zone.kind {
+            // The first MiB.
+            ZoneKind::Dma => reserved,
+            ZoneKind::Dma32 if zone.node == 0 => {
+                machine.reserved.low_bytes.div_ceil(PAGE_BYTES).min(reserved)
+            }
+            _ => 0,
+        };
+        let first = Pfn(zone.start.0 + low as u32);
+        let last = Pfn(first.0 + zone.managed_pages as u32);
+        memory.release_boot_memory(first..last);
+    }
+}
+
+/// A transfer of swap is done.
+fn complete(kernel: &mut Kernel, waker: &mut Waker<'_>, _: DeviceId, done: Completion) {
+    let pfn = Pfn(done.io.tag as u32);
+    match done.io.direction {
+        crate::device::Direction::Read => {
+            kernel.reads.remove(&pfn);
+            kernel.memory.end_swapin(pfn);
+        }
+        crate::device::Direction::Write => {
+            let node = kernel.memory.zones[kernel.memory.zone_of(pfn).index()].node;
+            kernel.memory.end_writeback(pfn);
+            throttle::note_written(kernel, waker, node, done.io.bytes / PAGE_BYTES);
+        }
+    }
+}
+
+impl SwapDevice {
+    /// Where a slot lies on its device.
+    pub(crate) const fn offset(&self, slot: Slot) -> u64 {
+        self.offset_bytes + (slot.0 - self.first_slot) as u64 * PAGE_BYTES
+    }
+}

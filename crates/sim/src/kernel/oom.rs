@@ -1,0 +1,117 @@
+//! What happens when nothing can be reclaimed any more.
+//!
+//! Models: `out_of_memory`, `oom_badness`, `oom_reap_task`, mm/oom_kill.c, v4.4 and v6.12.
+//! Departs: a kernel thread takes the victim's memory down, as since 4.6 (aac453635549); before, the
+//! victim itself did so on its way out. Visible as: on older kernels a victim that waits for something
+//! keeps its memory longer.
+
+use super::fault::Killed;
+use super::work::spend_work;
+use super::{Kernel, KernelCx};
+use crate::time::Ns;
+use highorder_mm::Pfn;
+use highorder_mm::page_table::Vpn;
+use highorder_mm::vma::TaskId as ProcessId;
+use std::ops::Range;
+
+/// Pages that are unmapped at one moment at most.
+const UNMAP_MAX: u32 = 4096;
+
+/// Kills the process that has most memory, unless one is dying already; then waits for it a little.
+/// Whether there was one. Suspends.
+pub(crate) fn out_of_memory(cx: &mut KernelCx<'_>) -> bool {
+    let kernel = cx.world();
+    let is_dying = kernel.processes.iter().any(|process| process.killed && !process.gone);
+    if !is_dying {
+        let Some(victim) = kernel.worst() else { return false };
+        kernel.process_mut(victim).killed = true;
+        kernel.oom_kills += 1;
+        let queue = kernel.oom_wait;
+        cx.wake_one(queue);
+        let kernel = cx.world();
+        let mut queues: Vec<_> = kernel.nodes.iter().map(|node| node.pfmemalloc_wait).collect();
+        queues.extend(&kernel.interruptible);
+        for queue in queues {
+            cx.wake_all(queue);
+        }
+    }
+    // schedule_timeout_killable(1): a jiffy.
+    cx.sleep(Ns::from_millis(4));
+    true
+}
+
+/// A fault found no page although its process lives on: nothing is there to be killed.
+pub(crate) fn pagefault_out_of_memory(cx: &mut KernelCx<'_>) -> Result<Pfn, Killed> {
+    let (now, processes) = (cx.now(), cx.world().processes.len());
+    panic!("at {now} memory ran out and none of {processes} processes can be killed")
+}
+
+/// The kernel thread that takes victims' memory down. Never returns.
+pub(crate) fn oom_reaper(cx: &mut KernelCx<'_>) {
+    loop {
+        let kernel = cx.world();
+        let mut victims = (0..kernel.processes.len() as u32).map(ProcessId);
+        let victim = victims.find(|&id| kernel.process(id).killed && !kernel.process(id).gone);
+        match victim {
+            Some(victim) => exit_mmap(cx, victim),
+            None => {
+                let queue = kernel.oom_wait;
+                cx.wait(queue);
+            }
+        }
+    }
+}
+
+/// Takes down all that a process has mapped. Suspends.
+pub fn exit_mmap(cx: &mut KernelCx<'_>, process: ProcessId) {
+    loop {
+        let spaces = &cx.world().memory.spaces;
+        let Some(vma) = spaces.vmas().find(|vma| vma.task == process) else { break };
+        let range = vma.start..vma.end;
+        unmap(cx, range);
+    }
+    cx.world().process_mut(process).gone = true;
+}
+
+/// Unmaps a range, some pages at a time. Suspends.
+pub fn unmap(cx: &mut KernelCx<'_>, range: Range<Vpn>) {
+    by_parts(cx, range, |kernel, part, cpu| kernel.memory.munmap(part, cpu));
+}
+
+/// Drops what a range holds and keeps the mapping (`MADV_DONTNEED`). Suspends.
+pub fn zap(cx: &mut KernelCx<'_>, range: Range<Vpn>) {
+    by_parts(cx, range, |kernel, part, cpu| kernel.memory.dontneed(part, cpu));
+}
+
+fn by_parts(
+    cx: &mut KernelCx<'_>,
+    range: Range<Vpn>,
+    step: impl Fn(&mut Kernel, Range<Vpn>, usize),
+) {
+    let mut at = range.start;
+    while at < range.end {
+        let end = Vpn(at.0 + UNMAP_MAX).min(range.end);
+        let cpu = cx.cpu().0 as usize;
+        let kernel = cx.world();
+        let near = kernel.memory.spaces.table().frame_at(at);
+        let zone = near.map(|pfn| kernel.memory.zone_of(pfn));
+        step(kernel, at..end, cpu);
+        let zone = zone.unwrap_or_else(|| kernel.zone_of_lists(0));
+        spend_work(cx, zone);
+        at = end;
+    }
+}
+
+impl Kernel {
+    /// The process with the most pages, those in swap and page tables included.
+    fn worst(&self) -> Option<ProcessId> {
+        let ids = (0..self.processes.len() as u32).map(ProcessId);
+        let living = ids.filter(|&id| !self.process(id).gone && !self.process(id).killed);
+        let pages = |id: ProcessId| {
+            let has = self.memory.spaces.task(id);
+            has.anon + has.swap + has.tables
+        };
+        // The first of equals, as the kernel keeps the one it found first.
+        living.filter(|&id| pages(id) > 0).max_by_key(|&id| (pages(id), std::cmp::Reverse(id.0)))
+    }
+}

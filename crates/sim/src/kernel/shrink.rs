@@ -1,0 +1,229 @@
+//! What every reclaimer does to the LRU lists of a node or a zone.
+//!
+//! Models: `shrink_zone` (v4.4), `shrink_node`, `shrink_lruvec`, `lru_gen_shrink_node` (v6.12),
+//! mm/vmscan.c.
+//! Departs: no slab shrinkers and no flusher threads yet. Visible as: only LRU pages are reclaimed.
+
+use super::policy::StallRule;
+use super::work::spend_work;
+use super::{Kernel, KernelCx, LruFlags, swap, throttle};
+use highorder_mm::gfp::Gfp;
+use highorder_mm::policy::LruKind;
+use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
+use highorder_mm::zone::ZoneId;
+use highorder_mm::{Order, ZoneKind};
+
+/// A reclaim from its beginning to its end (`struct scan_control`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scan {
+    /// What the steps are told.
+    pub(crate) control: ScanControl,
+    /// The order that is wanted.
+    pub(crate) order: Order,
+    /// What the request allows.
+    pub(crate) gfp: Gfp,
+    /// Pages looked at so far.
+    pub(crate) nr_scanned: u64,
+    /// Pages freed so far.
+    pub(crate) nr_reclaimed: u64,
+    /// Active lists were left alone for their size.
+    pub(crate) skipped_deactivate: bool,
+}
+
+impl Scan {
+    pub(crate) fn new(
+        kernel: &Kernel,
+        who: Reclaimer,
+        order: Order,
+        highest: ZoneKind,
+        gfp: Gfp,
+    ) -> Self {
+        let mut control = ScanControl::new(who, 0, kernel.knobs.swappiness);
+        control.highest = highest;
+        control.may_io = gfp.contains(Gfp::IO);
+        Self { control, order, gfp, nr_scanned: 0, nr_reclaimed: 0, skipped_deactivate: false }
+    }
+
+    pub(crate) fn is_kswapd(&self) -> bool {
+        self.control.who == Reclaimer::Kswapd
+    }
+}
+
+/// Looks through some LRU lists once, as far as the priority says. Suspends.
+pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+    match cx.world().memory.policy.lru.kind {
+        LruKind::Classic => shrink_lists(cx, lruvec, scan),
+        LruKind::MultiGenerational => shrink_generations(cx, lruvec, scan),
+    }
+    if cx.world().flows.stall.writeout_limit {
+        throttle::throttle_vm_writeout(cx, scan.gfp);
+    }
+}
+
+fn shrink_lists(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+    let mut plan = cx.world().memory.plan_scan(lruvec, &scan.control);
+    let mut batch = Batch::default();
+    loop {
+        prepare(cx, lruvec, scan);
+        let Some(shrunk) = cx.world().memory.shrink_step(lruvec, &mut plan, &scan.control) else {
+            break;
+        };
+        finish_step(cx, lruvec, scan, &mut batch, shrunk);
+    }
+    scan.skipped_deactivate |= plan.skipped_deactivate;
+    prepare(cx, lruvec, scan);
+    age_active_anon(cx, lruvec, scan);
+    batch.judge_node(cx, lruvec, scan);
+}
+
+/// Moves some active anonymous pages to the inactive list if there are too few. Suspends.
+pub(crate) fn age_active_anon(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+    prepare(cx, lruvec, scan);
+    if cx.world().memory.age_active_anon(lruvec, &scan.control).is_some() {
+        let zone = cx.world().zone_of_lists(lruvec);
+        spend_work(cx, zone);
+    }
+}
+
+/// As `shrink_lists`, by generations.
+fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+    let began_with = scan.nr_reclaimed;
+    let wanted = scan.control.nr_to_reclaim.max(2 << scan.order.0);
+    let mut batch = Batch::default();
+    let mut looked_at = 0;
+    loop {
+        prepare(cx, lruvec, scan);
+        let plan = cx.world().memory.lru_gen_plan(lruvec, &scan.control);
+        if plan.age {
+            cx.world().memory.lru_gen_age(lruvec, &scan.control);
+            let zone = cx.world().zone_of_lists(lruvec);
+            spend_work(cx, zone);
+            break;
+        }
+        if looked_at >= plan.nr_to_scan {
+            break;
+        }
+        let Some(shrunk) = cx.world().memory.lru_gen_evict(lruvec, &scan.control) else { break };
+        looked_at += shrunk.nr_scanned;
+        finish_step(cx, lruvec, scan, &mut batch, shrunk);
+        if scan.nr_reclaimed - began_with >= wanted || is_above_high(cx.world(), lruvec, scan) {
+            break;
+        }
+    }
+    batch.judge_node(cx, lruvec, scan);
+}
+
+/// Whether kswapd has nothing left to do for order 0 (`should_abort_scan`).
+fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
+    use highorder_mm::gfp::AllocFlags;
+    use highorder_mm::watermark::Mark;
+    // MIN_LRU_BATCH, mm/vmscan.c.
+    const BATCH: u64 = 64;
+    let node = kernel.memory.lru.lruvecs[lruvec].node;
+    let highest = scan.control.highest;
+    scan.is_kswapd()
+        && scan.order == Order(0)
+        && kernel.zones_of(node, highest).all(|id| {
+            let high = kernel.memory.zones[id.index()].watermarks.pages(Mark::High) + BATCH;
+            kernel.memory.watermark_ok(id, Order(0), high, highest, AllocFlags::NONE)
+        })
+}
+
+/// What a step is told that may have changed since the last one.
+fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+    scan.control.cpu = cx.cpu().0 as usize;
+    let LruFlags { writeback, dirty, .. } = cx.world().lru_flags[lruvec];
+    scan.control.writeback_flag = writeback;
+    scan.control.dirty_flag = dirty;
+}
+
+/// Spends what a step took, hands over what it wants written, and waits where the kernel does. Suspends.
+fn finish_step(
+    cx: &mut KernelCx<'_>,
+    lruvec: usize,
+    scan: &mut Scan,
+    batch: &mut Batch,
+    shrunk: Shrunk,
+) {
+    scan.nr_scanned += shrunk.nr_scanned;
+    scan.nr_reclaimed += shrunk.nr_reclaimed;
+    let zone = cx.world().zone_of_lists(lruvec);
+    spend_work(cx, zone);
+    swap::write_out(cx, &shrunk.writes);
+    if cx.world().flows.stall.rule == StallRule::Congestion {
+        judge_step(cx, lruvec, scan, &shrunk);
+    }
+    batch.add(&shrunk);
+}
+
+/// What kernels before 4.18 or so conclude from every 32 pages.
+fn judge_step(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, shrunk: &Shrunk) {
+    let flags = &mut cx.world().lru_flags[lruvec];
+    if shrunk.nr_taken > 0 {
+        flags.writeback |= shrunk.nr_writeback == shrunk.nr_taken;
+        flags.dirty |= shrunk.nr_unqueued_dirty == shrunk.nr_taken;
+    }
+    if shrunk.nr_immediate > 0 {
+        throttle::congestion_wait(cx);
+    }
+    if !scan.is_kswapd() && shrunk.nr_taken > 0 {
+        throttle::wait_iff_congested_lists(cx, lruvec);
+    }
+}
+
+/// What one look through a node's lists met.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    nr_taken: u64,
+    nr_writeback: u64,
+    nr_unqueued_dirty: u64,
+    nr_immediate: u64,
+    nr_reclaimed: u64,
+}
+
+impl Batch {
+    fn add(&mut self, shrunk: &Shrunk) {
+        self.nr_taken += shrunk.nr_taken;
+        self.nr_writeback += shrunk.nr_writeback;
+        self.nr_unqueued_dirty += shrunk.nr_unqueued_dirty;
+        self.nr_immediate += shrunk.nr_immediate;
+        self.nr_reclaimed += shrunk.nr_reclaimed;
+    }
+
+    /// What newer kernels conclude once the node was looked through.
+    fn judge_node(self, cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan) {
+        let kernel = cx.world();
+        let node = kernel.memory.lru.lruvecs[lruvec].node;
+        if self.nr_reclaimed > 0 {
+            kernel.nodes[node as usize].kswapd_failures = 0;
+        }
+        if kernel.flows.stall.rule == StallRule::Congestion || !scan.is_kswapd() {
+            return;
+        }
+        let flags = &mut kernel.lru_flags[lruvec];
+        if self.nr_taken > 0 {
+            flags.writeback |= self.nr_writeback == self.nr_taken;
+            flags.dirty |= self.nr_unqueued_dirty == self.nr_taken;
+        }
+        if self.nr_immediate > 0 {
+            throttle::reclaim_throttle(cx, node, throttle::Reason::Writeback);
+        }
+    }
+}
+
+impl Kernel {
+    /// The highest zone that some LRU lists belong to.
+    pub(crate) fn zone_of_lists(&self, lruvec: usize) -> ZoneId {
+        let mut zones = (0..self.memory.zones.len()).rev().map(|zone| ZoneId(zone as u8));
+        zones.find(|&id| self.memory.lru.of_zone(id) == lruvec).expect("lists belong to a zone")
+    }
+
+    /// Whether there is hope for a zone: less was scanned in vain than six times what is reclaimable
+    /// (`zone_reclaimable`, before 4.12).
+    pub(crate) fn is_reclaimable(&self, lruvec: usize) -> bool {
+        self.memory.lru.lruvecs[lruvec].pages_scanned < self.memory.reclaimable_pages(lruvec) * 6
+    }
+}
+
+/// Priorities below this write pages whatever the mode (`DEF_PRIORITY - 2`).
+pub(crate) const WRITES_BELOW: u8 = DEF_PRIORITY - 2;

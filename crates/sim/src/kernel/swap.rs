@@ -1,0 +1,181 @@
+//! Pages on their way to swap and back.
+//!
+//! Models: `do_swap_page`, mm/memory.c, `swap_cluster_readahead`, mm/swap_state.c, `swap_writepage`,
+//! `swap_readpage`, mm/page_io.c, v4.4 and v6.12.
+//! Departs: what a page holds is not known, so that pages of zeros are written like others. Visible as:
+//! on 6.12 memory that was only ever cleared goes to the device, which the kernel would spare.
+
+use super::fault::{Killed, check, fault_page, revalidate};
+use super::{Kernel, KernelCx, PAGE_BYTES, Stall, SwapDevice};
+use crate::device::Io;
+use crate::sched::DeviceId;
+use crate::task::Mode;
+use highorder_mm::anon::Fault;
+use highorder_mm::frame::PageFlags;
+use highorder_mm::gfp::Gfp;
+use highorder_mm::page_table::Slot;
+use highorder_mm::swap::{CacheEntry, SwapIo};
+use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::{Order, Pfn};
+
+/// Serves a fault on a page that is in swap: reads it, and some around it, unless there is a copy.
+///
+/// # Errors
+/// The process was killed.
+pub(crate) fn swap_in(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    fault: &Fault,
+    slot: Slot,
+) -> Result<(), Killed> {
+    let began = cx.now();
+    if !revalidate(cx, process, fault)? {
+        return Ok(());
+    }
+    let plan = cx.world().memory.swapin_plan(fault.vpn, slot);
+    let is_major = plan.is_some();
+    if let Some(plan) = plan {
+        let mut reads = Vec::new();
+        for &other in plan.slots() {
+            if !cx.world().is_wanted(other) {
+                continue;
+            }
+            let pfn = fault_page(cx, process, fault, Gfp::HIGHUSER_MOVABLE)?;
+            let cpu = cx.cpu().0 as usize;
+            let kernel = cx.world();
+            // Reclaim for the page may have taken long.
+            if kernel.is_wanted(other) {
+                reads.push(kernel.memory.begin_swapin(other, pfn, slot, cpu));
+            } else {
+                kernel.memory.free(pfn, Order(0), cpu);
+            }
+        }
+        read_in(cx, &reads);
+    }
+    wait_until_read(cx, slot);
+    check(cx, process)?;
+    if revalidate(cx, process, fault)?
+        && matches!(cx.world().memory.swap.cached(slot), CacheEntry::Page(_))
+    {
+        cx.world().memory.map_swapped(fault, slot, is_major);
+        cx.world().note_resident(process);
+        let work = cx.world().memory.take_work();
+        let price = cx.world().price(work);
+        cx.spend(price.free, Mode::System);
+    }
+    if is_major {
+        let took = cx.now() - began;
+        (cx.world().on_stall)(Stall::SwapIn, took);
+    }
+    Ok(())
+}
+
+/// Waits until the copy of a slot, if there is one, has been read.
+fn wait_until_read(cx: &mut KernelCx<'_>, slot: Slot) {
+    while let CacheEntry::Page(pfn) = cx.world().memory.swap.cached(slot) {
+        let head = cx.world().memory.frames().head_of(pfn);
+        if !cx.world().memory.frames().has(head, PageFlags::LOCKED) {
+            return;
+        }
+        match cx.world().reads.get(&head).copied() {
+            Some(ticket) => cx.wait_io(ticket),
+            None => {
+                // Another task is still looking for memory to read its neighbours into.
+                let queue = cx.world().reads_begin;
+                cx.wait_for_io_in(queue, None);
+            }
+        }
+    }
+}
+
+fn read_in(cx: &mut KernelCx<'_>, reads: &[SwapIo]) {
+    for run in runs(cx.world(), reads) {
+        let request = cx.world().costs.block_request.once();
+        cx.spend(request, Mode::System);
+        let tickets = cx.submit_all(run.device, &run.reads());
+        for (io, ticket) in run.pages.iter().zip(tickets) {
+            // One that waited for a place in the queue may be read already.
+            let locked = cx.world().memory.frames().has(io.pfn, PageFlags::LOCKED);
+            if locked {
+                cx.world().reads.insert(io.pfn, ticket);
+            }
+        }
+    }
+    let queue = cx.world().reads_begin;
+    cx.wake_all(queue);
+}
+
+/// Hands pages to their devices to be written. Suspends, as iowait, while a device's queue is full.
+pub(crate) fn write_out(cx: &mut KernelCx<'_>, writes: &[SwapIo]) {
+    if writes.is_empty() {
+        return;
+    }
+    for run in runs(cx.world(), writes) {
+        let kernel = cx.world();
+        let request = kernel.costs.block_request.once();
+        cx.spend(request, Mode::System);
+        cx.submit_all(run.device, &run.writes());
+    }
+}
+
+/// Neighbouring slots of one device.
+struct Run {
+    device: DeviceId,
+    pages: Vec<SwapIo>,
+    offsets: Vec<u64>,
+}
+
+impl Run {
+    fn ios(&self, io: fn(u64, u64, u64) -> Io) -> Vec<Io> {
+        let bytes = |io: &SwapIo| u64::from(io.order.pages()) * PAGE_BYTES;
+        let pages = self.pages.iter().zip(&self.offsets);
+        pages.map(|(page, &at)| io(at, bytes(page), u64::from(page.pfn.0))).collect()
+    }
+
+    fn reads(&self) -> Vec<Io> {
+        self.ios(Io::read)
+    }
+
+    fn writes(&self) -> Vec<Io> {
+        self.ios(Io::write)
+    }
+}
+
+/// Groups transfers into runs that the block layer merges.
+fn runs(kernel: &Kernel, ios: &[SwapIo]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for &io in ios {
+        let SwapDevice { device, .. } = kernel.swap_device(io.slot);
+        let offset = kernel.swap_device(io.slot).offset(io.slot);
+        let next = |run: &Run| {
+            let (last, at) = (run.pages[run.pages.len() - 1], run.offsets[run.offsets.len() - 1]);
+            run.device == device && at + u64::from(last.order.pages()) * PAGE_BYTES == offset
+        };
+        match runs.last_mut() {
+            Some(run) if next(run) => {
+                run.pages.push(io);
+                run.offsets.push(offset);
+            }
+            _ => runs.push(Run { device, pages: vec![io], offsets: vec![offset] }),
+        }
+    }
+    runs
+}
+
+impl Kernel {
+    fn swap_device(&self, slot: Slot) -> SwapDevice {
+        self.swap_devices[self.memory.swap.area_of(slot)]
+    }
+
+    /// Whether a slot holds a page of which there is no copy.
+    fn is_wanted(&self, slot: Slot) -> bool {
+        let swap = &self.memory.swap;
+        swap.is_mapped(slot) && !matches!(swap.cached(slot), CacheEntry::Page(_))
+    }
+
+    /// Pages being read, for those who check that nothing is lost.
+    #[must_use]
+    pub fn pages_being_read(&self) -> Vec<Pfn> {
+        self.reads.keys().copied().collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! When reclaim waits, and for what.
+//!
+//! Models: `congestion_wait`, `wait_iff_congested`, mm/backing-dev.c, `throttle_vm_writeout`,
+//! mm/page-writeback.c, v4.4; `throttle_direct_reclaim`, `reclaim_throttle`,
+//! `consider_reclaim_throttle`, mm/vmscan.c, v4.4 and v6.12.
+//! Departs: a jiffy is 4 ms (`CONFIG_HZ=250`, as Debian has it). Visible as: on kernels built with another
+//! rate the shortest waits are shorter or longer.
+
+use super::policy::StallRule;
+use super::shrink::Scan;
+use super::slowpath::Want;
+use super::{Kernel, KernelCx, Stall, TENTH};
+use crate::device::Class;
+use crate::sim::Waker;
+use crate::time::Ns;
+use highorder_mm::ZoneKind;
+use highorder_mm::gfp::Gfp;
+use highorder_mm::lru::LruList;
+use highorder_mm::reclaim::SWAP_CLUSTER_MAX;
+use highorder_mm::vmstat::Vm;
+use highorder_mm::watermark::Mark;
+
+/// One tick of the timer.
+const JIFFY: Ns = Ns::from_millis(4);
+/// Share of dirtyable memory that may be dirty, in percent (`vm.dirty_ratio`).
+const DIRTY_RATIO: u64 = 20;
+
+/// What a reclaimer waits for (`enum vmscan_throttle_state`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// Pages to be written.
+    Writeback,
+    /// Anybody to reclaim anything.
+    NoProgress,
+}
+
+/// Waits for a device to leave congestion, a tenth of a second at most.
+pub(crate) fn congestion_wait(cx: &mut KernelCx<'_>) {
+    let began = cx.now();
+    cx.congestion_wait(Class::Async, TENTH);
+    let took = cx.now() - began;
+    (cx.world().on_stall)(Stall::ReclaimThrottle, took);
+}
+
+/// Waits as [`congestion_wait`] does if some device is congested and so are the zones of this node;
+/// else lets others run.
+pub(crate) fn wait_iff_congested(cx: &mut KernelCx<'_>, node: u32, timeout: Ns) {
+    let lruvecs = cx.world().lruvecs_of(node, ZoneKind::Movable);
+    let congested = lruvecs.into_iter().any(|lruvec| cx.world().lru_flags[lruvec].congested);
+    wait_if(cx, congested, timeout);
+}
+
+/// The same for one zone's lists.
+pub(crate) fn wait_iff_congested_lists(cx: &mut KernelCx<'_>, lruvec: usize) {
+    let congested = cx.world().lru_flags[lruvec].congested;
+    wait_if(cx, congested, TENTH);
+}
+
+fn wait_if(cx: &mut KernelCx<'_>, congested: bool, timeout: Ns) {
+    let devices = cx.nr_devices();
+    let any = (0..devices)
+        .any(|device| cx.device(crate::sched::DeviceId(device as u32)).is_congested(Class::Async));
+    if congested && any {
+        let began = cx.now();
+        cx.congestion_wait(Class::Async, timeout);
+        let took = cx.now() - began;
+        (cx.world().on_stall)(Stall::ReclaimThrottle, took);
+    } else {
+        cx.yield_now();
+    }
+}
+
+/// Waits while too many pages are being written for the dirty limit (before 4.20).
+pub(crate) fn throttle_vm_writeout(cx: &mut KernelCx<'_>, gfp: Gfp) {
+    loop {
+        let kernel = cx.world();
+        let limit = kernel.dirty_limit();
+        if kernel.memory.lru.total_stats().nr_writeback <= limit + limit / 10 {
+            return;
+        }
+        congestion_wait(cx);
+        if !gfp.contains(Gfp::IO) || !gfp.contains(Gfp::FS) {
+            return;
+        }
+    }
+}
+
+impl Kernel {
+    /// Pages that may be dirty, of all that could be (`global_dirty_limits`): free pages and page cache,
+    /// less the reserves.
+    fn dirty_limit(&self) -> u64 {
+        let zones = &self.memory.zones;
+        let dirtyable: u64 = zones
+            .iter()
+            .map(|zone| {
+                let reserve = zone.lowmem_reserve.iter().max().copied().unwrap_or(0);
+                let kept = (reserve + zone.watermarks.pages(Mark::High)).min(zone.managed_pages);
+                zone.nr_free_pages.saturating_sub(kept)
+            })
+            .sum();
+        let cache =
+            self.memory.nr_lru(LruList::InactiveFile) + self.memory.nr_lru(LruList::ActiveFile);
+        (dirtyable + cache + 1) * DIRTY_RATIO / 100
+    }
+
+    /// Whether half of the reserves of a node are free (`allow_direct_reclaim`).
+    fn has_half_the_reserves(&self, node: u32) -> bool {
+        let by_node = self.flows.kswapd.failures_max;
+        if by_node.is_some_and(|max| self.nodes[node as usize].kswapd_failures >= max) {
+            return true;
+        }
+        let (mut reserve, mut free) = (0, 0);
+        for id in self.zones_of(node, ZoneKind::Normal) {
+            let zone = &self.memory.zones[id.index()];
+            if self.memory.reclaimable_pages(self.memory.lru.of_zone(id)) == 0 {
+                continue;
+            }
+            reserve += zone.watermarks.pages(Mark::Min);
+            free += zone.nr_free_pages;
+        }
+        reserve == 0 || free > reserve / 2
+    }
+}
+
+/// Waits, before a program reclaims, until half of the nearest node's reserves are free. Whether the
+/// program was killed meanwhile.
+pub(crate) fn throttle_direct_reclaim(cx: &mut KernelCx<'_>, want: Want) -> bool {
+    let Some(process) = want.process else { return false };
+    let node = want.request.node;
+    if cx.world().has_half_the_reserves(node) {
+        return false;
+    }
+    cx.world().memory.vm.add(Vm::PgScanDirectThrottle, 1);
+    let began = cx.now();
+    let queue = cx.world().nodes[node as usize].pfmemalloc_wait;
+    let kswapd = cx.world().nodes[node as usize].kswapd_wait;
+    while !cx.world().has_half_the_reserves(node) && !cx.world().process(process).killed {
+        cx.wake_one(kswapd);
+        if want.request.gfp.contains(Gfp::FS) {
+            cx.wait(queue);
+        } else {
+            cx.wait_timeout(queue, Ns::from_secs(1));
+            break;
+        }
+    }
+    let took = cx.now() - began;
+    (cx.world().on_stall)(Stall::PfmemallocThrottle, took);
+    cx.world().process(process).killed
+}
+
+/// Wakes those who wait for reserves, if there are enough of them now, or if kswapd goes to sleep.
+pub(crate) fn wake_pfmemalloc(cx: &mut KernelCx<'_>, node: u32, sleeps: bool) {
+    let queue = cx.world().nodes[node as usize].pfmemalloc_wait;
+    if cx.nr_waiting(queue) > 0 && (sleeps || cx.world().has_half_the_reserves(node)) {
+        cx.wake_all(queue);
+    }
+}
+
+/// Waits for a reason, but not long.
+pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: u32, reason: Reason) {
+    let state = &mut cx.world().nodes[node as usize];
+    let (queue, timeout) = match reason {
+        Reason::Writeback => (state.writeback_wait, TENTH),
+        Reason::NoProgress => (state.progress_wait, JIFFY),
+    };
+    if reason == Reason::NoProgress && cx.world().skips_throttle(node) {
+        cx.yield_now();
+        return;
+    }
+    if reason == Reason::Writeback && cx.nr_waiting(queue) == 0 {
+        cx.world().nodes[node as usize].throttled_written = 0;
+    }
+    let began = cx.now();
+    cx.wait_timeout(queue, timeout);
+    let took = cx.now() - began;
+    (cx.world().on_stall)(Stall::ReclaimThrottle, took);
+}
+
+impl Kernel {
+    /// Whether waiting for progress would be in vain, or is not needed: little is being written
+    /// (`skip_throttle_noprogress`).
+    fn skips_throttle(&self, node: u32) -> bool {
+        let max = self.flows.kswapd.failures_max;
+        if max.is_some_and(|max| self.nodes[node as usize].kswapd_failures >= max) {
+            return true;
+        }
+        let lruvecs = self.lruvecs_of(node, ZoneKind::Movable);
+        let reclaimable: u64 = lruvecs.iter().map(|&l| self.memory.reclaimable_pages(l)).sum();
+        let writing: u64 =
+            lruvecs.iter().map(|&l| self.memory.lru.lruvecs[l].stats.nr_writeback).sum();
+        2 * writing <= reclaimable
+    }
+}
+
+/// After a look through a node's lists: those who wait for progress go on if there was some; who made
+/// none at nearly the last priority waits.
+pub(crate) fn consider_reclaim_throttle(cx: &mut KernelCx<'_>, node: u32, scan: &Scan) {
+    if scan.nr_reclaimed > scan.nr_scanned >> 3 {
+        let queue = cx.world().nodes[node as usize].progress_wait;
+        cx.wake_all(queue);
+        return;
+    }
+    if !scan.is_kswapd() && scan.control.priority == 1 && scan.nr_reclaimed == 0 {
+        reclaim_throttle(cx, node, Reason::NoProgress);
+    }
+}
+
+/// Pages of a node were written: enough of them for each who waits, and all go on
+/// (`__acct_reclaim_writeback`).
+pub(crate) fn note_written(kernel: &mut Kernel, waker: &mut Waker<'_>, node: u32, pages: u64) {
+    if kernel.flows.stall.rule == StallRule::Congestion {
+        return;
+    }
+    let state = &mut kernel.nodes[node as usize];
+    state.throttled_written += pages;
+    let waiting = waker.nr_waiting(state.writeback_wait) as u64;
+    if waiting > 0 && state.throttled_written > SWAP_CLUSTER_MAX * waiting {
+        waker.wake_all(state.writeback_wait);
+    }
+}

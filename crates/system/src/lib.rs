@@ -1,0 +1,306 @@
+//! What a workload asks of the system it runs on.
+//!
+//! A workload is plain blocking code against [`System`]: it maps memory, touches it, sleeps, meets other
+//! threads at barriers, and reports what it measured. Who answers decides where it runs: [`model`] in
+//! virtual time, or a real kernel. All of them leave the same [`highorder_record::Record`].
+//!
+//! ```
+//! use highorder_system::{Access, Failure, Pattern, System};
+//!
+//! fn fill(sys: &mut dyn System) -> Result<(), Failure> {
+//!     let area = sys.mmap(1024)?;
+//!     sys.touch_range(area, Pattern::word(Access::Write))?;
+//!     sys.munmap(area)
+//! }
+//! ```
+
+pub mod model;
+
+use highorder_record::Metric;
+use std::collections::BTreeMap;
+
+pub use highorder_mm::anon::Access;
+pub use highorder_mm::vma::MemPolicy;
+pub use highorder_sim::Ns;
+
+/// What a thread runs.
+pub type Code = Box<dyn FnOnce(&mut dyn System) -> Result<(), Failure> + Send>;
+
+/// Why a request failed. A workload hands it on with `?`: for most there is nothing else to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The process was killed because memory ran out. Its memory is gone; its threads end.
+    #[error("killed: out of memory")]
+    Killed,
+    /// The system refused a request (`ENOMEM`, `ENOSPC`, `EINVAL` ...), in words.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The machine a workload finds itself on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineInfo {
+    /// Memory that the kernel manages, in base pages (`MemTotal`).
+    pub total_pages: u64,
+    /// Nodes with memory or CPUs, ascending.
+    pub nodes: Vec<NodeInfo>,
+    /// Bytes of a base page.
+    pub page_bytes: u64,
+    /// Base pages of a huge page.
+    pub huge_pages: u64,
+}
+
+impl MachineInfo {
+    /// CPUs of all nodes.
+    #[must_use]
+    pub fn nr_cpus(&self) -> u32 {
+        self.nodes.iter().map(|node| node.cpus.len() as u32).sum()
+    }
+
+    /// Base pages in this many bytes, rounded down.
+    #[must_use]
+    pub const fn pages(&self, bytes: u64) -> u64 {
+        bytes / self.page_bytes
+    }
+}
+
+/// A node as a workload sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Its number.
+    pub number: u32,
+    /// Memory that the kernel manages there, in base pages.
+    pub total_pages: u64,
+    /// Its CPUs.
+    pub cpus: Vec<u32>,
+}
+
+/// A range of mapped memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// Its first page: an address divided by the size of a page.
+    pub first: u64,
+    /// Base pages.
+    pub pages: u64,
+}
+
+impl Area {
+    /// Page `index`.
+    ///
+    /// # Panics
+    /// If it has none such.
+    #[must_use]
+    pub fn page(self, index: u64) -> Page {
+        assert!(index < self.pages, "page {index} of {}", self.pages);
+        Page(self.first + index)
+    }
+
+    /// `pages` of it, from page `index` on.
+    ///
+    /// # Panics
+    /// If it is shorter.
+    #[must_use]
+    pub fn part(self, index: u64, pages: u64) -> Self {
+        assert!(index + pages <= self.pages, "pages {index}+{pages} of {}", self.pages);
+        Self { first: self.first + index, pages }
+    }
+}
+
+/// A page of mapped memory: its address divided by the size of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Page(pub u64);
+
+/// What is advised about a range (`madvise`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// `MADV_HUGEPAGE`.
+    Huge,
+    /// `MADV_NOHUGEPAGE`.
+    NoHuge,
+    /// `MADV_DONTNEED`: the content is not needed any more.
+    DontNeed,
+}
+
+/// How a range is touched: pages in ascending order, each in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Read or written.
+    pub access: Access,
+    /// How much of each page.
+    pub extent: Extent,
+}
+
+impl Pattern {
+    /// One word of every page.
+    #[must_use]
+    pub const fn word(access: Access) -> Self {
+        Self { access, extent: Extent::Word }
+    }
+
+    /// Every byte of every page.
+    #[must_use]
+    pub const fn whole(access: Access) -> Self {
+        Self { access, extent: Extent::Whole }
+    }
+}
+
+/// How much of a page is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// One word.
+    Word,
+    /// All of it (`memset`, or reading it through).
+    Whole,
+}
+
+/// Where a thread may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere.
+    #[default]
+    Any,
+    /// On the CPUs of a node.
+    Node(u32),
+    /// On one CPU.
+    Cpu(u32),
+}
+
+/// A new thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadSpec {
+    /// Its name, of at most 15 bytes.
+    pub name: String,
+    /// Where it may run.
+    pub place: Place,
+    /// Whether it is the first of a new process: with memory of its own, that goes with its last thread.
+    pub new_process: bool,
+}
+
+impl ThreadSpec {
+    /// A thread of the same process, free to run anywhere.
+    #[must_use]
+    pub fn thread(name: impl Into<String>) -> Self {
+        Self { name: name.into(), place: Place::Any, new_process: false }
+    }
+
+    /// The first thread of a process of its own.
+    #[must_use]
+    pub fn process(name: impl Into<String>) -> Self {
+        Self { new_process: true, ..Self::thread(name) }
+    }
+
+    /// The same, but running there.
+    #[must_use]
+    pub fn on(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+}
+
+/// A thread that was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ThreadId(pub u32);
+
+/// A barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BarrierId(pub u32);
+
+/// A file that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// CPU time that a workload's threads have spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuUse {
+    /// In their own code.
+    pub user: Ns,
+    /// In the kernel on their behalf.
+    pub system: Ns,
+}
+
+/// What one thread of a workload asks of the system it runs on.
+///
+/// Each method does all of what it says before it returns; the time that takes is the thread's. A process
+/// that was killed gets [`Failure::Killed`] from whatever it asks next.
+pub trait System {
+    /// The machine.
+    fn machine(&self) -> &MachineInfo;
+
+    /// The root of the workload's random streams.
+    fn seed(&self) -> u64;
+
+    /// Time since the run began.
+    fn now(&mut self) -> Ns;
+
+    /// CPU time of all threads of the workload until now, those that have ended included (what `time`
+    /// prints of a process and its children). Threads of the kernel are not among them.
+    fn cpu_use(&mut self) -> CpuUse;
+
+    /// Sleeps.
+    fn sleep(&mut self, time: Ns) -> Result<(), Failure>;
+
+    /// Starts a thread.
+    fn spawn(&mut self, spec: ThreadSpec, code: Code) -> Result<ThreadId, Failure>;
+
+    /// Waits for a thread's end, and says how it ended.
+    fn join(&mut self, thread: ThreadId) -> Result<(), Failure>;
+
+    /// Moves this thread.
+    fn set_place(&mut self, place: Place) -> Result<(), Failure>;
+
+    /// Creates a barrier for this many threads, of whatever processes.
+    fn new_barrier(&mut self, parties: u32) -> Result<BarrierId, Failure>;
+
+    /// Waits until all have come.
+    fn barrier(&mut self, barrier: BarrierId) -> Result<(), Failure>;
+
+    /// Maps private anonymous memory, of which nothing is there yet; it begins at a multiple of a huge
+    /// page.
+    fn mmap(&mut self, pages: u64) -> Result<Area, Failure>;
+
+    /// Unmaps a range.
+    fn munmap(&mut self, area: Area) -> Result<(), Failure>;
+
+    /// Advises about a range.
+    fn madvise(&mut self, area: Area, advice: Advice) -> Result<(), Failure>;
+
+    /// Says from which nodes a range's pages come.
+    fn mbind(&mut self, area: Area, policy: MemPolicy) -> Result<(), Failure>;
+
+    /// Says from which nodes the pages of this thread's mappings to come shall be.
+    fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Failure>;
+
+    /// Makes a range present and keeps it so; or lets it go.
+    fn mlock(&mut self, area: Area, locked: bool) -> Result<(), Failure>;
+
+    /// Touches one word of a page.
+    fn touch(&mut self, page: Page, access: Access) -> Result<(), Failure>;
+
+    /// Touches every page of a range, ascending.
+    fn touch_range(&mut self, area: Area, pattern: Pattern) -> Result<(), Failure>;
+
+    /// Touches one word of each of these pages, in this order.
+    fn touch_pages(&mut self, pages: &[Page], access: Access) -> Result<(), Failure> {
+        pages.iter().try_for_each(|&page| self.touch(page, access))
+    }
+
+    /// Whether a page is present (`mincore`).
+    fn is_present(&mut self, page: Page) -> Result<bool, Failure>;
+
+    /// A knob's value, under the kernel's name: `vm.swappiness`, `transparent_hugepage/enabled`.
+    fn knob(&mut self, name: &str) -> Result<String, Failure>;
+
+    /// Sets a knob.
+    fn set_knob(&mut self, name: &str, value: &str) -> Result<(), Failure>;
+
+    /// The counters of `/proc/vmstat`.
+    fn counters(&mut self) -> BTreeMap<String, u64>;
+
+    /// Adds a sample to a metric, which is as `like` says if this is its first.
+    fn report(&mut self, like: &Metric, sample: f64);
+
+    /// Adds a latency to a class.
+    fn latency(&mut self, class: &str, latency: Ns);
+
+    /// Notes the state of memory, while what the workload mapped is still there; the last call counts.
+    fn note_held(&mut self);
+}

@@ -1,0 +1,252 @@
+//! The model as a system: workloads in virtual time.
+//!
+//! A thread is a task of the simulation, a process a number that its mappings bear. What the workload
+//! reports is gathered beside the simulated machine and becomes the record with it.
+
+mod settings;
+mod state;
+mod thread;
+
+pub use settings::check_knob;
+
+use crate::{Code, MachineInfo, NodeInfo};
+use highorder_mm::Memory;
+use highorder_mm::policy::Policy;
+use highorder_record::{Inputs, Latencies, Metric, Record, State};
+use highorder_sim::kernel::{self, Flows, Kernel};
+use highorder_sim::{Machine, Ns, RunError, Sim, TaskSpec, WaitQueue};
+use settings::Settings;
+use state::Sampler;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Everything that determines a run on the model, but the workload.
+#[derive(Clone, Debug)]
+pub struct ModelSpec {
+    /// The machine.
+    pub machine: Machine,
+    /// The allocator's and reclaim's decisions.
+    pub policy: Policy,
+    /// The flows' decisions.
+    pub flows: Flows,
+    /// Knobs that differ from what the kernel sets at boot, by the kernel's names.
+    pub knobs: BTreeMap<String, String>,
+    /// The root of the workload's random streams.
+    pub seed: u64,
+    /// How often the timeline is sampled.
+    pub sample_interval: Ns,
+}
+
+/// What threads share beside the machine.
+struct Shared {
+    machine: MachineInfo,
+    seed: u64,
+    settings: Settings,
+    metrics: Vec<Metric>,
+    latencies: BTreeMap<String, Latencies>,
+    held: Option<State>,
+    threads: Vec<ThreadState>,
+    barriers: Vec<Barrier>,
+    /// Living threads of each process.
+    living: Vec<u32>,
+    /// Where threads wait that a kill ends: they look around when woken.
+    waiting: WaitQueue,
+    /// What the main thread ended with, if not well.
+    failure: Option<String>,
+}
+
+struct ThreadState {
+    outcome: Option<Result<(), crate::Failure>>,
+}
+
+struct Barrier {
+    parties: u32,
+    arrived: u32,
+    round: u64,
+}
+
+type SharedRef = Rc<RefCell<Shared>>;
+
+/// Runs a workload to its end and returns what it left.
+///
+/// # Errors
+/// A task panicked, or nothing would ever have happened again.
+///
+/// # Panics
+/// If a knob is unknown or a value impossible: see [`check_knob`].
+pub fn run(spec: ModelSpec, inputs: Inputs, workload: Code) -> Result<Record, RunError> {
+    run_on(spec, inputs, workload).map(|(record, _)| record)
+}
+
+/// As [`run`]; also returns the machine as the workload left it, for those who look closer.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_on(
+    spec: ModelSpec,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel), RunError> {
+    let ModelSpec { machine, mut policy, flows, knobs, seed, sample_interval } = spec;
+    let settings = settings_of(&policy, &knobs);
+    settings.apply(&mut policy);
+    let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
+    settings.apply_to_marks(sim.world_mut());
+    run_in(sim, settings, seed, sample_interval, inputs, workload)
+}
+
+/// As [`run`], with memory in a state that was found somewhere else: its marks stay as they are, and so
+/// does its policy but for the knobs given.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`]; and if the memory is of other CPUs than the machine.
+pub fn run_from(
+    mut memory: Memory,
+    spec: ModelSpec,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel), RunError> {
+    let ModelSpec { machine, policy: _, flows, knobs, seed, sample_interval } = spec;
+    let settings = settings_of(&memory.policy, &knobs);
+    settings.apply(&mut memory.policy);
+    let sim = kernel::start(&machine, memory, flows, settings.knobs);
+    run_in(sim, settings, seed, sample_interval, inputs, workload)
+}
+
+fn settings_of(policy: &Policy, knobs: &BTreeMap<String, String>) -> Settings {
+    let mut settings = Settings::of(policy);
+    for (name, value) in knobs {
+        settings.set(name, value).unwrap_or_else(|error| panic!("{error}"));
+    }
+    settings
+}
+
+fn run_in(
+    mut sim: Sim<Kernel>,
+    settings: Settings,
+    seed: u64,
+    sample_interval: Ns,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel), RunError> {
+    let shared = Rc::new(RefCell::new(Shared {
+        machine: machine_info(sim.world()),
+        seed,
+        settings,
+        metrics: Vec::new(),
+        latencies: BTreeMap::new(),
+        held: None,
+        threads: Vec::new(),
+        barriers: Vec::new(),
+        living: Vec::new(),
+        waiting: sim.add_queue("threads that wait"),
+        failure: None,
+    }));
+    let observer = shared.clone();
+    sim.world_mut().on_stall = Box::new(move |stall, time| {
+        let latencies = &mut observer.borrow_mut().latencies;
+        latencies.entry(stall.name().to_owned()).or_default().record(time.0);
+    });
+    let waiting = shared.borrow().waiting;
+    sim.world_mut().interruptible.push(waiting);
+    let mut record = Record::new(inputs);
+    record.before = state::of(sim.world());
+    start_main(&mut sim, &shared, workload);
+    let elapsed = run_and_sample(&mut sim, sample_interval, &mut record)?;
+    finish(&sim, &shared, elapsed, &mut record);
+    Ok((record, sim.into_world()))
+}
+
+fn start_main(sim: &mut Sim<Kernel>, shared: &SharedRef, workload: Code) {
+    let process = sim.world_mut().add_process("main");
+    let id = shared.borrow_mut().add_thread(process);
+    let shared = shared.clone();
+    sim.spawn(TaskSpec::user("main"), move |cx| {
+        thread::run(cx, shared, process, id, workload);
+    });
+}
+
+/// Runs to the end and samples on the way. Returns how long it took.
+fn run_and_sample(
+    sim: &mut Sim<Kernel>,
+    interval: Ns,
+    record: &mut Record,
+) -> Result<Ns, RunError> {
+    let mut sampler = Sampler::new(sim.world());
+    let mut limit = Ns::ZERO;
+    loop {
+        let now = sim.run_until(limit)?;
+        sampler.sample(sim, now, &mut record.timeline);
+        if now < limit || sim.nr_live_users() == 0 {
+            return Ok(now);
+        }
+        limit = limit.saturating_add(interval);
+    }
+}
+
+fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Record) {
+    let kernel = sim.world();
+    record.after = state::of(kernel);
+    let mut shared = shared.borrow_mut();
+    record.held = shared.held.take();
+    record.metrics = std::mem::take(&mut shared.metrics);
+    record.latencies = std::mem::take(&mut shared.latencies);
+    let [user, system] = sim.programs_times();
+    let cpus = (0..sim.nr_cpus() as u32).map(|cpu| sim.cpu_times(highorder_sim::CpuId(cpu)));
+    let (idle, iowait) = cpus
+        .fold((Ns::ZERO, Ns::ZERO), |(idle, iowait), cpu| (idle + cpu.idle, iowait + cpu.iowait));
+    record.durations = highorder_record::Durations {
+        user_ns: Some(user.0),
+        system_ns: Some(system.0),
+        elapsed_ns: Some(elapsed.0),
+        iowait_ns: Some(iowait.0),
+        idle_ns: Some(idle.0),
+    };
+    // time(1) shows the largest of a program's processes.
+    let pages = kernel.processes.iter().map(|process| process.resident_max).max();
+    record.resident_kib_max = pages.map(|pages| pages * 4);
+    let killed = kernel.processes.iter().filter(|process| process.killed);
+    for process in killed {
+        record.notes.push(format!("{} was killed: out of memory", process.name));
+    }
+    record.notes.extend(shared.failure.take());
+}
+
+fn machine_info(kernel: &Kernel) -> MachineInfo {
+    let memory = &kernel.memory;
+    let cpus = |node: u32| {
+        let cpus = memory.machine.cpu_nodes.iter().zip(0..);
+        cpus.filter(|&(&of, _)| of == node).map(|(_, cpu)| cpu).collect()
+    };
+    let pages = |node: u32| {
+        memory.zones.iter().filter(|zone| zone.node == node).map(|zone| zone.managed_pages).sum()
+    };
+    let nodes = 0..memory.machine.nr_nodes() as u32;
+    MachineInfo {
+        total_pages: memory.zones.iter().map(|zone| zone.managed_pages).sum(),
+        nodes: nodes
+            .map(|number| NodeInfo { number, total_pages: pages(number), cpus: cpus(number) })
+            .collect(),
+        page_bytes: u64::from(highorder_record::record::PAGE_BYTES),
+        huge_pages: 512,
+    }
+}
+
+impl Shared {
+    fn add_thread(&mut self, process: highorder_mm::vma::TaskId) -> crate::ThreadId {
+        self.threads.push(ThreadState { outcome: None });
+        let process = process.0 as usize;
+        if self.living.len() <= process {
+            self.living.resize(process + 1, 0);
+        }
+        self.living[process] += 1;
+        crate::ThreadId(self.threads.len() as u32 - 1)
+    }
+}

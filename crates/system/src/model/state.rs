@@ -1,0 +1,149 @@
+//! The state of the model's memory as `/proc` would tell it.
+
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype};
+use highorder_mm::watermark::Mark;
+use highorder_mm::zone::{Zone, ZoneId};
+use highorder_mm::{Order, Pfn};
+use highorder_record::{State, Timeline, ZoneState};
+use highorder_sim::kernel::Kernel;
+use highorder_sim::{CpuId, Ns, Sim};
+use std::collections::BTreeMap;
+
+/// KiB of a base page.
+const PAGE_KIB: u64 = 4;
+
+/// The state at this moment.
+pub(super) fn of(kernel: &Kernel) -> State {
+    let memory = &kernel.memory;
+    let zones = (0..memory.zones.len()).map(|zone| zone_state(kernel, ZoneId(zone as u8)));
+    State {
+        counters: counters(kernel),
+        meminfo: meminfo(kernel),
+        nodes: BTreeMap::new(),
+        zones: zones.collect(),
+    }
+}
+
+/// `/proc/vmstat`. `oom_kill`, which kernels have since 4.13 (8e675f7af507), is there always.
+pub(super) fn counters(kernel: &Kernel) -> BTreeMap<String, u64> {
+    let mut counters: BTreeMap<String, u64> = kernel.memory.vmstat().into_iter().collect();
+    counters.insert("oom_kill".to_owned(), kernel.oom_kills);
+    counters
+}
+
+fn meminfo(kernel: &Kernel) -> BTreeMap<String, u64> {
+    let memory = &kernel.memory;
+    let stats = memory.lru.total_stats();
+    let sum = |of: fn(&Zone) -> u64| memory.zones.iter().map(of).sum::<u64>();
+    let pages = [
+        ("MemTotal", sum(|zone| zone.managed_pages)),
+        ("MemFree", sum(|zone| zone.nr_free_pages)),
+        ("SwapCached", memory.swap.nr_cached()),
+        ("SwapTotal", memory.swap.nr_total()),
+        ("SwapFree", memory.swap.nr_free()),
+        ("Writeback", stats.nr_writeback),
+        ("AnonPages", stats.nr_anon_mapped),
+        ("PageTables", stats.nr_page_table),
+    ];
+    pages.into_iter().map(|(name, pages)| (name.to_owned(), pages * PAGE_KIB)).collect()
+}
+
+fn zone_state(kernel: &Kernel, id: ZoneId) -> ZoneState {
+    let memory = &kernel.memory;
+    let zone = &memory.zones[id.index()];
+    let marks = &zone.watermarks;
+    let pages = [
+        ("free", zone.nr_free_pages),
+        ("boost", marks.boost),
+        ("min", marks.pages(Mark::Min)),
+        ("low", marks.pages(Mark::Low)),
+        ("high", marks.pages(Mark::High)),
+        ("spanned", u64::from(zone.end.0 - zone.start.0)),
+        ("present", zone.present_pages),
+        ("managed", zone.managed_pages),
+    ];
+    let orders = || (0..=MAX_PAGE_ORDER).map(Order);
+    let mut by_type = BTreeMap::new();
+    for migratetype in Migratetype::ALL {
+        let blocks: Vec<u64> = orders()
+            .map(|order| u64::from(zone.free_area.list(order, migratetype).len()))
+            .collect();
+        if migratetype < Migratetype::Cma || blocks.iter().any(|&nr| nr > 0) {
+            by_type.insert(migratetype.name().to_owned(), blocks);
+        }
+    }
+    let mut pageblocks: BTreeMap<String, u64> = BTreeMap::new();
+    let block = memory.policy.freelist.pageblock_order.pages();
+    let mut pfn = zone.start.0;
+    while pfn < zone.end.0 {
+        let name = memory.block_type(Pfn(pfn)).name().to_owned();
+        *pageblocks.entry(name).or_default() += 1;
+        pfn = (pfn / block + 1) * block;
+    }
+    ZoneState {
+        node: zone.node,
+        zone: zone.kind.name().to_owned(),
+        pages: pages.into_iter().map(|(name, pages)| (name.to_owned(), pages)).collect(),
+        protection_pages: zone.lowmem_reserve.to_vec(),
+        counters: BTreeMap::new(),
+        free_blocks: orders().map(|order| u64::from(zone.free_area.nr_free(order))).collect(),
+        free_blocks_by_migratetype: by_type,
+        pageblocks,
+    }
+}
+
+/// Takes samples for a timeline.
+pub(super) struct Sampler {
+    /// Columns of each zone: free, min, low, high.
+    zone_names: Vec<[String; 4]>,
+}
+
+impl Sampler {
+    pub(super) fn new(kernel: &Kernel) -> Self {
+        let names = kernel.memory.zones.iter().map(|zone| {
+            ["free_pages", "watermark_min", "watermark_low", "watermark_high"]
+                .map(|what| format!("{what}/{}/{}", zone.node, zone.kind.name()))
+        });
+        Self { zone_names: names.collect() }
+    }
+
+    /// Adds a sample, unless there is one of this moment.
+    pub(super) fn sample(&mut self, sim: &Sim<Kernel>, now: Ns, timeline: &mut Timeline) {
+        if timeline.time_ns.last().is_some_and(|&last| last >= now.0) {
+            return;
+        }
+        let kernel = sim.world();
+        let memory = &kernel.memory;
+        let vmstat = memory.vmstat();
+        let meminfo = meminfo(kernel);
+        let mut values: Vec<(&str, u64)> =
+            vmstat.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        values.push(("oom_kill", kernel.oom_kills));
+        for name in ["MemFree", "SwapTotal", "SwapFree", "SwapCached"] {
+            values.push((name, meminfo[name]));
+        }
+        // No files and no slab yet: their levels are known to be nothing.
+        values.extend(["Buffers", "Cached", "SReclaimable"].map(|name| (name, 0)));
+        for (names, zone) in self.zone_names.iter().zip(&memory.zones) {
+            let [free, min, low, high] = names;
+            values.push((free, zone.nr_free_pages));
+            values.push((min, zone.watermarks.pages(Mark::Min)));
+            values.push((low, zone.watermarks.pages(Mark::Low)));
+            values.push((high, zone.watermarks.pages(Mark::High)));
+        }
+        let [running, blocked, switches] = sim.activity();
+        values.extend([("procs_running", running), ("procs_blocked", blocked), ("ctxt", switches)]);
+        let mut cpu = [Ns::ZERO; 4];
+        for number in 0..sim.nr_cpus() as u32 {
+            let times = sim.cpu_times(CpuId(number));
+            for (sum, part) in
+                cpu.iter_mut().zip([times.user, times.system, times.idle, times.iowait])
+            {
+                *sum += part;
+            }
+        }
+        let names = ["cpu_user_ns", "cpu_system_ns", "cpu_idle_ns", "cpu_iowait_ns"];
+        values.extend(names.into_iter().zip(cpu.map(|time| time.0)));
+        timeline.push(now.0, values);
+    }
+}

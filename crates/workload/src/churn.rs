@@ -1,0 +1,202 @@
+//! churn: threads map, touch and unmap areas of random sizes around a given live set.
+//!
+//! Of our own making. Each thread first maps and writes areas until the next one would exceed its part of
+//! the live set. Then come its operations. One in two writes to an area it has; the other unmaps areas,
+//! drawn at random, until a new one has room, and maps and writes that. So memory is as full as asked
+//! throughout, and what is freed lies scattered.
+
+use crate::parameters::{Kind, Parameter, ParameterError, Settings};
+use crate::process::{
+    ADVICE, Ended, advice, report_killed, report_seconds, run_process, run_threads,
+};
+use crate::{THREADS, Workload};
+use highorder_record::{Better, Metric};
+use highorder_system::{Access, Advice, Area, Code, Failure, Ns, Pattern, System, ThreadSpec};
+use rand_core::Rng;
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) const WORKLOAD: Workload = Workload {
+    name: "churn",
+    parameters: &[
+        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
+        Parameter { name: "area_max", kind: Kind::Size { default: 16 << 20 } },
+        Parameter { name: "area_min", kind: Kind::Size { default: 64 << 10 } },
+        Parameter { name: "live", kind: Kind::Memory { default_millionths: 500_000 } },
+        Parameter {
+            name: "operations",
+            kind: Kind::Count { least: 0, most: 1_000_000_000_000, default: 10_000 },
+        },
+        Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 1 } },
+    ],
+    check,
+    run,
+};
+
+/// Begins the number of each thread's random stream: "churn" in ASCII.
+const STREAM: u128 = 0x63_6875_726e << 64;
+
+fn check(settings: &Settings) -> Result<(), ParameterError> {
+    if settings.size("area_min") > settings.size("area_max") {
+        let (mut least, mut most) = (String::new(), String::new());
+        for (name, setting) in settings.iter() {
+            match name {
+                "area_min" => least = setting.to_string(),
+                "area_max" => most = setting.to_string(),
+                _ => {}
+            }
+        }
+        let message = format!("`area_min` is {least}, expected at most `area_max`, {most}");
+        return Err(ParameterError::new("area_min", message));
+    }
+    Ok(())
+}
+
+fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
+    let threads = settings.count_u32(THREADS);
+    let machine = sys.machine();
+    let plan = Plan {
+        live_pages: settings.pages("live", machine) / u64::from(threads),
+        area_pages_min: settings.pages("area_min", machine),
+        area_pages_max: settings.pages("area_max", machine),
+        operations: settings.count("operations"),
+        advice: advice(settings.word("advice")),
+    };
+    if plan.live_pages < plan.area_pages_max {
+        return Err(Failure::Refused(format!(
+            "churn: a thread's live set of {} pages is smaller than the largest area, {} pages",
+            plan.live_pages, plan.area_pages_max
+        )));
+    }
+    let code: Code = Box::new(move |sys| process(sys, threads, plan));
+    let took = run_process(sys, ThreadSpec::process("churn"), code)?;
+    match took.ended {
+        Ended::Done => {
+            report_seconds(sys, &format!("System-{threads}"), took.system);
+            report_seconds(sys, &format!("Elapsd-{threads}"), took.elapsed);
+            let operations = plan.operations as f64 * f64::from(threads);
+            if took.elapsed > Ns::ZERO && operations > 0.0 {
+                let row = Metric::new(format!("Rate-{threads}"), "operations/s", Better::Higher);
+                sys.report(&row, operations / took.elapsed.as_secs_f64());
+            }
+        }
+        Ended::Killed => report_killed(sys, &format!("Killed-{threads}")),
+    }
+    Ok(())
+}
+
+/// What each thread does.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    live_pages: u64,
+    area_pages_min: u64,
+    area_pages_max: u64,
+    operations: u64,
+    advice: Option<Advice>,
+}
+
+/// The process: when all threads have ended, its first one unmaps what they left.
+fn process(sys: &mut dyn System, threads: u32, plan: Plan) -> Result<(), Failure> {
+    let left = Arc::new(Mutex::new(BTreeMap::new()));
+    run_threads(sys, "churn", threads, |number| {
+        let left = Arc::clone(&left);
+        Box::new(move |sys| {
+            let mut churn = Churn::new(plan, sys.seed(), number);
+            churn.run(sys)?;
+            left.lock().unwrap_or_else(PoisonError::into_inner).insert(number, churn.areas);
+            Ok(())
+        })
+    })?;
+    sys.note_held();
+    let left = std::mem::take(&mut *left.lock().unwrap_or_else(PoisonError::into_inner));
+    left.into_values().flatten().try_for_each(|area: Area| sys.munmap(area))
+}
+
+/// A thread's areas and its stream of random numbers.
+struct Churn {
+    plan: Plan,
+    rng: Pcg64,
+    areas: Vec<Area>,
+    live_pages: u64,
+}
+
+impl Churn {
+    fn new(plan: Plan, seed: u64, thread: u32) -> Self {
+        let rng = Pcg64::new(seed.into(), STREAM | u128::from(thread));
+        Self { plan, rng, areas: Vec::new(), live_pages: 0 }
+    }
+
+    fn run(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
+        let mut pages = self.next_size();
+        while self.has_room(pages) {
+            self.map(sys, pages)?;
+            pages = self.next_size();
+        }
+        for _ in 0..self.plan.operations {
+            if self.below(2) == 0 {
+                self.touch(sys)?;
+            } else {
+                let pages = self.next_size();
+                while !self.has_room(pages) {
+                    self.unmap(sys)?;
+                }
+                self.map(sys, pages)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self, pages: u64) -> bool {
+        self.live_pages + pages <= self.plan.live_pages
+    }
+
+    fn map(&mut self, sys: &mut dyn System, pages: u64) -> Result<(), Failure> {
+        let began = sys.now();
+        let area = sys.mmap(pages)?;
+        if let Some(advice) = self.plan.advice {
+            sys.madvise(area, advice)?;
+        }
+        sys.touch_range(area, Pattern::word(Access::Write))?;
+        self.areas.push(area);
+        self.live_pages += pages;
+        record(sys, "churn-map", began);
+        Ok(())
+    }
+
+    /// Writes to an area drawn at random. There is one: the largest fits the live set.
+    fn touch(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
+        let began = sys.now();
+        let drawn = self.below(self.areas.len() as u64) as usize;
+        let area = self.areas[drawn];
+        sys.touch_range(area, Pattern::word(Access::Write))?;
+        record(sys, "churn-touch", began);
+        Ok(())
+    }
+
+    fn unmap(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
+        let began = sys.now();
+        let drawn = self.below(self.areas.len() as u64) as usize;
+        let area = self.areas.swap_remove(drawn);
+        sys.munmap(area)?;
+        self.live_pages -= area.pages;
+        record(sys, "churn-unmap", began);
+        Ok(())
+    }
+
+    /// Pages of the next area: any number between the bounds, all equally likely.
+    fn next_size(&mut self) -> u64 {
+        let Plan { area_pages_min, area_pages_max, .. } = self.plan;
+        area_pages_min + self.below(area_pages_max - area_pages_min + 1)
+    }
+
+    /// A number below `bound`: the upper half of a product of 64 by 64 bits.
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.rng.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+fn record(sys: &mut dyn System, class: &str, began: Ns) {
+    let took = sys.now() - began;
+    sys.latency(class, took);
+}

@@ -1,0 +1,136 @@
+//! Workloads, written once as plain blocking code against [`highorder_system::System`].
+//!
+//! | name | what it does |
+//! | --- | --- |
+//! | `usemem` | threads write one word to each page of their own memory, pass after pass |
+//! | `mmap-demo` | one thread on one node's CPUs fills a buffer larger than that node |
+//! | `churn` | threads map, touch and unmap areas of random sizes around a given live set |
+//!
+//! A workload is a table of parameters and a function. [`find`] checks values against the table and gives
+//! a [`Configured`] workload, whose [`Configured::code`] any system runs.
+//!
+//! A process of a workload that is killed because memory ran out is a result, not an error: it is reported
+//! as a row `Killed`, and times of work that was not done are not reported. What a system refuses is an
+//! error of the run.
+//!
+//! ```
+//! use highorder_workload::{Value, find};
+//! use std::collections::BTreeMap;
+//!
+//! let values = BTreeMap::from([("memory".to_owned(), Value::Float(0.8))]);
+//! let usemem = find("usemem", &values).unwrap().with_threads(48);
+//! assert_eq!(usemem.values()["passes"], "30");
+//! ```
+
+mod churn;
+mod mmap_demo;
+mod parameters;
+mod process;
+mod usemem;
+
+pub use parameters::{ParameterError, Value};
+
+use highorder_system::{Code, Failure, System};
+use parameters::{Parameter, Setting, Settings};
+use std::collections::BTreeMap;
+
+/// A workload: its parameters and what it does.
+#[derive(Debug)]
+struct Workload {
+    name: &'static str,
+    parameters: &'static [Parameter],
+    /// Says what is wrong with values that are each possible, but not together.
+    check: fn(&Settings) -> Result<(), ParameterError>,
+    run: fn(&mut dyn System, &Settings) -> Result<(), Failure>,
+}
+
+const WORKLOADS: [&Workload; 3] = [&churn::WORKLOAD, &mmap_demo::WORKLOAD, &usemem::WORKLOAD];
+
+const NAMES: [&str; WORKLOADS.len()] = {
+    let mut names = [""; WORKLOADS.len()];
+    let mut n = 0;
+    while n < names.len() {
+        names[n] = WORKLOADS[n].name;
+        n += 1;
+    }
+    names
+};
+
+/// The parameter that [`Configured::with_threads`] sets.
+const THREADS: &str = "threads";
+
+/// The workloads there are, in alphabetical order.
+#[must_use]
+pub fn names() -> &'static [&'static str] {
+    &NAMES
+}
+
+/// The workload of this name with these values of its parameters; what is not given has its default.
+///
+/// # Errors
+/// An unknown workload or parameter, or a value that is impossible: what was found and what was expected.
+pub fn find(name: &str, values: &BTreeMap<String, Value>) -> Result<Configured, ParameterError> {
+    let workload = WORKLOADS.into_iter().find(|workload| workload.name == name);
+    let workload = workload.ok_or_else(|| ParameterError {
+        key: None,
+        message: format!("no workload `{name}`, expected one of {}", NAMES.join(", ")),
+    })?;
+    let settings = Settings::read(workload.name, workload.parameters, values)?;
+    (workload.check)(&settings)?;
+    Ok(Configured { workload, settings })
+}
+
+/// A workload with values for all its parameters.
+#[derive(Clone, Debug)]
+pub struct Configured {
+    workload: &'static Workload,
+    settings: Settings,
+}
+
+impl Configured {
+    /// The workload's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.workload.name
+    }
+
+    /// All parameters, defaults included, as canonical text: equal texts mean equal work.
+    #[must_use]
+    pub fn values(&self) -> BTreeMap<String, String> {
+        self.settings.iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect()
+    }
+
+    /// Whether it has a number of threads, which steps of threads then set.
+    #[must_use]
+    pub fn wants_threads(&self) -> bool {
+        self.workload.parameters.iter().any(|parameter| parameter.name == THREADS)
+    }
+
+    /// The same with this many threads, at least one; the same as it was if it has no such number.
+    #[must_use]
+    pub fn with_threads(mut self, threads: u32) -> Self {
+        if self.wants_threads() {
+            self.settings.set(THREADS, Setting::Count(u64::from(threads.max(1))));
+        }
+        self
+    }
+
+    /// The same on a machine with `numerator / denominator` of the memory: sizes in bytes shrink in
+    /// proportion, but not to nothing. Shares of memory and counts stay.
+    ///
+    /// # Panics
+    /// If the denominator is 0.
+    #[must_use]
+    pub fn scaled(mut self, numerator: u32, denominator: u32) -> Self {
+        assert!(denominator > 0, "a scale of {numerator}/0");
+        self.settings.scale(numerator, denominator);
+        self
+    }
+
+    /// What its first thread runs.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        let Self { workload, settings } = self.clone();
+        Box::new(move |sys| (workload.run)(sys, &settings))
+    }
+}

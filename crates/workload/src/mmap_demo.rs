@@ -1,0 +1,62 @@
+//! mmap-demo: one thread on one node's CPUs fills a buffer that is larger than the node.
+//!
+//! Models: a test program posted with the discussion of huge pages and nodes (2018): a private anonymous
+//! buffer of 80 % of memory, with or without `MADV_HUGEPAGE`, filled byte by byte with 0, then 1, then 2;
+//! bound to node 0's CPUs, its memory policy untouched.
+//! Departs: what the bytes are is not modelled. Visible as: nothing but a system that merges or compresses
+//! equal pages.
+
+use crate::Workload;
+use crate::parameters::{Kind, Parameter, Settings};
+use crate::process::{ADVICE, Ended, advice, report_killed, report_seconds, run_process};
+use highorder_system::{Access, Advice, Code, Failure, Pattern, Place, System, ThreadSpec};
+
+pub(crate) const WORKLOAD: Workload = Workload {
+    name: "mmap-demo",
+    parameters: &[
+        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
+        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 800_000 } },
+        Parameter { name: "node", kind: Kind::Count { least: 0, most: 1023, default: 0 } },
+        Parameter { name: "passes", kind: Kind::Count { least: 1, most: 1_000_000, default: 3 } },
+    ],
+    check: |_| Ok(()),
+    run,
+};
+
+fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
+    let pages = settings.pages("memory", sys.machine());
+    let passes = settings.count("passes");
+    let advice = advice(settings.word("advice"));
+    let place = Place::Node(settings.count_u32("node"));
+    let code: Code = Box::new(move |sys| process(sys, pages, advice, passes));
+    let took = run_process(sys, ThreadSpec::process("mmap-demo").on(place), code)?;
+    match took.ended {
+        Ended::Done => {
+            report_seconds(sys, "User", took.user);
+            report_seconds(sys, "System", took.system);
+            report_seconds(sys, "Elapsd", took.elapsed);
+        }
+        Ended::Killed => report_killed(sys, "Killed"),
+    }
+    Ok(())
+}
+
+fn process(
+    sys: &mut dyn System,
+    pages: u64,
+    advice: Option<Advice>,
+    passes: u64,
+) -> Result<(), Failure> {
+    let buffer = sys.mmap(pages)?;
+    if let Some(advice) = advice {
+        sys.madvise(buffer, advice)?;
+    }
+    for pass in 1..=passes {
+        let began = sys.now();
+        sys.touch_range(buffer, Pattern::whole(Access::Write))?;
+        let took = sys.now() - began;
+        report_seconds(sys, &format!("Pass {pass}"), took);
+    }
+    sys.note_held();
+    sys.munmap(buffer)
+}
