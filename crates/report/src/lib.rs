@@ -1,11 +1,13 @@
 //! Pictures and tables of memory.
 //!
 //! [`map`] holds what lies in every frame of a machine and counts it; [`terminal`] and [`picture`]
-//! draw it, the first in coloured text, the second as SVG. [`chart`] draws curves, bars and scatters,
-//! and [`table`] prints rows. [`raster`] turns any of the SVGs into a PNG with an embedded font.
+//! draw it, the first in coloured text, the second as SVG. [`chart`] draws curves, bars and scatters
+//! on the scales of [`axis`], and [`table`] prints rows. [`raster`] turns any of the SVGs into a PNG
+//! with an embedded font.
 //!
 //! Nothing here reads a file, a clock or the environment: equal arguments give equal bytes.
 
+pub mod axis;
 pub mod cells;
 pub mod chart;
 pub mod map;
@@ -17,6 +19,7 @@ pub mod table;
 pub mod terminal;
 pub mod text;
 
+pub use axis::{Axis, Zero};
 pub use cells::{Cell, CellGrid};
 pub use chart::{BarChart, LineChart, Panel, ScatterChart, Series};
 pub use map::{Caption, MapZone, MemoryMap, Statistics};
