@@ -1,0 +1,298 @@
+//! A thread of a workload on a real kernel.
+//!
+//! Departs: `join` of a process's first thread returns when the whole process is gone, as waitpid(2) does.
+//! Visible as: nothing, unless a process outlives its first thread.
+
+use super::memory::{self, Ask, Range, Remembered};
+use super::message::{Message, MetricHead};
+use super::process::Process;
+use crate::clock::timespec;
+use crate::proc;
+use highorder_record::Metric;
+use highorder_system::{
+    Access, Advice, Area, BarrierId, Code, CpuUse, Extent, Failure, MachineInfo, MemPolicy, Ns,
+    Page, Pattern, Place, System, ThreadId, ThreadSpec,
+};
+use rustix::thread::{NanosleepRelativeResult, nanosleep, sched_setaffinity};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Latencies of a class that are sent at once.
+const LATENCIES_MAX: usize = 512;
+
+pub(crate) struct HostThread {
+    process: Arc<Process>,
+    task: u32,
+    remembered: Remembered,
+    latencies: BTreeMap<String, Vec<u64>>,
+}
+
+/// What a system call refused, in words.
+fn refused(what: &str, error: impl Into<io::Error>) -> Failure {
+    let error: io::Error = error.into();
+    Failure::Refused(format!("{what}: {error}"))
+}
+
+fn range(area: Area) -> Range {
+    Range { first: area.first, end: area.first.saturating_add(area.pages) }
+}
+
+impl HostThread {
+    pub(crate) fn new(process: Arc<Process>, task: u32) -> Self {
+        Self { process, task, remembered: Remembered::NOTHING, latencies: BTreeMap::new() }
+    }
+
+    /// Moves to a place.
+    pub(crate) fn move_to(&mut self, place: Place) -> Result<(), Failure> {
+        let cpus = self.process.world.cpus_of(place)?;
+        sched_setaffinity(None, &cpus).map_err(|e| refused("sched_setaffinity", e))
+    }
+
+    /// Sends the latencies that are left.
+    pub(crate) fn flush(&mut self) {
+        for (class, ns) in std::mem::take(&mut self.latencies) {
+            self.process.world.tell(&Message::Latencies { class, ns });
+        }
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.process.world.machine.page_bytes
+    }
+
+    fn check(&mut self, range: Range, what: &str) -> Result<(), Failure> {
+        if self.process.mappings.has(range, &mut self.remembered) {
+            return Ok(());
+        }
+        let Range { first, end } = range;
+        Err(Failure::Refused(format!("{what}: pages {first:#x}..{end:#x} are not mapped here")))
+    }
+
+    #[allow(unsafe_code, reason = "real memory")]
+    fn touch_checked(&mut self, range: Range, pattern: Pattern) -> Result<(), Failure> {
+        if range.first >= range.end {
+            return Ok(());
+        }
+        self.check(range, "touch")?;
+        // SAFETY: checked right above.
+        unsafe { memory::touch(range, self.page_bytes(), pattern.access, pattern.extent) };
+        Ok(())
+    }
+
+    #[allow(unsafe_code, reason = "real memory")]
+    fn ask(&mut self, area: Area, what: &str, ask: Ask) -> Result<(), Failure> {
+        let range = range(area);
+        self.check(range, what)?;
+        // SAFETY: checked right above.
+        unsafe { memory::ask(range, self.page_bytes(), ask) }.map_err(|e| refused(what, e))
+    }
+}
+
+impl System for HostThread {
+    fn machine(&self) -> &MachineInfo {
+        &self.process.world.machine
+    }
+
+    fn seed(&self) -> u64 {
+        self.process.world.seed
+    }
+
+    fn now(&mut self) -> Ns {
+        self.process.world.shared.now()
+    }
+
+    fn cpu_use(&mut self) -> CpuUse {
+        let shared = self.process.world.shared;
+        let mut sum = CpuUse {
+            user: Ns(shared.user_ns.load(SeqCst)),
+            system: Ns(shared.system_ns.load(SeqCst)),
+        };
+        for process in shared.started_processes() {
+            let running = match process.pid.load(SeqCst) {
+                0 => None,
+                pid if pid == std::process::id() => Some(own_cpu_use()),
+                pid => cpu_use_of(pid),
+            };
+            let running = running.unwrap_or_default();
+            sum.user += running.user;
+            sum.system += running.system;
+        }
+        sum
+    }
+
+    fn sleep(&mut self, time: Ns) -> Result<(), Failure> {
+        let mut left = timespec(time);
+        loop {
+            match nanosleep(&left) {
+                NanosleepRelativeResult::Ok => return Ok(()),
+                NanosleepRelativeResult::Interrupted(rest) => left = rest,
+                NanosleepRelativeResult::Err(e) => return Err(refused("nanosleep", e)),
+            }
+        }
+    }
+
+    fn spawn(&mut self, spec: ThreadSpec, code: Code) -> Result<ThreadId, Failure> {
+        let shared = self.process.world.shared;
+        // A place that is not there is the caller's mistake, not the new thread's.
+        self.process.world.cpus_of(spec.place)?;
+        let (task, started) = if spec.new_process {
+            let process = shared.new_process(self.process.number)?;
+            let task = shared.new_task(process, &spec.name)?;
+            (task, self.process.start_process(spec, code, task))
+        } else {
+            let task = shared.new_task(self.process.number, &spec.name)?;
+            (task, self.process.start_thread(spec, code, task, false))
+        };
+        started.map_err(|error| {
+            shared.end_task(shared.task(task), super::shared::state::REFUSED);
+            refused("spawn", error)
+        })?;
+        Ok(ThreadId(task))
+    }
+
+    fn join(&mut self, thread: ThreadId) -> Result<(), Failure> {
+        self.process.world.shared.join(self.task, thread.0)
+    }
+
+    fn set_place(&mut self, place: Place) -> Result<(), Failure> {
+        self.move_to(place)
+    }
+
+    fn new_barrier(&mut self, parties: u32) -> Result<BarrierId, Failure> {
+        self.process.world.shared.new_barrier(parties).map(BarrierId)
+    }
+
+    fn barrier(&mut self, barrier: BarrierId) -> Result<(), Failure> {
+        self.process.world.shared.barrier(self.task, barrier.0)
+    }
+
+    fn mmap(&mut self, pages: u64) -> Result<Area, Failure> {
+        let world = &self.process.world;
+        if let Err(left) = world.shared.take_pages(self.process.number, pages) {
+            world.shared.was_over.store(1, SeqCst);
+            let mib = |pages: u64| (pages * world.machine.page_bytes) >> 20;
+            return Err(Failure::Refused(format!(
+                "mmap of {} MiB: {} MiB are left to this run; {}",
+                mib(pages),
+                mib(left),
+                world.memory_rule
+            )));
+        }
+        let machine = &world.machine;
+        match self.process.mappings.map(pages, machine.page_bytes, machine.huge_pages) {
+            Ok(first) => Ok(Area { first, pages }),
+            Err(error) => {
+                world.shared.give_pages(self.process.number, pages);
+                Err(refused("mmap", error))
+            }
+        }
+    }
+
+    fn munmap(&mut self, area: Area) -> Result<(), Failure> {
+        match self.process.mappings.unmap(range(area), self.page_bytes()) {
+            Ok(true) => {
+                self.process.world.shared.give_pages(self.process.number, area.pages);
+                Ok(())
+            }
+            Ok(false) => self.check(range(area), "munmap"),
+            Err(error) => Err(refused("munmap", error)),
+        }
+    }
+
+    fn madvise(&mut self, area: Area, advice: Advice) -> Result<(), Failure> {
+        self.ask(area, "madvise", Ask::Advise(advice))
+    }
+
+    fn mbind(&mut self, area: Area, policy: MemPolicy) -> Result<(), Failure> {
+        self.ask(area, "mbind", Ask::Bind(policy))
+    }
+
+    fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Failure> {
+        memory::set_mempolicy(policy).map_err(|e| refused("set_mempolicy", e))
+    }
+
+    fn mlock(&mut self, area: Area, locked: bool) -> Result<(), Failure> {
+        self.ask(area, if locked { "mlock" } else { "munlock" }, Ask::Lock(locked))
+    }
+
+    fn touch(&mut self, page: Page, access: Access) -> Result<(), Failure> {
+        let range = Range { first: page.0, end: page.0.saturating_add(1) };
+        self.touch_checked(range, Pattern { access, extent: Extent::Word })
+    }
+
+    fn touch_range(&mut self, area: Area, pattern: Pattern) -> Result<(), Failure> {
+        self.touch_checked(range(area), pattern)
+    }
+
+    fn is_present(&mut self, page: Page) -> Result<bool, Failure> {
+        memory::is_present(page.0, self.page_bytes()).map_err(|e| refused("mincore", e))
+    }
+
+    fn knob(&mut self, name: &str) -> Result<String, Failure> {
+        self.process.world.knobs.get(name).map_err(|e| Failure::Refused(e.to_string()))
+    }
+
+    fn set_knob(&mut self, name: &str, value: &str) -> Result<(), Failure> {
+        if !self.process.world.may_set_knobs {
+            return Err(Failure::Refused(format!(
+                "knob {name}: this run may not change settings (apply_knobs)"
+            )));
+        }
+        let message =
+            Message::SetKnob { task: self.task, name: name.to_owned(), value: value.to_owned() };
+        let world = &self.process.world;
+        world.shared.ask(self.task, || world.tell(&message))
+    }
+
+    fn counters(&mut self) -> BTreeMap<String, u64> {
+        proc::counters().expect("/proc/vmstat can be read")
+    }
+
+    fn report(&mut self, like: &Metric, sample: f64) {
+        let like = MetricHead::of(like);
+        self.process.world.tell(&Message::Sample { like, bits: sample.to_bits() });
+    }
+
+    fn latency(&mut self, class: &str, latency: Ns) {
+        if !self.latencies.contains_key(class) {
+            self.latencies.insert(class.to_owned(), Vec::with_capacity(LATENCIES_MAX));
+        }
+        let ns = self.latencies.get_mut(class).expect("there since the line above");
+        ns.push(latency.0);
+        if ns.len() >= LATENCIES_MAX {
+            let message = Message::Latencies { class: class.to_owned(), ns: ns.clone() };
+            ns.clear();
+            self.process.world.tell(&message);
+        }
+    }
+
+    fn note_held(&mut self) {
+        let world = &self.process.world;
+        let message = Message::Held { task: self.task };
+        // What cannot be read then is told by whoever reads it.
+        let _ = world.shared.ask(self.task, || world.tell(&message));
+    }
+}
+
+#[allow(unsafe_code, reason = "no safe interface")]
+fn own_cpu_use() -> CpuUse {
+    // SAFETY: zeros are a valid `rusage`, which the kernel fills.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let ns = |t: libc::timeval| Ns((t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64) * 1000);
+    CpuUse { user: ns(usage.ru_utime), system: ns(usage.ru_stime) }
+}
+
+/// CPU time of another process, in ticks of the clock (10 ms).
+fn cpu_use_of(pid: u32) -> Option<CpuUse> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // utime and stime are fields 14 and 15; the name, field 2, may hold blanks.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(CpuUse { user: Ns(next()? * tick_ns), system: Ns(next()? * tick_ns) })
+}

@@ -1,0 +1,597 @@
+//! Any kernel image as a system: booted in QEMU with a machine file's nodes, CPUs, memory and swap.
+//!
+//! The guest's process 1 is this program: [`crate::guest`] sets the knobs, runs the workload as
+//! [`crate::host`] does and sends its record over a serial port. A program that is linked statically is all
+//! that the guest holds; one that is not gets its libraries beside it. Nothing of a run has a name in the
+//! file system while the guest runs, so nothing is left of it however it ends, and QEMU ends with the
+//! program. For a static program the C library's archive is enough (Debian's libc6-dev):
+//!
+//! ```sh
+//! RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --target x86_64-unknown-linux-gnu
+//! ```
+//!
+//! Departs: a swap area is a disk of its own, as fast as the files of this machine. Visible as: swap traffic
+//! takes another time than on the machine file's disks, and never waits for their heads.
+//! Departs: guests of several CPUs are emulated on one thread unless KVM is used: with one for each, a guest
+//! that patches its own code at boot runs into its breakpoints ("Oops: int3"). Visible as: CPUs share the
+//! speed of one.
+
+mod cpio;
+mod elf;
+mod image;
+mod modules;
+mod qemu;
+
+use crate::job::{ERROR, JOB, Job, MODULES, Received, SwapDisk};
+use crate::proc;
+use crate::signals::Watch;
+use cpio::Archive;
+use elf::Elf;
+use highorder_record::store::read_record;
+use highorder_record::{Inputs, Record, Source, StoreError};
+use highorder_sim::Machine;
+use highorder_sim::device::DeviceKind;
+use highorder_system::Ns;
+use highorder_workload::Configured;
+pub use image::Image;
+use image::Kernel;
+use qemu::{Nameless, Said};
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+const MIB: u64 = 1 << 20;
+
+/// What QEMU takes beside the guest's memory: its code, devices and translated code ([`TB_MIB`]).
+const QEMU_BYTES: u64 = 512 * MIB;
+/// Translated code that is kept, in MiB. QEMU's own default is 1024.
+const TB_MIB: u64 = 256;
+/// Of the page size that swap areas use; the header is in the first.
+const PAGE_BYTES: u64 = 4096;
+
+/// Who executes the guest's instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accel {
+    /// QEMU: slow, and the same everywhere.
+    #[default]
+    Tcg,
+    /// The CPU, through `/dev/kvm`.
+    Kvm,
+}
+
+/// What a guest may take at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Real time from start to end.
+    pub time: Ns,
+    /// Resident memory of QEMU, that is the guest's and its own.
+    pub memory_bytes: u64,
+}
+
+/// A virtual machine.
+#[derive(Clone, Debug)]
+pub struct VmSpec {
+    /// The kernel.
+    pub image: Image,
+    /// Nodes, CPUs, memory and swap.
+    pub machine: Machine,
+    /// Settings, by the kernel's names.
+    pub knobs: BTreeMap<String, String>,
+    /// The root of the workload's random streams.
+    pub seed: u64,
+    /// How often the timeline is sampled, in the guest's time; never if it is 0.
+    pub sample_interval: Ns,
+    /// Who executes.
+    pub accel: Accel,
+    /// Whether the guest's time is counted in instructions, which makes runs nearly repeatable; TCG only.
+    pub icount: bool,
+    /// What it may take.
+    pub limits: Limits,
+    /// The program that is the guest's process 1: one whose `main` begins with
+    /// [`crate::guest::init_if_guest`].
+    pub program: PathBuf,
+    /// QEMU: a path, or a name that is looked up in `PATH`.
+    pub qemu: PathBuf,
+    /// Where fetched kernels are kept.
+    pub cache: PathBuf,
+    /// Where the swap areas' disks lie, as files without a name.
+    pub scratch: PathBuf,
+}
+
+impl VmSpec {
+    /// A kernel on a machine, emulated, run by the program that runs now: at most an hour, and the machine's
+    /// memory with what QEMU takes.
+    ///
+    /// # Errors
+    /// The running program cannot be found.
+    pub fn new(image: Image, machine: Machine) -> Result<Self, VmError> {
+        let limits =
+            Limits { time: Ns::from_secs(3600), memory_bytes: machine.memory_bytes() + QEMU_BYTES };
+        Ok(Self {
+            image,
+            machine,
+            knobs: BTreeMap::new(),
+            seed: 0,
+            sample_interval: Ns::from_secs(1),
+            accel: Accel::Tcg,
+            icount: false,
+            limits,
+            program: std::env::current_exe().map_err(VmError::os("the running program"))?,
+            qemu: PathBuf::from("qemu-system-x86_64"),
+            cache: default_cache(),
+            scratch: std::env::temp_dir(),
+        })
+    }
+}
+
+/// `$HIGHORDER_CACHE`, or else `highorder` in the user's cache folder.
+#[must_use]
+pub fn default_cache() -> PathBuf {
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(cache) = of("HIGHORDER_CACHE") {
+        return PathBuf::from(cache);
+    }
+    let user = of("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || of("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    user.or_else(home).unwrap_or_else(std::env::temp_dir).join("highorder")
+}
+
+/// Why there is no record of a guest's run.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// There is no QEMU.
+    #[error("{program}: no such program; Debian's package is qemu-system-x86")]
+    NoQemu {
+        /// What was looked for.
+        program: String,
+    },
+    /// QEMU itself failed.
+    #[error("QEMU ended with {status}: {why}")]
+    Qemu {
+        /// How.
+        status: ExitStatus,
+        /// The last line it printed.
+        why: String,
+    },
+    /// `/dev/kvm` is not there or not ours.
+    #[error("/dev/kvm: {0}; without it, guests are emulated (tcg)")]
+    NoKvm(io::Error),
+    /// Two things that do not go together.
+    #[error("instructions are counted under tcg only, not under kvm")]
+    IcountUnderKvm,
+    /// The image is no kernel.
+    #[error("{}: {found}, expected a kernel image (bzImage)", path.display())]
+    NotAKernel {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// Debian's kernel could not be fetched.
+    #[error("debian:{release} cannot be fetched: {why}")]
+    Fetch {
+        /// Which.
+        release: String,
+        /// Why.
+        why: String,
+    },
+    /// A module could not be read.
+    #[error("{}: {found}, expected a kernel module", path.display())]
+    Module {
+        /// Its file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// The guest's program cannot run there.
+    #[error("{}: {why}, expected a program of x86-64 for the guest", path.display())]
+    Program {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The guest has too little memory for kernel and program.
+    #[error(
+        "a guest of {mib} MiB, expected at least {needed_mib} MiB: the kernel needs {kernel_mib} MiB to \
+         start and the program {program_mib} MiB twice, packed and unpacked"
+    )]
+    SmallGuest {
+        /// What the machine file gives it.
+        mib: u64,
+        /// What it needs.
+        needed_mib: u64,
+        /// Of it, the kernel.
+        kernel_mib: u64,
+        /// Of it, the program.
+        program_mib: u64,
+    },
+    /// This machine has too little memory.
+    #[error(
+        "a guest of {mib} MiB and {qemu_mib} MiB for QEMU: {available_mib} MiB of memory are available, \
+         and 1024 MiB are left to others"
+    )]
+    NoMemory {
+        /// The guest's.
+        mib: u64,
+        /// QEMU's own.
+        qemu_mib: u64,
+        /// What there is.
+        available_mib: u64,
+    },
+    /// The limit does not even hold the guest's memory.
+    #[error("QEMU holds {mib} MiB, expected at most {limit_mib} MiB, the limit")]
+    OverMemory {
+        /// What it holds.
+        mib: u64,
+        /// What it may.
+        limit_mib: u64,
+    },
+    /// It took too long.
+    #[error("the guest had not ended after {limit}, the limit; its console:\n{console}")]
+    TimedOut {
+        /// The limit.
+        limit: Ns,
+        /// Its last lines.
+        console: String,
+    },
+    /// The guest's kernel panicked.
+    #[error("the guest's kernel panicked: {why}; its console:\n{console}")]
+    Panicked {
+        /// What it said.
+        why: String,
+        /// Its last lines.
+        console: String,
+    },
+    /// The guest ended without a record.
+    #[error("the guest ended without an answer; its console:\n{console}")]
+    NoAnswer {
+        /// Its last lines.
+        console: String,
+    },
+    /// What came over the serial port is no answer.
+    #[error("the guest's answer has {found}, expected a record; its console:\n{console}")]
+    Garbled {
+        /// What came.
+        found: String,
+        /// Its last lines.
+        console: String,
+    },
+    /// The guest says why it could not.
+    #[error("in the guest: {0}")]
+    Guest(String),
+    /// A signal asked the program to end.
+    #[error("interrupted by signal {0}")]
+    Interrupted(i32),
+    /// The record that came is none.
+    #[error(transparent)]
+    Record(#[from] StoreError),
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The operating system said no.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl VmError {
+    fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    fn os<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Os { what, source: source.into() }
+    }
+}
+
+/// Boots a guest, runs a workload in it and returns its record.
+///
+/// # Errors
+/// [`VmError`]; the guest is gone then as well, and there is never a record of a run that did not end.
+pub fn run(spec: &VmSpec, inputs: Inputs, workload: &Configured) -> Result<Record, VmError> {
+    let watch = Watch::new();
+    let outcome = run_watched(spec, inputs, workload, &watch);
+    drop(watch);
+    outcome
+}
+
+fn run_watched(
+    spec: &VmSpec,
+    inputs: Inputs,
+    workload: &Configured,
+    watch: &Watch,
+) -> Result<Record, VmError> {
+    let accel = match (spec.accel, spec.icount) {
+        (Accel::Kvm, true) => return Err(VmError::IcountUnderKvm),
+        (Accel::Kvm, false) => "kvm",
+        (Accel::Tcg, false) => "tcg",
+        (Accel::Tcg, true) => "tcg with icount",
+    };
+    if spec.accel == Accel::Kvm {
+        File::options().read(true).write(true).open("/dev/kvm").map_err(VmError::NoKvm)?;
+    }
+    let kernel = spec.image.resolve(&spec.cache)?;
+    let job = Job {
+        inputs: Inputs { source: Source::Vm, ..inputs },
+        workload: workload.name().to_owned(),
+        values: workload.values(),
+        knobs: spec.knobs.clone(),
+        seed: spec.seed,
+        sample_interval_ns: spec.sample_interval.0,
+        swap: swap_disks(&spec.machine),
+        note: format!("In a virtual machine: QEMU, {accel}."),
+    };
+    let initramfs = initramfs(&spec.program, &kernel, &job)?;
+    check_memory(&spec.machine, &kernel, initramfs.len() as u64)?;
+
+    let mut files = Nameless(Vec::new());
+    let mut command = Command::new(&spec.qemu);
+    command.args(machine_arguments(spec));
+    command.arg("-kernel").arg(&kernel.image).args(["-append", COMMAND_LINE]);
+    let archive = memory_file(&initramfs)?;
+    command.arg("-initrd").arg(Nameless::path(&archive));
+    files.0.push(archive);
+    for (number, area) in spec.machine.swap.iter().enumerate() {
+        let disk = swap_file(area.bytes, &spec.scratch)?;
+        let drive = format!(
+            "file={},if=none,id=swap{number},format=raw,cache=unsafe,aio=threads",
+            Nameless::path(&disk)
+        );
+        command.args(["-drive", &drive]);
+        command.args(["-device", &format!("virtio-blk-pci,drive=swap{number}")]);
+        files.0.push(disk);
+    }
+    drop(initramfs);
+    record(qemu::run(command, &files, spec.limits, watch)?)
+}
+
+/// As the recorded cases were booted: addresses and costs that do not differ from boot to boot; a panic ends
+/// the machine.
+const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet nokaslr mitigations=off \
+                            random.trust_cpu=on rdinit=/init";
+
+/// What an answer means.
+fn record(said: Said) -> Result<Record, VmError> {
+    let Said { answer, panic, console } = said;
+    match answer {
+        Received::Whole(files) => {
+            if let Some((_, text)) = files.iter().find(|(name, _)| name == ERROR) {
+                return Err(VmError::Guest(String::from_utf8_lossy(text).into_owned()));
+            }
+            let folder = tempfile::tempdir().map_err(VmError::os("a temporary folder"))?;
+            for (name, bytes) in files {
+                let is_plain = !name.starts_with('.') && !name.contains('/');
+                if !is_plain {
+                    return Err(VmError::Garbled { found: format!("a file `{name}`"), console });
+                }
+                let path = folder.path().join(name);
+                fs::write(&path, bytes).map_err(|source| VmError::io(&path, source))?;
+            }
+            Ok(read_record(folder.path())?)
+        }
+        Received::Damaged(found) => Err(VmError::Garbled { found, console }),
+        Received::Part => Err(match panic {
+            Some(why) => VmError::Panicked { why, console },
+            None => VmError::NoAnswer { console },
+        }),
+    }
+}
+
+fn machine_arguments(spec: &VmSpec) -> Vec<String> {
+    let machine = &spec.machine;
+    let nr_cpus: usize = machine.nodes.iter().map(|node| node.cpus.len()).sum();
+    let mut arguments: Vec<String> = Vec::new();
+    let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    match spec.accel {
+        Accel::Tcg => {
+            add("-accel", format!("tcg,thread=single,tb-size={TB_MIB}"));
+            add("-cpu", "max".to_owned());
+        }
+        Accel::Kvm => {
+            add("-accel", "kvm".to_owned());
+            add("-cpu", "host".to_owned());
+        }
+    }
+    if spec.icount {
+        // Two nanoseconds an instruction; idle time passes at once.
+        add("-icount", "shift=1,sleep=off".to_owned());
+        add("-rtc", "base=2020-01-01,clock=vm".to_owned());
+        add("-seed", "0".to_owned());
+    }
+    add("-smp", nr_cpus.to_string());
+    add("-m", format!("{}M", machine.memory_bytes() / MIB));
+    if machine.nodes.len() > 1 {
+        for (number, node) in machine.nodes.iter().enumerate() {
+            let backend =
+                format!("memory-backend-ram,id=m{number},size={}M", node.memory_bytes / MIB);
+            add("-object", backend);
+            let mut cpus = String::new();
+            if !node.cpus.is_empty() {
+                cpus = format!(",cpus={}-{}", node.cpus.start, node.cpus.end - 1);
+            }
+            add("-numa", format!("node,nodeid={number},memdev=m{number}{cpus}"));
+        }
+        for (from, node) in machine.nodes.iter().enumerate() {
+            for (to, distance) in node.distances.iter().enumerate().filter(|(to, _)| *to != from) {
+                add("-numa", format!("dist,src={from},dst={to},val={distance}"));
+            }
+        }
+    }
+    add("-display", "none".to_owned());
+    add("-monitor", "none".to_owned());
+    add("-nic", "none".to_owned());
+    arguments.push("-no-user-config".to_owned());
+    arguments.push("-no-reboot".to_owned());
+    arguments
+}
+
+/// Kernel and program have to fit, and this machine has to have room for the guest.
+fn check_memory(machine: &Machine, kernel: &Kernel, initramfs: u64) -> Result<(), VmError> {
+    let bytes = machine.memory_bytes();
+    let needed = kernel.init_bytes + 2 * initramfs;
+    let mib = |bytes: u64| bytes.div_ceil(MIB);
+    if bytes < needed {
+        return Err(VmError::SmallGuest {
+            mib: mib(bytes),
+            needed_mib: mib(needed),
+            kernel_mib: mib(kernel.init_bytes),
+            program_mib: mib(initramfs),
+        });
+    }
+    let available = proc::available_bytes()
+        .map_err(|error| VmError::Os { what: "/proc/meminfo", source: io::Error::other(error) })?;
+    if available < bytes + QEMU_BYTES + crate::host::LEAVE_BYTES {
+        return Err(VmError::NoMemory {
+            mib: mib(bytes),
+            qemu_mib: QEMU_BYTES / MIB,
+            available_mib: available / MIB,
+        });
+    }
+    Ok(())
+}
+
+/// The guest's disks, in the order in which it finds them.
+fn swap_disks(machine: &Machine) -> Vec<SwapDisk> {
+    let disk = |(number, area): (usize, &highorder_sim::machine::SwapArea)| {
+        let kind = &machine.disks[area.device.0 as usize].kind;
+        // vda, vdb ...: more than 26 swap areas are none that a kernel takes (MAX_SWAPFILES is 32, less
+        // what other uses take).
+        let letter = char::from(b'a' + (number % 26) as u8);
+        let is_rotating = matches!(kind, DeviceKind::Rotating { .. });
+        SwapDisk { name: format!("vd{letter}"), is_rotating }
+    };
+    machine.swap.iter().enumerate().map(disk).collect()
+}
+
+/// A file without a name that begins as a swap area does: include/linux/swap.h (`union swap_header`).
+fn swap_file(bytes: u64, scratch: &Path) -> Result<OwnedFd, VmError> {
+    let io = |source| VmError::io(scratch, source);
+    let mut file = tempfile::tempfile_in(scratch).map_err(io)?;
+    let last_page = (bytes / PAGE_BYTES).saturating_sub(1) as u32;
+    let mut write = || {
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::Start(1024))?;
+        // Version, last page, number of bad pages.
+        for number in [1, last_page, 0] {
+            file.write_all(&number.to_le_bytes())?;
+        }
+        file.seek(SeekFrom::Start(PAGE_BYTES - 10))?;
+        file.write_all(b"SWAPSPACE2")
+    };
+    write().map_err(io)?;
+    Ok(OwnedFd::from(file))
+}
+
+fn memory_file(content: &[u8]) -> Result<OwnedFd, VmError> {
+    let fd = memfd_create("initramfs", MemfdFlags::CLOEXEC).map_err(VmError::os("memfd_create"))?;
+    let mut file = File::from(fd);
+    file.write_all(content).map_err(VmError::os("memfd_create"))?;
+    Ok(OwnedFd::from(file))
+}
+
+/// The guest's first file system: the program as `/init`, its libraries if it has any, modules and the job.
+fn initramfs(program: &Path, kernel: &Kernel, job: &Job) -> Result<Vec<u8>, VmError> {
+    let mut archive = Archive::new();
+    let bytes = fs::read(program).map_err(|source| VmError::io(program, source))?;
+    let bad = |why: &str| VmError::Program { path: program.to_owned(), why: why.to_owned() };
+    let elf = Elf::new(&bytes).ok_or_else(|| bad("no ELF file of 64 bits"))?;
+    let small = elf.without_debugging().ok_or_else(|| bad("a damaged ELF file"))?;
+    archive.file("init", &small);
+    if let Some(loader) = elf.interpreter() {
+        for library in libraries(program, &loader)? {
+            let bytes = fs::read(&library).map_err(|source| VmError::io(&library, source))?;
+            let small = Elf::new(&bytes).and_then(|elf| elf.without_debugging()).unwrap_or(bytes);
+            archive.file(&library.display().to_string(), &small);
+        }
+    }
+    archive.folder(MODULES.trim_start_matches('/'));
+    if let Some(folder) = &kernel.modules {
+        for (number, (name, module)) in modules::needed(folder)?.into_iter().enumerate() {
+            archive.file(&format!("{MODULES}/{number:02}-{name}.ko"), &module);
+        }
+    }
+    archive.file(JOB, &serde_json::to_vec(job).expect("a job is JSON"));
+    Ok(archive.finish())
+}
+
+/// The loader of a program and the libraries that it would load, as ldd(1) asks it.
+fn libraries(program: &Path, loader: &str) -> Result<Vec<PathBuf>, VmError> {
+    let bad = |why: String| VmError::Program { path: program.to_owned(), why };
+    let listed = Command::new(loader).arg("--list").arg(program).stdin(Stdio::null()).output();
+    let listed = listed.map_err(|e| bad(format!("its loader {loader} does not run: {e}")))?;
+    if !listed.status.success() {
+        let why = String::from_utf8_lossy(&listed.stderr).trim().to_owned();
+        return Err(bad(format!("its libraries are not found: {why}")));
+    }
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let mut paths = vec![PathBuf::from(loader)];
+    // `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)`; the vdso has no path.
+    for line in text.lines() {
+        let path = line.split_once("=> ").map(|(_, rest)| rest);
+        let path = path.and_then(|rest| rest.split(" (0x").next()).map(str::trim);
+        if let Some(path) = path.filter(|path| path.starts_with('/') && *path != loader) {
+            paths.push(PathBuf::from(path));
+        }
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_swap_area_begins_as_the_kernel_wants_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let fd = swap_file(64 * MIB, folder.path()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "it has no name");
+        let mut file = File::from(fd);
+        file.rewind().unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len() as u64, 64 * MIB);
+        assert_eq!(&bytes[4086..4096], b"SWAPSPACE2");
+        assert_eq!(&bytes[1024..1032], [1, 0, 0, 0, 0xff, 0x3f, 0, 0]);
+    }
+
+    #[test]
+    fn machines_are_given_to_qemu_with_their_nodes() {
+        let machine = Machine::load("two-node-64g").unwrap();
+        let spec = VmSpec::new(Image::Debian("6.12".into()), machine.clone()).unwrap();
+        let arguments = machine_arguments(&spec).join(" ");
+        assert!(arguments.contains("-m 65536M"), "{arguments}");
+        assert!(arguments.contains("-numa node,nodeid=1,memdev=m1,cpus="), "{arguments}");
+        let distance = machine.nodes[0].distances[1];
+        assert!(arguments.contains(&format!("-numa dist,src=0,dst=1,val={distance}")));
+        assert!(arguments.contains("-accel tcg"), "{arguments}");
+    }
+
+    #[test]
+    fn a_dynamic_program_gets_its_libraries_and_loader() {
+        let program = std::env::current_exe().unwrap();
+        let bytes = fs::read(&program).unwrap();
+        let Some(loader) = Elf::new(&bytes).unwrap().interpreter() else {
+            eprintln!("SKIPPED: the test itself is linked statically");
+            return;
+        };
+        let found = libraries(&program, &loader).unwrap();
+        assert_eq!(found[0], PathBuf::from(loader));
+        assert!(found.iter().any(|path| path.to_string_lossy().contains("libc.so")), "{found:?}");
+        assert!(found.iter().all(|path| path.is_file()), "{found:?}");
+    }
+}
