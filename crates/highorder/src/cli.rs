@@ -1,6 +1,6 @@
 //! The one definition of the command line, from which help, completions and man pages follow.
 
-use crate::{completions, man, map, replay, snapshot};
+use crate::{calibrate, compare, completions, man, map, replay, run, snapshot};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// A laboratory for Linux's physical memory: page allocator, reclaim, compaction, transparent huge
 /// pages.
 ///
-/// Exit codes: 0 done, 1 a fault of highorder itself, 2 bad arguments or bad input.
+/// Exit codes: 0 done, 1 a fault of highorder itself, 2 bad arguments or bad input, 130 interrupted.
 #[derive(Parser)]
 #[command(name = "highorder", version, arg_required_else_help = true)]
 struct Cli {
@@ -24,6 +24,12 @@ pub(crate) enum Verb {
     Snapshot(snapshot::Arguments),
     /// Draw physical memory: of this machine, or of a snapshot
     Map(map::Arguments),
+    /// Run an experiment: a workload under several kernels, side by side
+    Run(run::Arguments),
+    /// Compare what runs left: of the model, or of real machines
+    Compare(compare::Arguments),
+    /// Measure what work costs on this machine, into a machine file
+    Calibrate(calibrate::Arguments),
     /// Replay a recording of a real kernel, and compare
     Replay(replay::Arguments),
     /// Print completions for a shell
@@ -35,7 +41,7 @@ pub(crate) enum Verb {
 /// The headings under which `--help` lists the verbs.
 pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
     ("Look at memory", &["snapshot", "map"]),
-    ("Ask the model", &["replay"]),
+    ("Ask the model", &["run", "compare", "calibrate", "replay"]),
     ("This program", &["completions", "man", "help"]),
 ];
 
@@ -44,6 +50,8 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  highorder map                                the memory of this machine\n",
     "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
     "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
+    "  highorder run usemem-anon --scale 1/16       the same work under two kernels\n",
+    "  highorder compare 'usemem-anon:*' --noise    its tables again: is a change more than noise?\n",
     "  highorder replay RECORDING --lockstep        does the model choose as the kernel did?\n",
     "  highorder replay RECORDING --vs linux-6.1    the same demand under another kernel's rules\n",
 );

@@ -11,9 +11,14 @@ pub(crate) enum Failure {
     Input(String),
     /// Something of ours went wrong.
     Internal(String),
+    /// The user stopped it. The message says what there is, and how to go on.
+    Interrupted(String),
 }
 
 impl Failure {
+    /// The exit code of what was interrupted, as a shell has it: 128 and SIGINT.
+    pub(crate) const INTERRUPTED: u8 = 130;
+
     /// A [`Failure::Input`].
     pub(crate) fn input(message: impl Into<String>) -> Self {
         Self::Input(message.into())
@@ -24,18 +29,27 @@ impl Failure {
         Self::Internal(message.into())
     }
 
-    /// 2 for bad input, as clap does for bad arguments, and 1 for the rest.
+    /// 2 for bad input, as clap does for bad arguments, 130 for an interrupt, and 1 for the rest.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Input(_) => ExitCode::from(2),
             Self::Internal(_) => ExitCode::FAILURE,
+            Self::Interrupted(_) => ExitCode::from(Self::INTERRUPTED),
+        }
+    }
+
+    /// The line that standard error gets.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Interrupted(message) => message.clone(),
+            _ => format!("error: {self}"),
         }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Input(message) | Self::Internal(message)) = self;
+        let (Self::Input(message) | Self::Internal(message) | Self::Interrupted(message)) = self;
         f.write_str(message)
     }
 }

@@ -6,18 +6,22 @@
 //!    `#[derive(clap::Args)] pub(crate) struct Arguments { ... }` and
 //!    `pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure>`;
 //! 2. add it to [`cli::Verb`] and to [`cli::GROUPS`], and an example to `cli::EXAMPLES`;
-//! 3. add its arm to [`run`] below.
+//! 3. add its arm to [`run()`] below.
 //!
 //! Help, completions and man pages follow from the definition. What a verb prints and writes goes
 //! through [`output`]; what can go wrong is a [`failure::Failure`].
 
+mod calibrate;
 mod cli;
+mod compare;
 mod completions;
 mod failure;
 mod man;
 mod map;
 mod output;
 mod replay;
+mod results;
+mod run;
 mod snapshot;
 
 use cli::Verb;
@@ -30,7 +34,7 @@ fn main() -> ExitCode {
     match panic::catch_unwind(|| run(&verb)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => {
-            eprintln!("error: {failure}");
+            output::say(&failure.told());
             failure.exit_code()
         }
         Err(_) => {
@@ -44,7 +48,10 @@ fn run(verb: &Verb) -> Result<(), Failure> {
     match verb {
         Verb::Snapshot(arguments) => snapshot::run(arguments),
         Verb::Map(arguments) => map::run(arguments),
+        Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
+        Verb::Run(arguments) => run::run(arguments),
+        Verb::Compare(arguments) => compare::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),
     }

@@ -22,10 +22,15 @@ pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Says on standard error that a file was written, so that standard output stays what was asked for.
-pub(crate) fn wrote(path: &Path) {
+/// Says something on standard error, so that standard output stays what was asked for.
+pub(crate) fn say(line: &str) {
     // Nobody may be listening any more: that is no reason to stop.
-    let _ = writeln!(io::stderr(), "wrote {}", path.display());
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Says that a file was written.
+pub(crate) fn wrote(path: &Path) {
+    say(&format!("wrote {}", path.display()));
 }
 
 /// Whether a file that is there already may be replaced.

@@ -20,6 +20,16 @@ fn the_help_of_map_names_what_can_be_drawn() {
 }
 
 #[test]
+fn the_help_of_run_says_what_is_kept_and_how_it_goes_on() {
+    insta::assert_snapshot!(printed(&["run", "--help"]));
+}
+
+#[test]
+fn the_help_of_compare_names_what_can_be_compared() {
+    insta::assert_snapshot!(printed(&["compare", "--help"]));
+}
+
+#[test]
 fn without_arguments_help_is_what_is_wanted() {
     let output = highorder(&[]).assert().code(2).get_output().stderr.clone();
     assert!(String::from_utf8_lossy(&output).contains("Look at memory:"));
@@ -40,7 +50,17 @@ fn every_verb_has_a_man_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let pages = folder.path().join("share/man1");
     highorder(&["man", text(&pages)]).assert().success().stdout("");
-    let expected = ["", "-completions", "-man", "-map", "-replay", "-snapshot"];
+    let expected = [
+        "",
+        "-calibrate",
+        "-compare",
+        "-completions",
+        "-man",
+        "-map",
+        "-replay",
+        "-run",
+        "-snapshot",
+    ];
     let mut expected: Vec<_> = expected.iter().map(|verb| format!("highorder{verb}.1")).collect();
     expected.sort();
     assert_eq!(names(&pages), expected);
@@ -56,8 +76,20 @@ fn every_verb_has_a_man_page() {
 fn every_shell_gets_completions_of_every_verb() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = printed(&["completions", shell]);
-        for word in ["snapshot", "map", "replay", "lockstep", "completions", "man", "force", "png"]
-        {
+        for word in [
+            "snapshot",
+            "map",
+            "run",
+            "compare",
+            "replay",
+            "scale",
+            "workers",
+            "lockstep",
+            "completions",
+            "man",
+            "force",
+            "png",
+        ] {
             assert!(script.contains(word), "{shell} does not complete {word}");
         }
     }

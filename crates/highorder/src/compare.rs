@@ -1,0 +1,255 @@
+//! `highorder compare`: records of a store, or of real machines, side by side.
+
+use crate::failure::Failure;
+use crate::output;
+use crate::results::{Printing, Results, Variant};
+use highorder_record::{Entry, Inputs, Record, Store, read_foreign, store};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where `run` keeps its records and `compare` looks for them, if not told otherwise.
+pub(crate) const DEFAULT_STORE: &str = "highorder-store";
+
+/// What to compare.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each of A, B ... is one of
+
+  usemem-anon:swappiness-*   EXPERIMENT:VARIANT, where * stands for any text and ? for any character
+  swappiness-10              a variant, of whatever experiment
+  fe309f66                   the beginning of a record's identity, or its name in the store
+  DIRECTORY                  one record; a store; or a folder of a real machine's /proc, captured
+                             before/ and after/ a workload
+
+Records that differ only in threads, seed or repetition are one column. The first is the base:
+changes are in percent of it, and positive where they are improvements.")]
+pub(crate) struct Arguments {
+    /// What to compare; the first is the base
+    #[arg(value_name = "A B", required = true)]
+    what: Vec<String>,
+    /// The folder of records
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
+    store: PathBuf,
+    #[command(flatten)]
+    printing: Printing,
+}
+
+/// Finds, reads and compares.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut groups = Vec::new();
+    for what in &arguments.what {
+        groups.extend(grouped(find(what, &arguments.store)?));
+    }
+    let labels = labels(&groups.iter().map(|records| &records[0].inputs).collect::<Vec<_>>());
+    let variants = labels.into_iter().zip(groups);
+    let variants = variants.map(|(label, records)| Variant { label, records }).collect();
+    let mut words = vec!["highorder".to_owned(), "compare".to_owned()];
+    words.extend(arguments.what.iter().cloned());
+    words.extend(store_words(&arguments.store));
+    let command = output::shell_command(words.iter().map(String::as_str));
+    Results { variants, command }.show(&arguments.printing)
+}
+
+/// The words that name a store, if it is not the default.
+pub(crate) fn store_words(store: &Path) -> Vec<String> {
+    match store == Path::new(DEFAULT_STORE) {
+        true => Vec::new(),
+        false => vec!["--store".to_owned(), store.display().to_string()],
+    }
+}
+
+/// The records that an argument names: at least one.
+fn find(what: &str, folder: &Path) -> Result<Vec<Record>, Failure> {
+    let path = Path::new(what);
+    if path.join("record.json").is_file() {
+        return Ok(vec![store::read_record(path)?]);
+    }
+    if path.join("before").is_dir() {
+        let foreign = read_foreign(path);
+        return Ok(vec![foreign.map_err(|error| Failure::input(error.to_string()))?]);
+    }
+    if path.is_dir() {
+        let store = Store::open(path)?;
+        let records = read(&store, &store.list()?)?;
+        return match records.is_empty() {
+            true => Err(Failure::input(format!(
+                "{what}: holds no record, expected a store, a record's folder, or a folder with \
+                 before/ and after/"
+            ))),
+            false => Ok(records),
+        };
+    }
+    if !folder.is_dir() {
+        return Err(Failure::input(format!(
+            "`{what}`: there is no such folder, and no store {}, expected one of them",
+            folder.display()
+        )));
+    }
+    let store = Store::open(folder)?;
+    if let Some((experiment, variant)) = what.split_once(':') {
+        return select(&store, what, |inputs| {
+            fits(experiment, &inputs.experiment) && fits(variant, &inputs.kernel.name)
+        });
+    }
+    let named = store.find(what)?;
+    match named.is_empty() {
+        true => select(&store, what, |inputs| fits(what, &inputs.kernel.name)),
+        false => read(&store, &named),
+    }
+}
+
+fn read(store: &Store, entries: &[Entry]) -> Result<Vec<Record>, Failure> {
+    Ok(entries.iter().map(|entry| store.read(entry)).collect::<Result<_, _>>()?)
+}
+
+/// The store's records whose inputs are wanted.
+fn select(
+    store: &Store,
+    what: &str,
+    is_wanted: impl Fn(&Inputs) -> bool,
+) -> Result<Vec<Record>, Failure> {
+    let mut records = read(store, &store.list()?)?;
+    let there: BTreeSet<String> = records
+        .iter()
+        .map(|record| format!("{}:{}", record.inputs.experiment, record.inputs.kernel.name))
+        .collect();
+    records.retain(|record| is_wanted(&record.inputs));
+    if records.is_empty() {
+        let there = match there.is_empty() {
+            true => "it is empty".to_owned(),
+            false => format!("there are {}", there.into_iter().collect::<Vec<_>>().join(", ")),
+        };
+        let store = store.folder().display();
+        return Err(Failure::input(format!(
+            "`{what}` names nothing in the store {store}; {there}"
+        )));
+    }
+    Ok(records)
+}
+
+/// Whether a text fits a pattern in which `*` stands for any text and `?` for any character.
+fn fits(pattern: &str, text: &str) -> bool {
+    let mut rest = text.chars();
+    match pattern.chars().next() {
+        None => text.is_empty(),
+        Some('*') => {
+            let behind = &pattern[1..];
+            let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+            ends.into_iter().any(|at| fits(behind, &text[at..]))
+        }
+        Some(wanted) => {
+            let found = rest.next();
+            found.is_some_and(|found| wanted == '?' || wanted == found)
+                && fits(&pattern[wanted.len_utf8()..], rest.as_str())
+        }
+    }
+}
+
+/// Puts records together that differ only in threads, seed or repetition; in order of threads, then
+/// seeds.
+fn grouped(records: Vec<Record>) -> Vec<Vec<Record>> {
+    let mut groups: Vec<(Inputs, Vec<Record>)> = Vec::new();
+    for record in records {
+        let variant = variant_of(&record.inputs);
+        match groups.iter_mut().find(|(known, _)| *known == variant) {
+            Some((_, records)) => records.push(record),
+            None => groups.push((variant, vec![record])),
+        }
+    }
+    let mut groups: Vec<Vec<Record>> = groups.into_iter().map(|(_, records)| records).collect();
+    for records in &mut groups {
+        records.sort_by_key(|record| {
+            let Inputs { workload, seed, iteration, .. } = &record.inputs;
+            let threads = workload.values.get("threads").and_then(|text| text.parse::<u64>().ok());
+            (threads, *seed, *iteration)
+        });
+    }
+    groups
+}
+
+/// What the runs of one variant have in common.
+fn variant_of(inputs: &Inputs) -> Inputs {
+    let mut variant = Inputs { seed: 0, iteration: 0, ..inputs.clone() };
+    variant.workload.values.remove("threads");
+    variant
+}
+
+/// Headings that tell the columns apart: the variant's name, with as much more as that takes.
+fn labels(columns: &[&Inputs]) -> Vec<String> {
+    type Part = fn(&Inputs) -> String;
+    let parts: [Part; 4] = [
+        |inputs| format!("{}:{}", inputs.experiment, inputs.kernel.name),
+        |inputs| format!("{}:{} {}", inputs.experiment, inputs.kernel.name, inputs.scale),
+        |inputs| {
+            let (machine, version) = (&inputs.machine.name, &inputs.program_version);
+            let (experiment, kernel) = (&inputs.experiment, &inputs.kernel.name);
+            format!("{experiment}:{kernel} {} {machine} {version}", inputs.scale)
+        },
+        |inputs| inputs.identity().to_string()[..8].to_owned(),
+    ];
+    let mut labels: Vec<String> = columns.iter().map(|inputs| inputs.kernel.name.clone()).collect();
+    for part in parts {
+        let is_clear = |label: &String| {
+            !label.is_empty() && labels.iter().filter(|other| *other == label).count() == 1
+        };
+        if labels.iter().all(is_clear) {
+            break;
+        }
+        labels = columns.iter().map(|inputs| part(inputs)).collect();
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(experiment: &str, variant: &str, threads: &str, seed: u64) -> Inputs {
+        let mut inputs = Inputs { experiment: experiment.into(), seed, ..Inputs::default() };
+        inputs.kernel.name = variant.into();
+        inputs.workload.values.insert("threads".into(), threads.into());
+        inputs
+    }
+
+    #[test]
+    fn patterns_fit_as_a_shell_has_them() {
+        for (pattern, text) in
+            [("", ""), ("*", ""), ("*", "abc"), ("a*c", "abbc"), ("a?c", "abc"), ("*b*", "abc")]
+        {
+            assert!(fits(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("", "a"), ("a", ""), ("a?", "a"), ("a*c", "ab"), ("?", "")] {
+            assert!(!fits(pattern, text), "{pattern} {text}");
+        }
+        assert!(fits("?ber", "über") && fits("*ß", "groß"));
+    }
+
+    #[test]
+    fn runs_that_differ_in_threads_and_seeds_are_one_column() {
+        let all = [("a", "10", 1), ("b", "1", 1), ("a", "9", 2), ("a", "9", 1)];
+        let records = all.map(|(v, threads, seed)| Record::new(inputs("x", v, threads, seed)));
+        let groups = grouped(records.into());
+        let told = |records: &Vec<Record>| -> Vec<String> {
+            records.iter().map(|record| record.inputs.readable_name()).collect()
+        };
+        let expected = [
+            vec!["x.a.threads-9.seed-1", "x.a.threads-9.seed-2", "x.a.threads-10.seed-1"],
+            vec!["x.b.threads-1.seed-1"],
+        ];
+        assert_eq!(groups.iter().map(told).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn headings_say_no_more_than_it_takes_to_tell_columns_apart() {
+        let (a, b, c) =
+            (inputs("x", "a", "1", 1), inputs("x", "b", "1", 1), inputs("y", "a", "1", 1));
+        assert_eq!(labels(&[&a, &b]), ["a", "b"]);
+        assert_eq!(labels(&[&a, &c]), ["x:a", "y:a"]);
+        let mut small = a.clone();
+        small.scale.denominator = 16;
+        assert_eq!(labels(&[&a, &small]), ["x:a 1", "x:a 1/16"]);
+        let other = inputs("x", "a", "2", 1);
+        let found = labels(&[&a, &other]);
+        assert_eq!(found, [&a, &other].map(|i| i.identity().to_string()[..8].to_owned()));
+    }
+}

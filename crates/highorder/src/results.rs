@@ -1,0 +1,395 @@
+//! What runs left, as `run` and `compare` print it: the field's tables, one column for each variant.
+
+use crate::failure::Failure;
+use crate::output::{self, Replace, VERSION};
+use clap::ValueEnum;
+use highorder_page::Page;
+use highorder_record::compare::{self, Detail};
+use highorder_record::noise::Verdict;
+use highorder_record::{
+    Comparison, Form, Group, Inputs, Record, Scale, time_lines, vmstat_listing,
+};
+use highorder_report::{Column, Table, Value};
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Rows of what differs that people are shown; programs get all.
+const DIFFERENCES_SHOWN: usize = 16;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables to read
+    #[default]
+    Text,
+    /// One object
+    Json,
+    /// One table, a row for each value that is compared; with --listing the listings alone
+    Csv,
+    /// Tables for Markdown
+    Md,
+    /// One page for a browser, with pictures; works offline
+    Html,
+}
+
+/// How to print, and where to.
+#[derive(clap::Args)]
+pub(crate) struct Printing {
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write into this file instead of printing
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Beside each change, whether it is more than noise: the rank test's p, where the change lies, the
+    /// verdict
+    #[arg(long)]
+    noise: bool,
+    /// Also show each run as vmstat(8) and time(1) do, a line every SECONDS of virtual time, or for every
+    /// sample
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = seconds)]
+    listing: Option<f64>,
+}
+
+/// Seconds between two lines: from none to a day.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=86400.0).contains(seconds));
+    seconds.ok_or_else(|| "expected seconds, 0 to 86400".to_owned())
+}
+
+impl Printing {
+    /// These arguments as words of a command line, without defaults.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(format) =
+            self.format.to_possible_value().filter(|_| self.format != Format::Text)
+        {
+            words.extend(["--format".to_owned(), format.get_name().to_owned()]);
+        }
+        if let Some(out) = &self.out {
+            words.extend(["--out".to_owned(), out.display().to_string()]);
+        }
+        if self.noise {
+            words.push("--noise".to_owned());
+        }
+        words.extend(self.listing.map(|seconds| format!("--listing={seconds}")));
+        words
+    }
+}
+
+/// Runs of one variant.
+pub(crate) struct Variant {
+    /// The column's heading.
+    pub(crate) label: String,
+    /// Its runs; not empty.
+    pub(crate) records: Vec<Record>,
+}
+
+/// What is compared, and how it came about.
+pub(crate) struct Results {
+    /// The variants, the base first.
+    pub(crate) variants: Vec<Variant>,
+    /// The command line that gives the same results.
+    pub(crate) command: String,
+}
+
+impl Results {
+    /// Prints or writes them.
+    pub(crate) fn show(&self, printing: &Printing) -> Result<(), Failure> {
+        let text = match printing.format {
+            Format::Text => self.text(printing),
+            Format::Md => self.markdown(printing),
+            Format::Csv => self.csv(printing),
+            Format::Json => self.json(printing)?,
+            Format::Html => self.html()?,
+        };
+        let Some(path) = &printing.out else { return output::print(text.as_bytes()) };
+        output::write_file(path, text.as_bytes(), Replace::Yes)?;
+        output::wrote(path);
+        Ok(())
+    }
+
+    fn groups(&self) -> Vec<Group<'_>> {
+        fn group(variant: &Variant) -> Group<'_> {
+            Group { label: variant.label.clone(), records: variant.records.iter().collect() }
+        }
+        self.variants.iter().map(group).collect()
+    }
+
+    /// The tables that have rows: metrics, latencies, huge pages, time, and what the kernel counted.
+    fn comparisons(&self) -> Vec<Comparison> {
+        let groups = self.groups();
+        let form = Form::default();
+        let mut tables = vec![
+            compare::metrics("Metrics", &groups),
+            compare::latencies("Latencies", &groups),
+            compare::percentage_huge("Huge pages", &groups),
+            compare::duration("Duration", &groups, form),
+            compare::vmstat("vmstat", &groups, form),
+        ];
+        tables.retain(|table| !table.rows.is_empty());
+        tables
+    }
+
+    /// A line for each variant: what it was run of.
+    fn origins(&self) -> Vec<String> {
+        let origin = |variant: &Variant| format!("{}: {}", variant.label, origin(&variant.records));
+        self.variants.iter().map(origin).collect()
+    }
+
+    /// What a reader should know before comparing.
+    fn notes(&self, comparisons: &[Comparison]) -> Vec<String> {
+        let mut notes: Vec<String> = compare::unequal_runs(&self.groups()).into_iter().collect();
+        let has_stars = comparisons.iter().flat_map(|table| &table.rows).any(|row| {
+            let mut verdicts = row.cells.iter().filter_map(|cell| cell.noise);
+            verdicts.any(|noise| noise.verdict == Verdict::Difference)
+        });
+        if has_stars {
+            notes.push(
+                "A change in stars is more than noise; of two equal kernels, one row in twenty shows \
+                 stars all the same."
+                    .to_owned(),
+            );
+        }
+        for variant in &self.variants {
+            let told: BTreeSet<&String> = variant.records.iter().flat_map(|r| &r.notes).collect();
+            notes.extend(told.into_iter().map(|note| format!("{}: {note}", variant.label)));
+        }
+        notes
+    }
+
+    /// Which of the values that determine runs differ between the variants.
+    fn differences(&self) -> Table {
+        let column =
+            |heading: &str| Column { heading: heading.to_owned(), key: heading.to_owned() };
+        let labels = self.variants.iter().map(|variant| column(&variant.label));
+        let columns = std::iter::once(column("value")).chain(labels).collect();
+        let mut table = Table { title: "What differs".to_owned(), columns, rows: Vec::new() };
+        let all: Vec<BTreeMap<String, String>> =
+            self.variants.iter().map(|variant| values(&variant.records)).collect();
+        let keys: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
+        for key in keys {
+            let found: Vec<Option<&String>> = all.iter().map(|values| values.get(key)).collect();
+            if found.iter().all(|value| *value == found[0]) {
+                continue;
+            }
+            let cell = |value: Option<&String>| value.map_or(Value::Missing, |v| v.as_str().into());
+            let cells = found.into_iter().map(cell);
+            table.push(std::iter::once(Value::from(key.as_str())).chain(cells).collect());
+        }
+        table
+    }
+
+    fn text(&self, printing: &Printing) -> String {
+        let comparisons = self.comparisons();
+        let mut text = String::new();
+        for origin in self.origins() {
+            text.push_str(&format!("{origin}\n"));
+        }
+        for note in self.notes(&comparisons) {
+            text.push_str(&format!("{note}\n"));
+        }
+        let mut differences = self.differences();
+        if !differences.rows.is_empty() {
+            let hidden = differences.rows.len().saturating_sub(DIFFERENCES_SHOWN);
+            differences.rows.truncate(DIFFERENCES_SHOWN);
+            text.push_str(&format!("\n{}", differences.text()));
+            if hidden > 0 {
+                text.push_str(&format!("and {hidden} values more (--format md or json has all)\n"));
+            }
+        }
+        for comparison in &comparisons {
+            text.push_str(&format!("\n{}", comparison.text()));
+            let has_noise = |table: &Comparison| {
+                table.rows.iter().any(|row| row.cells.iter().any(|cell| cell.noise.is_some()))
+            };
+            if printing.noise && has_noise(comparison) {
+                let mut table = comparison.table(Detail::Noise);
+                table.title = format!("{}: noise", comparison.title);
+                text.push_str(&format!("\n{}", table.text()));
+            }
+        }
+        for listing in self.listings(printing) {
+            text.push_str(&format!("\n{}\n\n{}", listing.title, listing.text));
+            text.push_str(&format!("\n{}", listing.time));
+        }
+        text.push_str(&format!("\n{VERSION}; again with: {}\n", self.command));
+        text
+    }
+
+    fn markdown(&self, printing: &Printing) -> String {
+        let comparisons = self.comparisons();
+        let mut text = String::new();
+        for line in self.origins().into_iter().chain(self.notes(&comparisons)) {
+            text.push_str(&format!("- {line}\n"));
+        }
+        let detail = if printing.noise { Detail::Noise } else { Detail::Plain };
+        let differences = self.differences();
+        let tables = comparisons.iter().map(|comparison| comparison.table(detail));
+        for table in std::iter::once(differences).filter(|t| !t.rows.is_empty()).chain(tables) {
+            text.push_str(&format!("\n{}", table.markdown()));
+        }
+        for listing in self.listings(printing) {
+            let Listing { title, text: lines, time, .. } = listing;
+            text.push_str(&format!("\n{title}:\n\n```text\n{lines}\n{time}```\n"));
+        }
+        text.push_str(&format!("\n{VERSION}; again with: `{}`\n", self.command));
+        text
+    }
+
+    /// All comparisons as one table; or, where listings are asked for, all of these as one.
+    fn csv(&self, printing: &Printing) -> String {
+        let tables: Vec<Table> = match printing.listing {
+            Some(_) => self.listings(printing).into_iter().map(|listing| listing.table).collect(),
+            None => self.comparisons().iter().map(with_statistic).collect(),
+        };
+        let first = if printing.listing.is_some() { "run" } else { "table" };
+        let mut all = Table::default();
+        for table in tables {
+            let name = Column { heading: first.to_owned(), key: first.to_owned() };
+            all.columns = std::iter::once(name).chain(table.columns).collect();
+            for row in table.rows {
+                all.rows
+                    .push(std::iter::once(Value::from(table.title.as_str())).chain(row).collect());
+            }
+        }
+        all.csv()
+    }
+
+    fn json(&self, printing: &Printing) -> Result<String, Failure> {
+        let table = |table: &Table| -> Result<Json, Failure> {
+            serde_json::from_str(&table.json()).map_err(|e| Failure::internal(e.to_string()))
+        };
+        let comparisons = self.comparisons();
+        let tables: Result<Vec<Json>, Failure> =
+            comparisons.iter().map(|c| table(&c.table(Detail::Noise))).collect();
+        let listings: Result<Vec<Json>, Failure> = self
+            .listings(printing)
+            .iter()
+            .map(|l| Ok(json!({ "run": l.title, "vmstat": table(&l.table)?, "time": l.time })))
+            .collect();
+        let run = |record: &Record| json!({ "identity": record.identity().to_string(), "inputs": record.inputs });
+        let variant = |variant: &Variant| {
+            let runs: Vec<Json> = variant.records.iter().map(run).collect();
+            json!({ "label": variant.label, "runs": runs })
+        };
+        let value = json!({
+            "program": VERSION,
+            "command": self.command,
+            "notes": self.notes(&comparisons),
+            "variants": self.variants.iter().map(variant).collect::<Vec<_>>(),
+            "differences": table(&self.differences())?,
+            "tables": tables?,
+            "listings": listings?,
+        });
+        Ok(format!("{value:#}\n"))
+    }
+
+    fn html(&self) -> Result<String, Failure> {
+        let all = || self.variants.iter().flat_map(|variant| &variant.records);
+        let titles: BTreeSet<String> = all().map(|record| title(&record.inputs)).collect();
+        let page = Page {
+            title: &titles.into_iter().collect::<Vec<_>>().join(", "),
+            command: &self.command,
+            groups: &self.groups(),
+            form: Form::default(),
+            maps: &[],
+        };
+        highorder_page::render(&page).map_err(|error| Failure::internal(error.to_string()))
+    }
+
+    fn listings(&self, printing: &Printing) -> Vec<Listing> {
+        let Some(seconds) = printing.listing else { return Vec::new() };
+        let interval_ns = (seconds * 1e9).round() as u64;
+        let of_record = |record: &Record| {
+            let listing = vmstat_listing(record, interval_ns);
+            let title = record.inputs.readable_name();
+            let table = Table { title: title.clone(), ..listing.table() };
+            Listing { title, text: listing.text(), time: time_lines(record), table }
+        };
+        self.variants.iter().flat_map(|variant| &variant.records).map(of_record).collect()
+    }
+}
+
+/// One run as vmstat(8) and time(1) show it.
+struct Listing {
+    title: String,
+    text: String,
+    time: String,
+    table: Table,
+}
+
+/// A comparison's table with the column `statistic`, which those without statistics lack.
+fn with_statistic(comparison: &Comparison) -> Table {
+    let mut table = comparison.table(Detail::Noise);
+    if table.columns.first().is_none_or(|column| column.key != "statistic") {
+        let column = Column { heading: "statistic".to_owned(), key: "statistic".to_owned() };
+        table.columns.insert(0, column);
+        table.rows.iter_mut().for_each(|row| row.insert(0, Value::from("")));
+    }
+    table
+}
+
+/// An experiment with its scale, where that is not 1.
+fn title(inputs: &Inputs) -> String {
+    let scale = inputs.scale;
+    match scale == Scale::default() {
+        true => inputs.experiment.clone(),
+        false => format!("{} at scale {scale}", inputs.experiment),
+    }
+}
+
+/// Where records come from, as one would say it: those of one variant differ only in threads and seed.
+fn origin(records: &[Record]) -> String {
+    let Some(inputs) = records.first().map(|record| &record.inputs) else {
+        return "no runs".to_owned();
+    };
+    let of = |value: &str, text: String| if value.is_empty() { String::new() } else { text };
+    let number = |record: &Record| record.inputs.workload.values.get("threads")?.parse().ok();
+    let threads: BTreeSet<u64> = records.iter().filter_map(number).collect();
+    let seeds: BTreeSet<u64> = records.iter().map(|record| record.inputs.seed).collect();
+    let runs = if records.len() == 1 { "run" } else { "runs" };
+    let kernel = inputs.kernel.values.get("kernel").unwrap_or(&inputs.kernel.name);
+    let parts = [
+        format!("{} {runs}", records.len()),
+        of(&inputs.experiment, format!("experiment {}", inputs.experiment)),
+        of(&inputs.machine.name, format!("{} at scale {}", inputs.machine.name, inputs.scale)),
+        of(kernel, format!("kernel {kernel}")),
+        of(&inputs.workload.name, format!("workload {}", inputs.workload.name)),
+        range("threads", &threads),
+        range(if seeds.len() == 1 { "seed" } else { "seeds" }, &seeds),
+        of(&inputs.program_version, format!("highorder {}", inputs.program_version)),
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// `threads 1, 4 and 7` is `threads 1 4 7`; what comes without a gap is `seeds 1-4`.
+fn range(what: &str, numbers: &BTreeSet<u64>) -> String {
+    let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
+        return String::new();
+    };
+    if numbers.len() > 2 && last - first + 1 == numbers.len() as u64 {
+        return format!("{what} {first}-{last}");
+    }
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("{what} {}", numbers.join(" "))
+}
+
+/// The values behind a variant's runs, but for those by which its runs differ among each other.
+fn values(records: &[Record]) -> BTreeMap<String, String> {
+    let Some(record) = records.first() else { return BTreeMap::new() };
+    let Inputs { machine, kernel, workload, scale, program_version, .. } = &record.inputs;
+    let mut values = BTreeMap::new();
+    for (kind, named) in [("machine", machine), ("kernel", kernel), ("workload", workload)] {
+        let own = |key: &str| matches!((kind, key), ("workload", "threads" | "captured"));
+        let of_kind = named.values.iter().filter(|(key, _)| !own(key));
+        values.extend(of_kind.map(|(key, value)| (format!("{kind} {key}"), value.clone())));
+    }
+    for (kind, named) in [("machine", machine), ("workload", workload)] {
+        values.insert(kind.to_owned(), named.name.clone());
+    }
+    values.insert("scale".to_owned(), scale.to_string());
+    values.insert("highorder".to_owned(), program_version.clone());
+    values
+}

@@ -1,0 +1,333 @@
+//! `highorder run` and `highorder compare`: whole programs, killed and resumed ones among them.
+
+mod common;
+
+use common::{highorder, names, printed, project, refused, text};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// Twelve runs, short ones, that reclaim and swap.
+const EXPERIMENT: &str = "\
+description = \"a working set of 110 % of memory\"
+machine = \"one-node-8g\"
+threads = [1, 2, 3]
+iterations = 2
+sample_interval_ms = 100
+
+[workload]
+name = \"usemem\"
+memory = 1.1
+passes = 2
+
+[[variant]]
+name = \"eager\"
+kernel = \"linux-4.4\"
+knobs = { \"vm.swappiness\" = 100 }
+
+[[variant]]
+name = \"reluctant\"
+kernel = \"linux-4.4\"
+knobs = { \"vm.swappiness\" = 0 }
+";
+
+/// A folder with the experiment, and places for stores.
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("small.toml"), EXPERIMENT).expect("a file");
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn experiment(&self) -> String {
+        text(&self.path("small.toml")).to_owned()
+    }
+
+    /// What the program prints with these arguments after `run EXPERIMENT --scale 1/128 --store STORE`.
+    #[track_caller]
+    fn run(&self, store: &str, more: &[&str]) -> String {
+        let (experiment, store) = (self.experiment(), self.path(store));
+        let mut all = vec!["run", &experiment, "--scale", "1/128", "--store", text(&store)];
+        all.extend(more);
+        printed(&all)
+    }
+
+    fn spawn(&self, store: &Path, workers: &str) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_highorder"))
+            .current_dir(project())
+            .args(["run", &self.experiment(), "--scale", "1/128", "--workers", workers])
+            .args(["--store", text(store)])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts")
+    }
+}
+
+/// Every file of a store by its path within, but for the lock, which is empty.
+fn bytes(store: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for name in names(store) {
+        if name == ".lock" {
+            continue;
+        }
+        for file in names(&store.join(&name)) {
+            let path = format!("{name}/{file}");
+            all.insert(path.clone(), fs::read(store.join(path)).expect("a file of a record"));
+        }
+    }
+    all
+}
+
+fn json(printed: &str) -> Value {
+    serde_json::from_str(printed).expect("one object")
+}
+
+#[test]
+fn an_experiment_leaves_the_same_bytes_whatever_the_number_of_workers() {
+    let scene = Scene::new();
+    let tables = scene.run("one", &["--workers", "1"]);
+    assert_eq!(scene.run("two", &["--workers", "2"]), tables);
+    let (one, two) = (bytes(&scene.path("one")), bytes(&scene.path("two")));
+    assert_eq!(one.len(), 12 * 4, "four files for each of twelve runs: {:?}", one.keys());
+    assert!(one == two, "the stores differ");
+}
+
+#[test]
+fn a_run_that_is_in_the_store_is_not_run_again() {
+    let scene = Scene::new();
+    let tables = scene.run("store", &[]);
+    let store = scene.path("store");
+    let stamps = |store: &Path| -> Vec<_> {
+        let stamp = |name: &String| {
+            fs::metadata(store.join(name).join("record.json")).and_then(|m| m.modified()).ok()
+        };
+        names(store).iter().map(stamp).collect()
+    };
+    let before = stamps(&store);
+    let experiment = scene.experiment();
+    let mut again = highorder(&["run", &experiment, "--scale", "1/128", "--store", text(&store)]);
+    let output = again.assert().success().get_output().clone();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), tables);
+    assert_eq!(output.stderr, b"", "nothing was run, so nothing is told of its speed");
+    assert_eq!(stamps(&store), before);
+
+    // Of a run that is gone, only that run is made again.
+    let gone = names(&store).into_iter().find(|name| name.starts_with("small.")).expect("a run");
+    fs::remove_dir_all(store.join(&gone)).expect("it can be removed");
+    let mut again = highorder(&["run", &experiment, "--scale", "1/128", "--store", text(&store)]);
+    let output = again.assert().success().get_output().clone();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.starts_with("1 run in "), "{told}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), tables);
+}
+
+#[test]
+fn a_killed_experiment_goes_on_and_ends_with_the_same_bytes() {
+    let scene = Scene::new();
+    let began = std::time::SystemTime::now();
+    scene.run("undisturbed", &[]);
+    let took_us = began.elapsed().map_or(1000, |took| took.as_micros() as u64);
+    let undisturbed = bytes(&scene.path("undisturbed"));
+    let store = scene.path("killed");
+    let (mut random, mut nr_killed, mut had) = (1_u64, 0, 0);
+    for round in 0..200 {
+        if nr_killed == 20 {
+            break;
+        }
+        // Anywhere in the first third, so that several are needed to come to the end.
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let moment_us = (random >> 33) % (took_us / 3).max(1);
+        let mut child = scene.spawn(&store, if round % 2 == 0 { "1" } else { "2" });
+        thread::sleep(Duration::from_micros(moment_us));
+        if child.try_wait().expect("a child").is_none() {
+            child.kill().expect("a child of ours can be killed");
+            nr_killed += 1;
+        }
+        child.wait().expect("a child");
+        if !store.is_dir() {
+            continue;
+        }
+        let mut left = bytes(&store);
+        left.retain(|name, _| !name.starts_with(".part-"));
+        for (name, bytes) in &left {
+            assert!(undisturbed.get(name) == Some(bytes), "after round {round}: {name}");
+        }
+        had = had.max(left.len());
+        if left.len() == undisturbed.len() {
+            // All done before twenty were killed: begin anew.
+            fs::remove_dir_all(&store).expect("it can be removed");
+        }
+    }
+    assert_eq!(nr_killed, 20, "killed while it ran");
+    assert!(had > 0, "some records were whole when it was killed");
+    scene.run("killed", &[]);
+    assert!(bytes(&store) == undisturbed, "the stores differ");
+    let is_left = names(&store).into_iter().any(|name| name.starts_with(".part-"));
+    assert!(!is_left, "what the killed left is gone");
+}
+
+#[test]
+fn an_interrupted_experiment_says_how_it_goes_on() {
+    let scene = Scene::new();
+    let store = scene.path("store");
+    // Until the first record is there, the next ones are being made.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_highorder"))
+        .current_dir(project())
+        .args(["run", &scene.experiment(), "--scale", "1/16", "--workers", "1"])
+        .args(["--store", text(&store)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let is_there = || store.is_dir() && names(&store).iter().any(|n| n.starts_with("small."));
+    while !is_there() && child.try_wait().expect("a child").is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill(1)").success());
+    let output = child.wait_with_output().expect("its output");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    assert!(told.contains("of 12 runs are in "), "{told}");
+    let command = format!("highorder run {} --scale 1/16 --store ", scene.experiment());
+    assert!(told.contains(&command), "{told}");
+    assert!(output.stdout.is_empty(), "no tables of half an experiment");
+}
+
+#[test]
+fn results_come_as_tables_for_people_and_programs() {
+    let scene = Scene::new();
+    let tables = scene.run("store", &[]);
+    for part in [
+        "eager",
+        "reluctant",
+        "Amean",
+        "System-1",
+        "Elapsd-3",
+        "Duration",
+        "vmstat",
+        "Swap Outs",
+        "Kswapd efficiency",
+        "Direct velocity",
+        "highorder run ",
+    ] {
+        assert!(tables.contains(part), "{part} is missing:\n{tables}");
+    }
+    let report = json(&scene.run("store", &["--format", "json", "--listing"]));
+    assert_eq!(report["variants"][0]["label"], "eager");
+    assert_eq!(report["variants"][1]["runs"].as_array().map(Vec::len), Some(6));
+    assert_eq!(report["listings"].as_array().map(Vec::len), Some(12));
+    let titles: Vec<_> =
+        report["tables"].as_array().expect("tables").iter().map(|t| t["title"].clone()).collect();
+    assert!(titles.contains(&"Metrics".into()) && titles.contains(&"vmstat".into()), "{titles:?}");
+    let differs = &report["differences"]["rows"];
+    assert_eq!(differs.as_array().map(Vec::len), Some(1), "{differs:#}");
+    assert_eq!(differs[0]["value"], "kernel vm.swappiness");
+
+    let csv = scene.run("store", &["--format", "csv"]);
+    let header = csv.lines().next().expect("a header");
+    assert!(header.starts_with("table,statistic,metric,unit,eager,reluctant"), "{header}");
+    let columns = header.split(',').count();
+    let is_even = |line: &str| line.split(',').count() == columns;
+    assert!(csv.lines().all(is_even), "{csv}");
+    assert!(csv.lines().any(|line| line.starts_with("vmstat,,Swap Outs,pages,")), "{csv}");
+
+    let markdown = scene.run("store", &["--format", "md"]);
+    assert!(markdown.contains("**Metrics**") && markdown.contains("| Amean"), "{markdown}");
+
+    let page = scene.run("store", &["--format", "html"]);
+    assert!(
+        page.trim_start().starts_with("<!DOCTYPE html>") && page.contains("small at scale 1/128")
+    );
+
+    let listed = scene.run("store", &["--listing=0.01"]);
+    assert!(listed.contains("-----memory----------"), "{listed}");
+    assert!(listed.contains("maxresident)k"), "{listed}");
+}
+
+#[test]
+fn results_go_into_a_file_where_that_is_asked_for() {
+    let scene = Scene::new();
+    let tables = scene.run("store", &[]);
+    let path = scene.path("tables.txt");
+    assert_eq!(scene.run("store", &["--out", text(&path)]), "");
+    assert_eq!(fs::read_to_string(path).expect("the file"), tables);
+}
+
+#[test]
+fn variants_entries_stores_and_patterns_compare() {
+    let scene = Scene::new();
+    scene.run("store", &[]);
+    let folder = scene.path("store");
+    let store = text(&folder);
+    let compare = |what: &[&str]| {
+        let mut all = vec!["compare", "--store", store, "--format", "json"];
+        all.extend(what);
+        json(&printed(&all))
+    };
+    let labels = |report: &Value| -> Vec<String> {
+        let variants = report["variants"].as_array().expect("variants");
+        variants.iter().map(|v| v["label"].as_str().expect("a label").to_owned()).collect()
+    };
+    assert_eq!(labels(&compare(&["small:*"])), ["eager", "reluctant"]);
+    assert_eq!(labels(&compare(&["small:reluctant", "eager"])), ["reluctant", "eager"]);
+    assert_eq!(labels(&compare(&[store])), ["eager", "reluctant"]);
+    let whole = compare(&["small:eager", "small:reluctant"]);
+    let run = &whole["variants"][0]["runs"][0];
+    let identity = run["identity"].as_str().expect("an identity");
+    let one = compare(&[&identity[..12]]);
+    assert_eq!(one["variants"][0]["runs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(one["variants"][0]["runs"][0]["identity"], identity);
+    let entry = names(&folder).into_iter().find(|name| name.ends_with(identity)).expect("it");
+    assert_eq!(compare(&[text(&folder.join(entry))])["variants"], one["variants"]);
+    let single = compare(&["small.eager.threads-2.seed-1"]);
+    assert_eq!(single["variants"][0]["runs"][0]["inputs"]["workload"]["values"]["threads"], "2");
+}
+
+#[test]
+fn a_real_machines_record_stands_beside_a_model_s() {
+    let scene = Scene::new();
+    scene.run("store", &[]);
+    let store = scene.path("store");
+    let case = "tests/data/cases/612-mmapdemo-zrm0";
+    let told = printed(&["compare", "--store", text(&store), "small:eager", case]);
+    assert!(told.contains("Minor Faults") && told.contains("6.12"), "{told}");
+    assert!(told.contains("different numbers of runs"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_run_or_compared_is_refused_in_a_line() {
+    let scene = Scene::new();
+    let experiment = scene.experiment();
+    let store = scene.path("store");
+    let error = refused(&["run", "usemen"]);
+    assert!(error.starts_with("error: no experiment `usemen`; there are mmap-demo, "), "{error}");
+    let error = refused(&["run", &experiment, "--scale", "1/4096", "--store", text(&store)]);
+    assert!(error.starts_with("error: scale 1/4096 of one-node-8g: "), "{error}");
+    assert!(!store.exists(), "nothing is half made");
+    let error = refused(&["run", &experiment, "--scale", "2"]);
+    assert!(error.contains("`2`, expected a ratio up to 1, such as 1/16"), "{error}");
+    fs::write(scene.path("bad.toml"), EXPERIMENT.replace("passes", "parses")).expect("a file");
+    let bad = scene.path("bad.toml");
+    let error = refused(&["run", text(&bad)]);
+    assert!(error.contains("bad.toml:10: `usemem` has no parameter `parses`"), "{error}");
+    let error = refused(&["compare", "--store", text(&store), "small:*"]);
+    assert!(error.contains("there is no such folder, and no store "), "{error}");
+    scene.run("store", &[]);
+    let error = refused(&["compare", "--store", text(&store), "small:calm"]);
+    assert!(error.contains("`small:calm` names nothing in the store "), "{error}");
+    assert!(error.contains("there are small:eager, small:reluctant"), "{error}");
+}
