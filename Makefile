@@ -5,13 +5,16 @@ RECORDING = tests/data/recordings/612-rec-churn
 
 .PHONY: demo test lint guest-setup
 
-# A recording of a real kernel, replayed decision by decision, then freely; and the memory it began with.
+# A recording of a real kernel, replayed decision by decision, then freely; the memory it began with; and
+# one workload under two variants of a kernel, as a page to look at.
 demo:
 	$(CARGO) build --release --locked --package highorder
 	mkdir -p out/demo
 	$(HIGHORDER) replay $(RECORDING) --lockstep
 	$(HIGHORDER) replay $(RECORDING) --png-dir out/demo
 	$(HIGHORDER) map $(RECORDING)/state0 --png out/demo/state0.png
+	$(HIGHORDER) run overcommit --scale 1/16 --store out/demo/store
+	$(HIGHORDER) run overcommit --scale 1/16 --store out/demo/store --format html --out out/demo/overcommit.html
 
 test: lint guest-setup
 	$(CARGO) test --workspace --locked
