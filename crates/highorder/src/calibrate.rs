@@ -2,8 +2,11 @@
 
 use crate::failure::Failure;
 use crate::output::{self, Replace};
+use crate::real::Guests;
+use highorder_lab::{RealOptions, Target};
+use highorder_real::{Image, VmSpec, vm};
 use highorder_sim::Machine;
-use highorder_sim::calibrate::{Disk, Found, machine_file, measure};
+use highorder_sim::calibrate::{Disk, Found, Place, machine_file, measure};
 use std::path::{Path, PathBuf};
 
 /// Where to, under which name, and which disks.
@@ -15,7 +18,10 @@ number says how it was measured. It takes a quarter of a minute and up to 600 Mi
 meanwhile makes numbers larger, so let the machine be quiet.
 
 For each --disk a nameless file of 64 MiB is written there. Swap areas on these disks are part of the \
-machine; others are named in comments. Nothing is changed.")]
+machine; others are named in comments. Nothing is changed.
+
+With --on vm:IMAGE a guest measures itself, with the nodes, CPUs, memory and swap of --machine and each \
+swap area on a disk of its own: on the machine it writes, the model pays the guest's own costs.")]
 pub(crate) struct Arguments {
     /// The machine file to write, instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -26,6 +32,14 @@ pub(crate) struct Arguments {
     /// Measure the disk that this folder lies on; may be given several times
     #[arg(long = "disk", value_name = "FOLDER")]
     disks: Vec<PathBuf>,
+    /// What to measure: host, or a guest: vm:debian:6.12, vm:./bzImage
+    #[arg(long, value_name = "WHERE", default_value = "host")]
+    on: Target,
+    /// The shape of the guest: a machine's name, or a .toml file
+    #[arg(long, value_name = "MACHINE", default_value = "guest-tcg")]
+    machine: String,
+    #[command(flatten)]
+    guests: Guests,
     /// Replace the file if it is there already
     #[arg(long)]
     force: bool,
@@ -44,36 +58,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::input(format!("{}: {message}", path.display())));
         }
     }
-    let input = |error: highorder_sim::InputError| Failure::input(error.to_string());
-    let root = Path::new("/");
-    let found = Found::read(root).map_err(input)?;
-    let spinner = output::progress(None, "calibrating");
-    let mut tell = |what: &'static str| spinner.set_message(format!("measuring {what}"));
-    let mut disks: Vec<Disk> = Vec::new();
-    for folder in &arguments.disks {
-        let disk = Disk::measure(root, folder, &mut tell).map_err(input)?;
-        if let Some(earlier) = disks.iter().find(|earlier| earlier.name == disk.name) {
-            let message = format!(
-                "--disk {}: lies on `{}`, as {} does; expected folders on different disks",
-                folder.display(),
-                disk.name,
-                earlier.folder.display()
-            );
+    let text = match &arguments.on {
+        Target::Host => this_machine(arguments)?,
+        Target::Vm(image) => guest(image, arguments)?,
+        Target::Model => {
+            let message =
+                "--on model: a model costs what a machine file says, expected host or vm:IMAGE";
             return Err(Failure::input(message));
         }
-        disks.push(disk);
-    }
-    let folder = arguments.disks.first().cloned().unwrap_or_else(std::env::temp_dir);
-    let cpus: Vec<Vec<u32>> = found.nodes.iter().map(|node| node.cpus.clone()).collect();
-    let costs = measure(&folder, &cpus, &mut tell)
-        .map_err(|error| Failure::input(format!("this machine cannot be measured: {error}")))?;
-    spinner.finish_and_clear();
-    let text = machine_file(&name(arguments), &found, &disks, &costs);
-    // What cannot be read back is not written: a machine of a shape that machine files do not have.
-    let path = arguments.out.as_deref().unwrap_or(Path::new("machine.toml"));
-    Machine::parse(path, &text).map_err(|error| {
-        Failure::input(format!("this machine is none that can be modelled:\n{error}"))
-    })?;
+    };
     match &arguments.out {
         Some(path) => {
             output::write_file(path, text.as_bytes(), replace)?;
@@ -82,6 +75,60 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         None => output::print(text.as_bytes()),
     }
+}
+
+/// The machine file that a guest writes of itself.
+fn guest(image: &Image, arguments: &Arguments) -> Result<String, Failure> {
+    if let Some(folder) = arguments.disks.first() {
+        let message = "expected none with a guest: its swap disks are what is measured";
+        return Err(Failure::input(format!("--disk {}: {message}", folder.display())));
+    }
+    let machine =
+        Machine::load(&arguments.machine).map_err(|error| Failure::input(error.to_string()))?;
+    let input = |error: highorder_real::VmError| Failure::input(error.to_string());
+    let RealOptions { accel, icount, guest_time, folder, .. } = arguments.guests.options();
+    let spec = VmSpec::new(image.clone(), machine).map_err(input)?;
+    let mut spec = VmSpec { accel, icount, scratch: folder, ..spec };
+    spec.limits.time = guest_time;
+    let spinner = output::progress(None, "calibrating in a guest");
+    let text = vm::calibrate(&spec, &name(arguments)).map_err(input)?;
+    spinner.finish_and_clear();
+    Ok(text)
+}
+
+/// The machine file of this machine.
+fn this_machine(arguments: &Arguments) -> Result<String, Failure> {
+    let input = |error: highorder_sim::InputError| Failure::input(error.to_string());
+    let root = Path::new("/");
+    let found = Found::read(root).map_err(input)?;
+    let spinner = output::progress(None, "calibrating");
+    let mut tell = |what: &'static str| spinner.set_message(format!("measuring {what}"));
+    let mut disks: Vec<Disk> = Vec::new();
+    for folder in &arguments.disks {
+        let disk = Disk::measure(root, &Place::Folder(folder.clone()), &mut tell).map_err(input)?;
+        if let Some(earlier) = disks.iter().find(|earlier| earlier.name == disk.name) {
+            let message = format!(
+                "--disk {}: lies on `{}`, as {} does; expected folders on different disks",
+                folder.display(),
+                disk.name,
+                earlier.place.path().display()
+            );
+            return Err(Failure::input(message));
+        }
+        disks.push(disk);
+    }
+    let folder = arguments.disks.first().cloned().unwrap_or_else(std::env::temp_dir);
+    let cpus: Vec<Vec<u32>> = found.nodes.iter().map(|node| node.cpus.clone()).collect();
+    let costs = measure(&Place::Folder(folder), &cpus, &mut tell)
+        .map_err(|error| Failure::input(format!("this machine cannot be measured: {error}")))?;
+    spinner.finish_and_clear();
+    let text = machine_file(&name(arguments), &found, &disks, &costs);
+    // What cannot be read back is not written: a machine of a shape that machine files do not have.
+    let path = arguments.out.as_deref().unwrap_or(Path::new("machine.toml"));
+    Machine::parse(path, &text).map_err(|error| {
+        Failure::input(format!("this machine is none that can be modelled:\n{error}"))
+    })?;
+    Ok(text)
 }
 
 /// The name given, or the file's.

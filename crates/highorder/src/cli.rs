@@ -1,6 +1,9 @@
 //! The one definition of the command line, from which help, completions and man pages follow.
 
-use crate::{calibrate, compare, completions, man, map, replay, run, snapshot};
+use crate::{
+    calibrate, compare, completions, import, man, map, replay, restore_knobs, run, snapshot,
+    validate,
+};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
 
@@ -24,14 +27,20 @@ pub(crate) enum Verb {
     Snapshot(snapshot::Arguments),
     /// Draw physical memory: of this machine, or of a snapshot
     Map(map::Arguments),
-    /// Run an experiment: a workload under several kernels, side by side
+    /// Run an experiment: a workload under several kernels, modelled or real, side by side
     Run(run::Arguments),
     /// Compare what runs left: of the model, or of real machines
     Compare(compare::Arguments),
-    /// Measure what work costs on this machine, into a machine file
+    /// Measure what work costs on this machine or in a guest, into a machine file
     Calibrate(calibrate::Arguments),
     /// Replay a recording of a real kernel, and compare
     Replay(replay::Arguments),
+    /// Compare the model with recorded runs of real kernels
+    Validate(validate::Arguments),
+    /// Make records of results that mmtests left
+    Import(import::Arguments),
+    /// Put back settings of this machine that a killed run changed
+    RestoreKnobs(restore_knobs::Arguments),
     /// Print completions for a shell
     Completions(completions::Arguments),
     /// Print the man page, or write all of them to a folder
@@ -41,7 +50,10 @@ pub(crate) enum Verb {
 /// The headings under which `--help` lists the verbs.
 pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
     ("Look at memory", &["snapshot", "map"]),
-    ("Ask the model", &["run", "compare", "calibrate", "replay"]),
+    (
+        "Ask the model and real kernels",
+        &["run", "compare", "import", "calibrate", "replay", "validate", "restore-knobs"],
+    ),
     ("This program", &["completions", "man", "help"]),
 ];
 
@@ -51,6 +63,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
     "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
     "  highorder run usemem-anon --scale 1/16       the same work under two kernels\n",
+    "  highorder run usemem-small --on vm:bzImage   ... on a real kernel, in QEMU\n",
     "  highorder compare 'usemem-anon:*' --noise    its tables again: is a change more than noise?\n",
     "  highorder replay RECORDING --lockstep        does the model choose as the kernel did?\n",
     "  highorder replay RECORDING --vs linux-6.1    the same demand under another kernel's rules\n",
@@ -74,7 +87,7 @@ pub(crate) fn command() -> Command {
         for verb in verbs {
             let about = command.find_subcommand(verb).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(template, "  {literal}{verb:<12}{literal:#} {about}");
+            let _ = writeln!(template, "  {literal}{verb:<13}{literal:#} {about}");
         }
     }
     let _ = write!(template, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");

@@ -170,7 +170,8 @@ fn grouped(records: Vec<Record>) -> Vec<Vec<Record>> {
 /// What the runs of one variant have in common.
 fn variant_of(inputs: &Inputs) -> Inputs {
     let mut variant = Inputs { seed: 0, iteration: 0, ..inputs.clone() };
-    variant.workload.values.remove("threads");
+    // Of what was captured elsewhere, the hash tells repetitions apart.
+    ["threads", "captured"].iter().for_each(|key| drop(variant.workload.values.remove(*key)));
     variant
 }
 

@@ -16,13 +16,17 @@ mod cli;
 mod compare;
 mod completions;
 mod failure;
+mod import;
 mod man;
 mod map;
 mod output;
+mod real;
 mod replay;
+mod restore_knobs;
 mod results;
 mod run;
 mod snapshot;
+mod validate;
 
 use cli::Verb;
 use failure::Failure;
@@ -30,6 +34,8 @@ use std::panic;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // As process 1 of a guest it is that guest's program, and this does not return.
+    highorder_real::guest::init_if_guest();
     let verb = cli::parse();
     match panic::catch_unwind(|| run(&verb)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -52,6 +58,9 @@ fn run(verb: &Verb) -> Result<(), Failure> {
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Run(arguments) => run::run(arguments),
         Verb::Compare(arguments) => compare::run(arguments),
+        Verb::Validate(arguments) => validate::run(arguments),
+        Verb::Import(arguments) => import::run(arguments),
+        Verb::RestoreKnobs(arguments) => restore_knobs::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),
         Verb::Man(arguments) => man::run(arguments),
     }

@@ -3,11 +3,12 @@
 use crate::failure::Failure;
 use crate::output::{self, Replace, VERSION};
 use clap::ValueEnum;
-use highorder_page::Page;
+use highorder_lab::memory_map::Moment;
+use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
 use highorder_record::noise::Verdict;
 use highorder_record::{
-    Comparison, Form, Group, Inputs, Record, Scale, time_lines, vmstat_listing,
+    Comparison, Form, Group, Identity, Inputs, Record, Scale, Source, time_lines, vmstat_listing,
 };
 use highorder_report::{Column, Table, Value};
 use serde_json::{Value as Json, json};
@@ -159,7 +160,8 @@ impl Results {
         notes
     }
 
-    /// Which of the values that determine runs differ between the variants.
+    /// Which of the values that determine runs differ between the variants. What the runs of one source
+    /// never have, as a real kernel has no kernel file, sets them apart from none of another.
     fn differences(&self) -> Table {
         let column =
             |heading: &str| Column { heading: heading.to_owned(), key: heading.to_owned() };
@@ -168,10 +170,17 @@ impl Results {
         let mut table = Table { title: "What differs".to_owned(), columns, rows: Vec::new() };
         let all: Vec<BTreeMap<String, String>> =
             self.variants.iter().map(|variant| values(&variant.records)).collect();
+        let source = |variant: &Variant| variant.records.first().map(|r| r.inputs.source);
+        let sources: Vec<Option<Source>> = self.variants.iter().map(source).collect();
         let keys: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
         for key in keys {
             let found: Vec<Option<&String>> = all.iter().map(|values| values.get(key)).collect();
-            if found.iter().all(|value| *value == found[0]) {
+            let has_it =
+                |source| sources.iter().zip(&found).any(|(s, v)| *s == source && v.is_some());
+            let comparable = sources.iter().zip(&found).filter(|(source, _)| has_it(**source));
+            let comparable: BTreeSet<&Option<&String>> =
+                comparable.map(|(_, value)| value).collect();
+            if comparable.len() < 2 {
                 continue;
             }
             let cell = |value: Option<&String>| value.map_or(Value::Missing, |v| v.as_str().into());
@@ -289,12 +298,18 @@ impl Results {
     fn html(&self) -> Result<String, Failure> {
         let all = || self.variants.iter().flat_map(|variant| &variant.records);
         let titles: BTreeSet<String> = all().map(|record| title(&record.inputs)).collect();
+        let groups = self.groups();
+        // A run that stands in two columns has one map, which both show.
+        let shown: BTreeMap<Identity, &Record> =
+            shown_runs(&groups).into_iter().map(|record| (record.identity(), record)).collect();
+        let maps: Vec<Map<'_>> =
+            shown.iter().filter_map(|(run, record)| map(*run, record)).collect();
         let page = Page {
             title: &titles.into_iter().collect::<Vec<_>>().join(", "),
             command: &self.command,
-            groups: &self.groups(),
+            groups: &groups,
             form: Form::default(),
-            maps: &[],
+            maps: &maps,
         };
         highorder_page::render(&page).map_err(|error| Failure::internal(error.to_string()))
     }
@@ -329,6 +344,16 @@ fn with_statistic(comparison: &Comparison) -> Table {
         table.rows.iter_mut().for_each(|row| row.insert(0, Value::from("")));
     }
     table
+}
+
+/// The record's picture of memory, if it has one.
+fn map(run: Identity, record: &Record) -> Option<Map<'_>> {
+    let of = |moment: Moment, description| {
+        let svg = record.pictures.get(moment.picture())?;
+        Some(Map { run, description, image: Image::Svg(svg) })
+    };
+    of(Moment::Held, "What every page of memory holds while the workload's memory is mapped")
+        .or_else(|| of(Moment::End, "What every page of memory holds when the workload has ended"))
 }
 
 /// An experiment with its scale, where that is not 1.
@@ -379,7 +404,7 @@ fn range(what: &str, numbers: &BTreeSet<u64>) -> String {
 /// The values behind a variant's runs, but for those by which its runs differ among each other.
 fn values(records: &[Record]) -> BTreeMap<String, String> {
     let Some(record) = records.first() else { return BTreeMap::new() };
-    let Inputs { machine, kernel, workload, scale, program_version, .. } = &record.inputs;
+    let Inputs { source, machine, kernel, workload, scale, program_version, .. } = &record.inputs;
     let mut values = BTreeMap::new();
     for (kind, named) in [("machine", machine), ("kernel", kernel), ("workload", workload)] {
         let own = |key: &str| matches!((kind, key), ("workload", "threads" | "captured"));
@@ -389,6 +414,13 @@ fn values(records: &[Record]) -> BTreeMap<String, String> {
     for (kind, named) in [("machine", machine), ("workload", workload)] {
         values.insert(kind.to_owned(), named.name.clone());
     }
+    let source = match source {
+        Source::Model => "the model",
+        Source::Host => "this machine's kernel",
+        Source::Vm => "a virtual machine's kernel",
+        Source::Foreign => "captures",
+    };
+    values.insert("run by".to_owned(), source.to_owned());
     values.insert("scale".to_owned(), scale.to_string());
     values.insert("highorder".to_owned(), program_version.clone());
     values

@@ -3,15 +3,21 @@
 use crate::compare::{self, DEFAULT_STORE};
 use crate::failure::Failure;
 use crate::output;
+use crate::real::{Guests, STATE_FOLDER};
 use crate::results::{Printing, Results, Variant};
-use highorder_lab::{ExecuteError, Executed, Experiment, Plan, Run, Scale, Watch};
+use highorder_lab::{
+    ExecuteError, Executed, Experiment, ModelSize, Plan, RealError, RealOptions, Run, Scale,
+    Target, Watch,
+};
+use highorder_real::HostError;
+use highorder_record::record::PAGE_BYTES;
 use highorder_record::{Record, Store, StoreError};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +25,19 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = "\
 An experiment is a file that names a machine, kernels, a workload, thread counts and seeds;
-docs/experiments.md describes it. These come with the program: mmap-demo, overcommit, usemem-anon.
+docs/experiments.md describes it. These come with the program: mmap-demo, overcommit, usemem-anon,
+usemem-small.
+
+--on says where it runs, several times for several columns side by side:
+
+  model            the model, under each variant's kernel file
+  host             this machine's kernel, with real memory, of which 1 GiB stays to others
+  vm:debian:6.12   Debian's kernel of that release in QEMU, fetched with apt-get once
+  vm:./bzImage     a kernel image in QEMU, with the folder modules beside it
+
+A real kernel has no kernel file: there variants differ in knobs, machine and workload only. Guests
+have the machine file's nodes, CPUs, memory and swap. At most two of them run at once, and on the
+host one run at a time.
 
 Every run leaves a record in the store, and a run that is there already is not run again. Ctrl-C
 lets the runs under way finish; a second one ends at once. Either way, and after being killed, the
@@ -28,6 +46,12 @@ pub(crate) struct Arguments {
     /// The experiment: a .toml file, or the name of a built-in one
     #[arg(value_name = "EXPERIMENT")]
     experiment: String,
+    /// Where to run: model, host or vm:IMAGE; may be given several times
+    #[arg(long, value_name = "WHERE", default_value = "model")]
+    on: Vec<Target>,
+    /// How often real kernels repeat each run, a guest with a boot for each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    boots: u32,
     /// Shrink memory, swap and sizes together to this share; CPUs stay
     #[arg(long, value_name = "RATIO", default_value = "1")]
     scale: Scale,
@@ -39,25 +63,67 @@ pub(crate) struct Arguments {
     workers: Option<NonZeroUsize>,
     #[command(flatten)]
     printing: Printing,
+    #[command(flatten)]
+    guests: Guests,
+    #[command(flatten)]
+    host: Host,
+}
+
+/// What may be done to this machine.
+#[derive(clap::Args)]
+#[command(next_help_heading = "This machine")]
+struct Host {
+    /// Change its settings for the time of a run, which takes root; they are put back
+    #[arg(long)]
+    apply_knobs: bool,
+    /// Let it swap
+    #[arg(long)]
+    may_swap: bool,
+    /// Where it is kept what settings were
+    #[arg(long, value_name = "DIR", default_value = STATE_FOLDER)]
+    state_dir: PathBuf,
 }
 
 /// Runs what the store does not have, then prints the comparison of all.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let plan = Experiment::load(&arguments.experiment)?.plan(arguments.scale)?;
+    let experiment = Experiment::load_for(&arguments.experiment, &arguments.on)?;
+    let plan = experiment.plan_on(&arguments.on, arguments.scale, &arguments.options())?;
     let store = Store::open(&arguments.store)?;
     let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     execute(&plan, &store, arguments.workers.unwrap_or(cpus), arguments)?;
     let records = plan.records(&store)?;
-    let variants = plan.variants.iter().zip(records);
+    let variants = plan.columns.iter().zip(records);
     let variants = variants.map(|(label, records)| Variant { label: label.clone(), records });
     let results = Results { variants: variants.collect(), command: arguments.what() };
     results.show(&arguments.printing)
 }
 
 impl Arguments {
+    fn options(&self) -> RealOptions {
+        RealOptions {
+            boots: self.boots,
+            apply_knobs: self.host.apply_knobs,
+            may_swap: self.host.may_swap,
+            state_folder: self.host.state_dir.clone(),
+            ..self.guests.options()
+        }
+    }
+
     /// The command line for the same runs, whatever the store.
     fn what(&self) -> String {
         let mut words = vec!["highorder".to_owned(), "run".to_owned(), self.experiment.clone()];
+        if self.on != [Target::Model] {
+            words.extend(self.on.iter().flat_map(|on| ["--on".to_owned(), on.to_string()]));
+        }
+        if self.boots != 1 {
+            words.extend(["--boots".to_owned(), self.boots.to_string()]);
+        }
+        words.extend(self.guests.words());
+        for (flag, is_set) in
+            [("--apply-knobs", self.host.apply_knobs), ("--may-swap", self.host.may_swap)]
+        {
+            words.extend(is_set.then(|| flag.to_owned()));
+        }
         if self.scale != Scale::FULL {
             words.extend(["--scale".to_owned(), self.scale.to_string()]);
         }
@@ -68,6 +134,10 @@ impl Arguments {
     fn again(&self) -> String {
         let mut words = compare::store_words(&self.store);
         words.extend(self.workers.iter().flat_map(|n| ["--workers".to_owned(), n.to_string()]));
+        words.extend(self.guests.other_words());
+        if self.host.state_dir != Path::new(STATE_FOLDER) {
+            words.extend(["--state-dir".to_owned(), self.host.state_dir.display().to_string()]);
+        }
         words.extend(self.printing.words());
         if words.is_empty() {
             return self.what();
@@ -109,8 +179,11 @@ struct Overseer {
     bar: ProgressBar,
     stop: Arc<AtomicBool>,
     nr_running: AtomicUsize,
+    nr_modelled: AtomicUsize,
     faults: AtomicU64,
     virtual_ns: AtomicU64,
+    /// Of the largest model.
+    size: Mutex<ModelSize>,
 }
 
 impl Overseer {
@@ -123,8 +196,10 @@ impl Overseer {
             bar,
             stop: Arc::default(),
             nr_running: AtomicUsize::new(0),
+            nr_modelled: AtomicUsize::new(0),
             faults: AtomicU64::new(0),
             virtual_ns: AtomicU64::new(0),
+            size: Mutex::default(),
         }
     }
 
@@ -152,13 +227,28 @@ impl Overseer {
         let wall = self.bar.elapsed().as_secs_f64();
         let faults = self.faults.load(Ordering::Relaxed) as f64;
         let seconds = self.virtual_ns.load(Ordering::Relaxed) as f64 / 1e9;
-        let runs = if nr_made == 1 { "run" } else { "runs" };
+        let nr_modelled = self.nr_modelled.load(Ordering::Relaxed);
+        let runs = |nr: usize| if nr == 1 { "run" } else { "runs" };
+        let nr_real = nr_made - nr_modelled;
+        if nr_real > 0 {
+            output::say(&format!(
+                "{nr_made} {} in {wall:.1} s, {nr_real} of them real",
+                runs(nr_made)
+            ));
+            return;
+        }
+        let runs = runs(nr_made);
+        let size = *self.size.lock().unwrap_or_else(PoisonError::into_inner);
         output::say(&format!(
             "{nr_made} {runs} in {wall:.1} s: {seconds:.1} virtual seconds ({:.2} a second), {:.2} \
-             million simulated faults ({:.2} a second)",
+             million simulated faults ({:.2} a second); model memory: {:.2} bytes a frame, {:.1} MiB of \
+             frame table for {:.1} GiB of frames",
             seconds / wall,
             faults / 1e6,
-            faults / 1e6 / wall
+            faults / 1e6 / wall,
+            size.bytes_per_frame,
+            size.frame_table_bytes as f64 / 1048576.0,
+            (size.nr_frames * u64::from(PAGE_BYTES)) as f64 / 1073741824.0
         ));
     }
 }
@@ -168,13 +258,19 @@ impl Watch for Overseer {
         self.show_running(self.nr_running.fetch_add(1, Ordering::Relaxed) + 1);
     }
 
-    fn ended(&self, _: &Run, record: &Record) {
+    fn ended(&self, _: &Run, record: &Record, size: Option<ModelSize>) {
+        self.show_running(self.nr_running.fetch_sub(1, Ordering::Relaxed) - 1);
+        self.bar.inc(1);
+        let Some(size) = size else { return };
+        self.nr_modelled.fetch_add(1, Ordering::Relaxed);
         let faults = record.delta("pgfault").and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         self.faults.fetch_add(faults, Ordering::Relaxed);
         let elapsed = record.durations.elapsed_ns.unwrap_or(0);
         self.virtual_ns.fetch_add(elapsed, Ordering::Relaxed);
-        self.show_running(self.nr_running.fetch_sub(1, Ordering::Relaxed) - 1);
-        self.bar.inc(1);
+        let mut largest = self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        if size.nr_frames > largest.nr_frames {
+            *largest = size;
+        }
     }
 
     fn should_stop(&self) -> bool {
@@ -187,6 +283,15 @@ impl From<ExecuteError> for Failure {
         match error {
             ExecuteError::Store(error) => error.into(),
             ExecuteError::Run { .. } => Self::internal(error.to_string()),
+            ExecuteError::Real {
+                ref name,
+                error: RealError::Host(HostError::KnobNotApplied { .. }),
+            } => {
+                let expected = "expected --apply-knobs, or experiments without knobs";
+                Self::input(format!("run {name} would change settings of this machine: {expected}"))
+            }
+            // What a guest or this machine could not do is not ours: its memory, its image, its rights.
+            ExecuteError::Real { .. } => Self::input(error.to_string()),
         }
     }
 }

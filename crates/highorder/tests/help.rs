@@ -55,11 +55,14 @@ fn every_verb_has_a_man_page() {
         "-calibrate",
         "-compare",
         "-completions",
+        "-import",
         "-man",
         "-map",
         "-replay",
+        "-restore-knobs",
         "-run",
         "-snapshot",
+        "-validate",
     ];
     let mut expected: Vec<_> = expected.iter().map(|verb| format!("highorder{verb}.1")).collect();
     expected.sort();

@@ -101,7 +101,7 @@ fn an_experiment_leaves_the_same_bytes_whatever_the_number_of_workers() {
     let tables = scene.run("one", &["--workers", "1"]);
     assert_eq!(scene.run("two", &["--workers", "2"]), tables);
     let (one, two) = (bytes(&scene.path("one")), bytes(&scene.path("two")));
-    assert_eq!(one.len(), 12 * 4, "four files for each of twelve runs: {:?}", one.keys());
+    assert_eq!(one.len(), 12 * 5, "five files for each of twelve runs: {:?}", one.keys());
     assert!(one == two, "the stores differ");
 }
 
@@ -131,6 +131,7 @@ fn a_run_that_is_in_the_store_is_not_run_again() {
     let output = again.assert().success().get_output().clone();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.starts_with("1 run in "), "{told}");
+    assert!(told.contains("; model memory: 16.0"), "{told}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), tables);
 }
 
@@ -252,6 +253,14 @@ fn results_come_as_tables_for_people_and_programs() {
     assert!(
         page.trim_start().starts_with("<!DOCTYPE html>") && page.contains("small at scale 1/128")
     );
+    // Of each step of threads one run of each variant; and once for both where they are the same run.
+    let nr_maps = |page: &str| page.matches("src=\"data:image/svg+xml;base64,").count();
+    assert_eq!(nr_maps(&page), 3 * 2);
+    let store = scene.path("store");
+    let same = ["compare", "small:eager", "small:eager", "--store", text(&store)];
+    let compared = printed(&[&same[..], &["--format", "html"]].concat());
+    assert_eq!(nr_maps(&compared), 3 * 2);
+    assert!(compared.contains("while the workload&#39;s memory is mapped"));
 
     let listed = scene.run("store", &["--listing=0.01"]);
     assert!(listed.contains("-----memory----------"), "{listed}");

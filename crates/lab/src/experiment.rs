@@ -4,7 +4,8 @@
 //! there are, step by step; and the seeds. `docs/experiments.md` describes the file. Everything it names
 //! is read and checked before anything runs, and what is wrong is told all at once, each with its line.
 
-use crate::{InputError, Kernel, kernel_file};
+use crate::{InputError, Kernel, Target, kernel_file};
+use highorder_real::knobs::Knobs;
 use highorder_sim::{Machine, Ns, machine};
 use highorder_system::model::check_knob;
 use highorder_workload::{Configured, ParameterError, Value};
@@ -18,10 +19,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 3] = [
+pub const BUILT_IN: [(&str, &str); 4] = [
     ("mmap-demo", include_str!("../../../experiments/mmap-demo.toml")),
     ("overcommit", include_str!("../../../experiments/overcommit.toml")),
     ("usemem-anon", include_str!("../../../experiments/usemem-anon.toml")),
+    ("usemem-small", include_str!("../../../experiments/usemem-small.toml")),
 ];
 
 /// Threads of a step: up to the most CPUs that x86-64 kernels are built for (`NR_CPUS`).
@@ -132,15 +134,25 @@ impl Experiment {
     /// The file and line of everything that is misspelt, missing or impossible, in the file itself and in
     /// the machine and kernel files that it names.
     pub fn load(name: &str) -> Result<Self, InputError> {
+        Self::load_for(name, &[Target::Model])
+    }
+
+    /// The experiment of this name, to be run there. Real kernels have knobs that the model lacks: where
+    /// the model is none of the targets, a knob may have any name and value.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn load_for(name: &str, targets: &[Target]) -> Result<Self, InputError> {
         if is_path(name) {
             let path = Path::new(name);
             let text = fs::read_to_string(path)
                 .map_err(|e| InputError::file(path, format!("cannot be read: {e}")))?;
-            return Self::parse(path, &text);
+            return Self::parse_for(path, &text, targets);
         }
         match BUILT_IN.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => {
-                Self::parse(&PathBuf::from(format!("experiments/{name}.toml")), text)
+                let path = PathBuf::from(format!("experiments/{name}.toml"));
+                Self::parse_for(&path, text, targets)
             }
             None => Err(InputError::other(format!(
                 "no experiment `{name}`; there are {}, or give a .toml file",
@@ -155,11 +167,16 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::load`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, InputError> {
+        Self::parse_for(path, text, &[Target::Model])
+    }
+
+    fn parse_for(path: &Path, text: &str, targets: &[Target]) -> Result<Self, InputError> {
         let values: Values = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, &span));
             InputError::line(path, line, error.message().trim_end())
         })?;
-        let mut checks = Checks { path, text, problems: Vec::new() };
+        let is_for_model = targets.contains(&Target::Model);
+        let mut checks = Checks { path, text, is_for_model, problems: Vec::new() };
         let experiment = values.finish(&mut checks);
         match checks.problems.is_empty() {
             true => Ok(experiment),
@@ -228,6 +245,8 @@ struct VariantValues {
 struct Checks<'a> {
     path: &'a Path,
     text: &'a str,
+    /// Whether the model has to know every knob.
+    is_for_model: bool,
     problems: Vec<String>,
 }
 
@@ -495,7 +514,11 @@ impl VariantValues {
                     continue;
                 }
             };
-            if let Err(message) = check_knob(key.get_ref(), &text) {
+            let checked = match checks.is_for_model {
+                true => check_knob(key.get_ref(), &text),
+                false => Knobs::new("/").path(key.get_ref()).map(drop).map_err(|e| e.to_string()),
+            };
+            if let Err(message) = checked {
                 checks.refuse(key.span(), message);
             }
             knobs.insert(key.get_ref().clone(), text);

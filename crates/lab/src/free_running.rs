@@ -14,9 +14,9 @@
 use crate::future::Future;
 use crate::lockstep::compaction::Compactions;
 use crate::lockstep::follow::{Demand, Follower, Path, note_reclaim};
-use crate::machine;
 use crate::recording::{Event, Kind, Recording};
 use crate::{InputError, Kernel};
+use crate::{machine, memory_map};
 use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fallback::Extfrag;
@@ -529,12 +529,7 @@ impl Model {
 
 /// The use of a frame in use as far as the allocator knows it.
 fn content(memory: &Memory, pfn: Pfn) -> FrameUse {
-    let head = memory.frames().head_of(pfn);
-    match memory.frames().migratetype(head) {
-        _ if memory.frames().is_movable(head) => FrameUse::Anon,
-        Migratetype::Reclaimable => FrameUse::SlabReclaimable,
-        _ => FrameUse::Kernel,
-    }
+    memory_map::content(memory, memory.frames().head_of(pfn))
 }
 
 /// The use of every frame, `in_use` telling that of those in use.
@@ -577,21 +572,9 @@ fn side(
             }
         }
     }
-    let pageblock = memory.policy.freelist.pageblock_order;
-    let zone_blocks = |zone: usize| {
-        let zone = &memory.zones[zone];
-        let first = zone.start.align_down(pageblock).0 >> pageblock.0;
-        first..zone.end.0.div_ceil(pageblock.pages())
-    };
-    let mut pageblocks: Vec<_> = (0..memory.zones.len())
-        .flat_map(zone_blocks)
-        .map(|block| Pfn(block << pageblock.0))
-        .map(|pfn| (pfn, memory.block_type(pfn)))
-        .collect();
-    pageblocks.sort_by_key(|(pfn, _)| *pfn);
-    pageblocks.dedup();
+    let pageblock_order = memory.policy.freelist.pageblock_order;
+    let pageblocks = memory_map::pageblocks(memory);
     let Tracker { fallbacks, samples, .. } = tracker;
-    let pageblock_order = pageblock;
     Side { name, pageblock_order, free_blocks, uses, pageblocks, fallbacks, samples, unserved }
 }
 

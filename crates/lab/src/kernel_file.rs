@@ -10,7 +10,9 @@ use highorder_mm::policy::{
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::kernel::Flows;
-use highorder_sim::kernel::policy::{Balanced, Direct, Kswapd, Retry, Slowpath, Stall, StallRule};
+use highorder_sim::kernel::policy::{
+    Balanced, Direct, Files, Kswapd, Retry, Slowpath, Stall, StallRule,
+};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -228,6 +230,7 @@ table!(KswapdValues {
 });
 table!(SlowpathValues { retry: RetryValue, thisnode_early_exit: bool });
 table!(DirectValues { repeats: bool, repeats_deactivating: bool });
+table!(FilesValues { writes_mark_accessed: bool });
 table!(StallValues { rule: StallRuleValue, writeout_limit: bool });
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -251,6 +254,7 @@ struct Values {
     slowpath: SlowpathValues,
     direct: DirectValues,
     stall: StallValues,
+    files: FilesValues,
 }
 
 /// Defines the words a value may take and what each stands for.
@@ -382,6 +386,7 @@ impl Values {
             slowpath: self.slowpath.over(base.slowpath),
             direct: self.direct.over(base.direct),
             stall: self.stall.over(base.stall),
+            files: self.files.over(base.files),
         }
     }
 
@@ -551,6 +556,7 @@ impl Values {
                 rule: need!(stall.rule).into(),
                 writeout_limit: need!(stall.writeout_limit),
             },
+            files: Files { writes_mark_accessed: need!(files.writes_mark_accessed) },
         };
         Ok(Kernel {
             name: name.to_owned(),

@@ -7,12 +7,16 @@ pub mod future;
 pub mod kernel_file;
 pub mod lockstep;
 pub mod machine;
+pub mod memory_map;
 pub mod recording;
 pub mod run;
 mod run_inputs;
+pub mod target;
+pub mod validate;
 
 pub use error::InputError;
 pub use experiment::{Experiment, Scale, Variant};
 pub use kernel_file::Kernel;
 pub use recording::Recording;
-pub use run::{ExecuteError, Executed, Plan, Run, Watch};
+pub use run::{ExecuteError, Executed, ModelSize, Plan, Run, Watch};
+pub use target::{RealError, RealOptions, Target};

@@ -1,11 +1,14 @@
 //! The run matrix: every run of an experiment, over all cores, into a store.
 //!
-//! A run is on one core from beginning to end and shares nothing with the others, so what a store holds
-//! in the end does not depend on the number of workers, on what was there before, or on interruptions.
+//! A run on the model is on one core from beginning to end and shares nothing with the others, so what a
+//! store holds of them in the end does not depend on the number of workers, on what was there before, or on
+//! interruptions. Those on real kernels come after them: first guests, few at once, then the host's, alone.
 
 use crate::experiment::{Experiment, Scale, Variant};
 use crate::run_inputs::{kernel_values, machine_values};
-use crate::{InputError, Kernel};
+use crate::target::{Ready, Real, RealError, RealOptions, Target, different};
+use crate::{InputError, Kernel, memory_map};
+use highorder_mm::Memory;
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
 use highorder_sim::{Machine, Ns, RunError};
 use highorder_system::model::{self, ModelSpec};
@@ -13,17 +16,18 @@ use highorder_workload::Configured;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// All runs of an experiment at one scale.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The runs: by step of threads, then seed, then variant, so that what is compared comes together.
+    /// The runs: by step of threads, then seed, then boot, then column, so that what is compared comes
+    /// together.
     pub runs: Vec<Run>,
-    /// The variants' names, the base first.
-    pub variants: Vec<String>,
+    /// The columns' names, the base first: variants by targets.
+    pub columns: Vec<String>,
 }
 
 /// One run that is to be.
@@ -31,8 +35,10 @@ pub struct Plan {
 pub struct Run {
     /// What determines it.
     pub inputs: Inputs,
-    /// Which of the plan's variants it belongs to.
-    pub variant: usize,
+    /// Which of the plan's columns it belongs to.
+    pub column: usize,
+    /// None on the model.
+    real: Option<Real>,
     machine: Machine,
     kernel: Kernel,
     knobs: BTreeMap<String, String>,
@@ -47,14 +53,36 @@ pub trait Watch: Sync {
         let _ = run;
     }
 
-    /// A run has ended, and its record is in the store.
-    fn ended(&self, run: &Run, record: &Record) {
-        let _ = (run, record);
+    /// A run has ended, and its record is in the store; its model, if it had one, was of this size.
+    fn ended(&self, run: &Run, record: &Record, size: Option<ModelSize>) {
+        let _ = (run, record, size);
     }
 
     /// Whether no more runs shall begin.
     fn should_stop(&self) -> bool {
         false
+    }
+}
+
+/// What a model of a machine's memory takes on the machine that it runs on: no part of a record, for it
+/// says nothing of what was modelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ModelSize {
+    /// Frames of the modelled machine, holes included.
+    pub nr_frames: u64,
+    /// Bytes of the frame table.
+    pub frame_table_bytes: u64,
+    /// Bytes a frame, of the frame table and the pageblocks together.
+    pub bytes_per_frame: f64,
+}
+
+impl ModelSize {
+    fn of(memory: &Memory) -> Self {
+        Self {
+            nr_frames: memory.frames().len() as u64,
+            frame_table_bytes: memory.frames().bytes() as u64,
+            bytes_per_frame: memory.bytes_per_frame(),
+        }
     }
 }
 
@@ -84,6 +112,13 @@ pub enum ExecuteError {
         /// Why.
         error: RunError,
     },
+    /// A real kernel left no record of a run.
+    Real {
+        /// What a person would call the run.
+        name: String,
+        /// Why.
+        error: RealError,
+    },
 }
 
 impl fmt::Display for ExecuteError {
@@ -91,6 +126,7 @@ impl fmt::Display for ExecuteError {
         match self {
             Self::Store(error) => error.fmt(f),
             Self::Run { name, error } => write!(f, "run {name}: {error}"),
+            Self::Real { name, error } => write!(f, "run {name}: {error}"),
         }
     }
 }
@@ -104,28 +140,95 @@ impl From<StoreError> for ExecuteError {
 }
 
 impl Experiment {
-    /// All its runs, with memory and sizes at `scale`.
+    /// All its runs on the model, with memory and sizes at `scale`.
     ///
     /// # Errors
     /// The scale leaves a variant no machine that could run.
     pub fn plan(&self, scale: Scale) -> Result<Plan, InputError> {
+        self.plan_on(&[Target::Model], scale, &RealOptions::default())
+    }
+
+    /// All its runs on each of the targets, with memory and sizes at `scale`.
+    ///
+    /// # Errors
+    /// The scale leaves a variant no machine that could run, or a target is not there or was given twice.
+    pub fn plan_on(
+        &self,
+        targets: &[Target],
+        scale: Scale,
+        options: &RealOptions,
+    ) -> Result<Plan, InputError> {
         let scaled: Vec<Variant> =
             self.variants.iter().map(|variant| variant.scaled(scale)).collect::<Result<_, _>>()?;
+        let (mut columns, mut labels) = (Vec::new(), Vec::new());
+        for (number, target) in targets.iter().enumerate() {
+            if targets[..number].contains(target) {
+                return Err(InputError::other(format!("{target} was given twice, expected once")));
+            }
+            let ready = target.ready(options, scale)?;
+            let is_model = *target == Target::Model;
+            let name = target.name();
+            let is_name_of_others = targets.iter().filter(|other| other.name() == name).count() > 1;
+            let heading = if is_name_of_others { target.to_string() } else { name.clone() };
+            let variants = if is_model { (0..scaled.len()).collect() } else { different(&scaled) };
+            for variant in variants.into_iter().map(|number| &scaled[number]) {
+                labels.push(match is_model && targets.len() == 1 {
+                    true => variant.name.clone(),
+                    false => target.column(&heading, variant),
+                });
+                columns.push((ready.clone(), variant, target.column(&name, variant)));
+            }
+        }
+        let nr_boots = if columns.iter().all(|(ready, ..)| matches!(ready, Ready::Model)) {
+            1
+        } else {
+            options.boots
+        };
         let mut runs = Vec::new();
         for &threads in &self.threads {
             for &seed in &self.seeds {
-                for (number, variant) in scaled.iter().enumerate() {
-                    runs.push(self.run(variant, number, threads, seed, scale));
+                for boot in 0..nr_boots {
+                    for (number, (ready, variant, name)) in columns.iter().enumerate() {
+                        let mut run = self.run(variant, number, threads, seed, scale);
+                        let real = ready.real(
+                            name.clone(),
+                            variant,
+                            options,
+                            seed,
+                            run.sample_interval,
+                        )?;
+                        match real {
+                            // On the model repetitions differ by their seeds alone.
+                            None if boot > 0 => continue,
+                            None => {}
+                            Some((machine, kernel, real)) => {
+                                let source = match real {
+                                    Real::Host(_) => Source::Host,
+                                    Real::Vm(_) => Source::Vm,
+                                };
+                                run.inputs = Inputs {
+                                    source,
+                                    machine,
+                                    kernel,
+                                    iteration: boot,
+                                    ..run.inputs
+                                };
+                                run.real = Some(real);
+                            }
+                        }
+                        runs.push(run);
+                    }
                 }
             }
         }
-        Ok(Plan { runs, variants: self.variants.iter().map(|v| v.name.clone()).collect() })
+        Ok(Plan { runs, columns: labels })
     }
 
+    /// A run on the model.
     fn run(
         &self,
         variant: &Variant,
-        number: usize,
+        column: usize,
         threads: Option<u32>,
         seed: u64,
         scale: Scale,
@@ -152,14 +255,14 @@ impl Experiment {
             },
             workload: Named { name: workload.name().to_owned(), values: workload.values() },
             seed,
-            // On the model repetitions differ by their seeds alone.
             iteration: 0,
             scale: scale.into(),
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         Run {
             inputs,
-            variant: number,
+            column,
+            real: None,
             machine: variant.machine.clone(),
             kernel: variant.kernel.clone(),
             knobs: variant.knobs.clone(),
@@ -181,11 +284,14 @@ impl Variant {
 }
 
 impl Run {
-    /// Makes the run, on this thread.
-    ///
-    /// # Errors
-    /// A task of the simulation panicked, or nothing would ever have happened again.
-    pub fn make(&self) -> Result<Record, RunError> {
+    /// Makes the run, on this thread; a model's record has a picture of memory.
+    fn make(&self) -> Result<(Record, Option<ModelSize>), ExecuteError> {
+        let name = || self.inputs.readable_name();
+        if let Some(real) = &self.real {
+            let made = real.make(self.inputs.clone(), &self.workload);
+            let made = made.map_err(|error| ExecuteError::Real { name: name(), error })?;
+            return Ok((made, None));
+        }
         let spec = ModelSpec {
             machine: self.machine.clone(),
             policy: self.kernel.policy.clone(),
@@ -193,8 +299,11 @@ impl Run {
             knobs: self.knobs.clone(),
             seed: self.inputs.seed,
             sample_interval: self.sample_interval,
+            draw: Some(memory_map::draw),
         };
-        model::run(spec, self.inputs.clone(), self.workload.code())
+        let made = model::run_on(spec, self.inputs.clone(), self.workload.code());
+        let (record, world) = made.map_err(|error| ExecuteError::Run { name: name(), error })?;
+        Ok((record, Some(ModelSize::of(&world.memory))))
     }
 }
 
@@ -216,66 +325,96 @@ impl Plan {
         watch: &dyn Watch,
     ) -> Result<Executed, ExecuteError> {
         let missing = self.missing(store);
-        let (next, nr_made) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let failures: Mutex<Vec<(usize, ExecuteError)>> = Mutex::default();
-        let work = || {
-            loop {
-                let has_failed = !lock(&failures).is_empty();
-                if has_failed || watch.should_stop() {
-                    return;
-                }
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(run) = missing.get(number) else { return };
-                watch.begun(run);
-                match make_and_put(run, store) {
-                    Ok(record) => {
-                        nr_made.fetch_add(1, Ordering::Relaxed);
-                        watch.ended(run, &record);
-                    }
-                    Err(error) => lock(&failures).push((number, error)),
-                }
+        let nr_missing = missing.len();
+        let (mut model, mut guests, mut host) = (Vec::new(), Vec::new(), Vec::new());
+        for run in missing {
+            match run.real {
+                None => model.push(run),
+                Some(Real::Vm(_)) => guests.push(run),
+                Some(Real::Host(_)) => host.push(run),
             }
-        };
-        thread::scope(|scope| {
-            for _ in 0..workers.get().min(missing.len()) {
-                scope.spawn(work);
-            }
-        });
-        let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, error)) = failures.into_iter().min_by_key(|(number, _)| *number) {
-            return Err(error);
         }
-        let nr_made = nr_made.into_inner();
+        let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let mut nr_made = 0;
+        for runs in [model, guests, host] {
+            let real = runs.iter().filter_map(|run| run.real.as_ref());
+            let at_once = real.map(|real| real.at_once(cpus)).min();
+            let workers = workers.get().min(at_once.unwrap_or(usize::MAX));
+            let nr_of_these = make_all(&runs, store, workers, watch)?;
+            nr_made += nr_of_these;
+            if nr_of_these < runs.len() {
+                break;
+            }
+        }
         Ok(Executed {
-            nr_there: self.runs.len() - missing.len(),
+            nr_there: self.runs.len() - nr_missing,
             nr_made,
-            nr_left: missing.len() - nr_made,
+            nr_left: nr_missing - nr_made,
         })
     }
 
-    /// The records that a store has of this plan, for each variant, in the plan's order.
+    /// The records that a store has of this plan, for each column, in the plan's order.
     ///
     /// # Errors
     /// A record cannot be read, or was damaged.
     pub fn records(&self, store: &Store) -> Result<Vec<Vec<Record>>, StoreError> {
         let entries = store.list()?;
         let entries: BTreeMap<_, _> = entries.iter().map(|entry| (entry.identity, entry)).collect();
-        let mut records = vec![Vec::new(); self.variants.len()];
+        let mut records = vec![Vec::new(); self.columns.len()];
         for run in &self.runs {
             if let Some(entry) = entries.get(&run.inputs.identity()) {
-                records[run.variant].push(store.read(entry)?);
+                records[run.column].push(store.read(entry)?);
             }
         }
         Ok(records)
     }
 }
 
-fn make_and_put(run: &Run, store: &Store) -> Result<Record, ExecuteError> {
-    let made = run.make();
-    let record =
-        made.map_err(|error| ExecuteError::Run { name: run.inputs.readable_name(), error })?;
-    store.put(&record)?;
-    Ok(record)
+/// Makes runs, so many at once, and returns how many it made before it was to stop.
+fn make_all(
+    runs: &[&Run],
+    store: &Store,
+    workers: usize,
+    watch: &dyn Watch,
+) -> Result<usize, ExecuteError> {
+    let (next, nr_made) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let is_interrupted = AtomicBool::new(false);
+    let failures: Mutex<Vec<(usize, ExecuteError)>> = Mutex::default();
+    let work = || {
+        loop {
+            let has_ended = !lock(&failures).is_empty() || is_interrupted.load(Ordering::Relaxed);
+            if has_ended || watch.should_stop() {
+                return;
+            }
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(run) = runs.get(number) else { return };
+            watch.begun(run);
+            let made = run.make().and_then(|made| {
+                store.put(&made.0)?;
+                Ok(made)
+            });
+            match made {
+                Ok((record, size)) => {
+                    nr_made.fetch_add(1, Ordering::Relaxed);
+                    watch.ended(run, &record, size);
+                }
+                Err(ExecuteError::Real { error, .. }) if error.is_interrupt() => {
+                    is_interrupted.store(true, Ordering::Relaxed);
+                }
+                Err(error) => lock(&failures).push((number, error)),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..workers.min(runs.len()) {
+            scope.spawn(work);
+        }
+    });
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match failures.into_iter().min_by_key(|(number, _)| *number) {
+        Some((_, error)) => Err(error),
+        None => Ok(nr_made.into_inner()),
+    }
 }
 
 /// Locks; a worker that panicked ends the program in any case.

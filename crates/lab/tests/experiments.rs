@@ -229,7 +229,7 @@ fn files_that_an_experiment_names_lie_beside_it() {
 fn an_unknown_experiment_is_told_the_names_there_are() {
     assert_eq!(
         Experiment::load("usemen").unwrap_err().to_string(),
-        "no experiment `usemen`; there are mmap-demo, overcommit, usemem-anon, or give a .toml file"
+        "no experiment `usemen`; there are mmap-demo, overcommit, usemem-anon, usemem-small, or give a .toml file"
     );
     let error = Experiment::load("nowhere/mine.toml").unwrap_err().to_string();
     assert!(error.starts_with("nowhere/mine.toml: cannot be read: "), "{error}");
@@ -259,7 +259,7 @@ fn files_that_are_not_there_are_named_with_their_line() {
     check(
         "one-node-8g",
         "one-node",
-        "mine.toml:2: `machine` is `one-node`, expected one of one-node-8g, two-node-64g, or a .toml file",
+        "mine.toml:2: `machine` is `one-node`, expected one of guest-tcg, one-node-8g, two-node-64g, or a .toml file",
     );
     let error = refusal("\"one-node-8g\"", "\"here/mine.toml\"");
     assert!(

@@ -1,14 +1,15 @@
 //! Workloads on the model under whole kernels: what a run leaves adds up.
 
-use highorder_lab::Kernel;
+use highorder_lab::{Kernel, memory_map};
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Pfn};
 use highorder_record::{Inputs, Record};
+use highorder_report::UseClass;
 use highorder_sim::kernel::Kernel as World;
 use highorder_sim::{Machine, Ns};
-use highorder_system::model::{ModelSpec, run_on};
+use highorder_system::model::{Draw, ModelSpec, Moment, run_on};
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 
@@ -27,6 +28,16 @@ fn run(
     workload: &str,
     values: &[(&str, Value)],
 ) -> (Record, World) {
+    run_drawn(machine, kernel, workload, values, None)
+}
+
+fn run_drawn(
+    machine: Machine,
+    kernel: &str,
+    workload: &str,
+    values: &[(&str, Value)],
+    draw: Option<Draw>,
+) -> (Record, World) {
     let kernel = Kernel::load(kernel).unwrap();
     let values: BTreeMap<String, Value> =
         values.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
@@ -38,6 +49,7 @@ fn run(
         knobs: BTreeMap::new(),
         seed: 1,
         sample_interval: Ns::from_secs(5),
+        draw,
     };
     run_on(spec, Inputs::default(), workload.code()).unwrap()
 }
@@ -160,4 +172,49 @@ fn the_same_run_leaves_the_same_record() {
         record
     };
     assert_eq!(once(), once());
+}
+
+/// Draws, and asks whether the map says what the kernel's own counters say.
+fn draw_and_compare(memory: &Memory, inputs: &Inputs, moment: Moment) -> String {
+    let statistics = memory_map::map("", memory).statistics();
+    let zones = || memory.zones.iter();
+    assert_eq!(statistics.free_pages(), zones().map(|zone| zone.nr_free_pages).sum::<u64>());
+    let managed = statistics.present_pages() - statistics.of(UseClass::Reserved);
+    assert_eq!(managed, zones().map(|zone| zone.managed_pages).sum::<u64>());
+    let counted = memory.lru.total_stats();
+    assert_eq!(statistics.of(UseClass::PageTable), counted.nr_page_table);
+    let user = statistics.of(UseClass::Anon) + statistics.of(UseClass::Huge);
+    assert!(user >= counted.nr_anon_mapped, "{user} of {}", counted.nr_anon_mapped);
+    assert!(user <= counted.nr_anon_mapped + memory.swap.nr_cached());
+    assert_eq!(statistics.of(UseClass::Kernel), 0, "there is no kernel memory but page tables yet");
+    memory_map::draw(memory, inputs, moment)
+}
+
+#[test]
+fn memory_is_drawn_while_it_is_mapped_and_nothing_changes_by_it() {
+    let values = [("memory", Value::Float(1.1)), ("passes", Value::Integer(1))];
+    let run = |draw| {
+        let machine = machine("one-node-8g", 16, 2048);
+        run_drawn(machine, "linux-6.12", "mmap-demo", &values, draw).0
+    };
+    let mut drawn = run(Some(draw_and_compare));
+    assert_eq!(run(Some(draw_and_compare)), drawn, "the same run, the same picture");
+    let pictures = std::mem::take(&mut drawn.pictures);
+    assert_eq!(run(None), drawn, "whoever looks on changes nothing");
+    assert_eq!(pictures.keys().collect::<Vec<_>>(), ["memory-held"]);
+    let picture = &pictures["memory-held"];
+    for part in ["while the workload's memory is mapped", "anonymous", "page tables", "reserved"] {
+        assert!(picture.contains(part), "{part} is missing:\n{picture}");
+    }
+}
+
+#[test]
+fn a_run_that_never_held_memory_is_drawn_at_its_end() {
+    let values = [("memory", Value::Float(1.5)), ("passes", Value::Integer(1))];
+    let machine = machine("one-node-8g", 16, 1);
+    let (record, _) =
+        run_drawn(machine, "linux-6.12", "mmap-demo", &values, Some(draw_and_compare));
+    assert_eq!(record.held, None, "it was killed before");
+    assert_eq!(record.pictures.keys().collect::<Vec<_>>(), ["memory-end"]);
+    assert!(record.pictures["memory-end"].contains("at the end"));
 }

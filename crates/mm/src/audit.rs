@@ -49,6 +49,14 @@ impl Memory {
                 ));
             }
         }
+        for (owner, pfn) in self.files.audit()? {
+            let is_ours = self.frames.state(pfn) == State::Allocated
+                && !self.frames.has(pfn, PageFlags::ANON)
+                && self.frames.owner(pfn) == owner;
+            if !is_ours {
+                return Err(format!("{pfn} is in the page cache and does not say so"));
+            }
+        }
         if self.spaces.tasks != tally.tasks {
             return Err(format!("tasks count {:?}: {:?}", self.spaces.tasks, tally.tasks));
         }

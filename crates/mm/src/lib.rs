@@ -17,6 +17,7 @@ pub mod audit;
 pub mod buddy;
 pub mod fallback;
 pub mod fast_search;
+pub mod filemap;
 pub mod frame;
 pub mod gfp;
 pub mod index;

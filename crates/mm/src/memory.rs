@@ -3,6 +3,7 @@
 use crate::buddy::FreeTo;
 use crate::fallback::Extfrag;
 use crate::fast_search::CompactZone;
+use crate::filemap::PageCache;
 use crate::frame::{Frames, State};
 use crate::gfp::Gfp;
 use crate::lru::LruState;
@@ -69,6 +70,8 @@ pub struct Memory {
     pub lru: LruState,
     /// Swap areas.
     pub swap: Swap,
+    /// Pages of files.
+    pub files: PageCache,
     /// Counters.
     pub vm: VmEvents,
 }
@@ -131,6 +134,7 @@ impl Memory {
             spaces: AddressSpaces::default(),
             lru: LruState::new(&machine, policy.lru.scope),
             swap: Swap::new(machine.cpu_nodes.len()),
+            files: PageCache::default(),
             vm: VmEvents::NEW,
             machine,
             policy,

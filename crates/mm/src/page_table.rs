@@ -230,4 +230,9 @@ impl PageTable {
             Pmd::None | Pmd::HugeZero => None,
         }
     }
+
+    /// The frames that hold tables, those deposited under huge pages among them.
+    pub fn tables(&self) -> impl Iterator<Item = Pfn> + '_ {
+        self.units.iter().filter_map(|unit| unit.table)
+    }
 }

@@ -651,6 +651,7 @@ impl Memory {
             self.workingset_refault(pfn, shadow);
         }
         self.lru_cache_add(pfn, cpu);
+        self.count_alloc(pfn, 1);
         self.vm.add(Vm::PswpIn, 1);
         self.vm.add(Vm::PgPgIn, 4);
         SwapIo { slot, pfn, order: Order(0) }

@@ -220,6 +220,10 @@ impl Memory {
         put("nr_isolated_anon", stats.nr_isolated[0]);
         put("nr_isolated_file", stats.nr_isolated[1]);
         put("nr_writeback", stats.nr_writeback);
+        put("nr_file_pages", self.files.nr_pages() + self.swap.nr_cached());
+        put("nr_dirty", self.files.nr_dirty());
+        put("nr_dirtied", self.files.nr_dirtied());
+        put("nr_written", self.files.nr_written());
         if self.policy.lru.scope == LruScope::Node {
             put("nr_swapcached", self.swap.nr_cached());
         }

@@ -3,12 +3,14 @@
 //! A program that can be a guest's calls [`init_if_guest`] first of all in its `main`.
 
 use crate::host::{self, HostSpec, MemoryRule};
-use crate::job::{ERROR, JOB, Job, MODULES, SwapDisk, pack};
+use crate::job::{ERROR, Files, JOB, Job, MACHINE, MODULES, Shape, SwapDisk, Task, Work, pack};
 use highorder_record::{Record, Store};
+use highorder_sim::calibrate::{self, Disk, Found, Measured, Place};
 use highorder_system::Ns;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, init_module, reboot};
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -24,6 +26,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const PORT: &str = "/dev/ttyS1";
 /// Memory that holds what is sent.
 const RUN: &str = "/run";
+/// Machine files count the capacity of disks in these.
+const GB: u64 = 1_000_000_000;
 /// How long a disk may take to appear.
 const DISK_SECONDS: u64 = 20;
 
@@ -52,7 +56,7 @@ fn init() -> ! {
     }
 }
 
-fn job() -> Outcome<Vec<(String, Vec<u8>)>> {
+fn job() -> Outcome<Files> {
     for (kind, path) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", RUN)]
     {
         fs::create_dir_all(path)?;
@@ -64,25 +68,64 @@ fn job() -> Outcome<Vec<(String, Vec<u8>)>> {
     }
     let job: Job = serde_json::from_slice(&fs::read(JOB)?)?;
     load_modules()?;
-    for disk in &job.swap {
-        swap_on(disk).map_err(|error| format!("swap on {}: {error}", disk.name))?;
+    let disks = job.swap.iter().map(ready);
+    let disks: Vec<PathBuf> = disks.collect::<Outcome<_>>()?;
+    match job.task {
+        Task::Run(work) => {
+            disks.iter().try_for_each(|disk| swap_on(disk))?;
+            run(*work, job.knobs)
+        }
+        Task::Calibrate(shape) => machine(&shape, &disks),
     }
-    let workload = job.configured()?;
+}
+
+fn run(work: Work, knobs: BTreeMap<String, String>) -> Outcome<Files> {
+    let workload = work.configured()?;
     let spec = HostSpec {
-        knobs: job.knobs,
+        knobs,
         apply_knobs: true,
-        seed: job.seed,
-        sample_interval: Ns(job.sample_interval_ns),
+        seed: work.seed,
+        sample_interval: Ns(work.sample_interval_ns),
         memory: MemoryRule::All,
         ..HostSpec::new(Path::new(RUN).join("state"))
     };
-    let mut record = host::run(&spec, job.inputs, workload.code())?;
-    record.notes.push(job.note);
+    let mut record = host::run(&spec, work.inputs, workload.code())?;
+    record.notes.push(work.note);
     files_of(&record)
 }
 
+/// This guest's machine file, with its swap disks, whose space is measured before it is used.
+fn machine(shape: &Shape, disks: &[PathBuf]) -> Outcome<Files> {
+    let root = Path::new("/");
+    let (mut measured, mut tell) = (Vec::new(), |_: &'static str| {});
+    for path in disks {
+        let mut disk = Disk::measure(root, &Place::Device(path.clone()), &mut tell)?;
+        // It is as large as its swap area; what a part of a unit holds would be lost.
+        disk.capacity_bytes = disk.capacity_bytes.next_multiple_of(GB);
+        measured.push(disk);
+    }
+    // Direct reads are timed on a disk; in memory there are none.
+    let place = match disks.first() {
+        Some(disk) => Place::Device(disk.clone()),
+        None => Place::Folder(PathBuf::from(RUN)),
+    };
+    let cpus: Vec<Vec<u32>> = Found::read(root)?.nodes.into_iter().map(|node| node.cpus).collect();
+    let mut costs = calibrate::measure(&place, &cpus, &mut tell)?;
+    // Once a disk is swapped to, nobody else may write to it.
+    disks.iter().try_for_each(|disk| swap_on(disk))?;
+    let mut found = Found::read(root)?;
+    for (node, &mib) in found.nodes.iter_mut().zip(&shape.node_mib) {
+        node.memory_mib = mib;
+    }
+    for Measured { source, .. } in &mut costs {
+        source.push_str(&format!("; {}", shape.whence));
+    }
+    let text = calibrate::machine_file(&shape.name, &found, &measured, &costs);
+    Ok(vec![(MACHINE.to_owned(), text.into_bytes())])
+}
+
 /// A record as the files of a store.
-fn files_of(record: &Record) -> Outcome<Vec<(String, Vec<u8>)>> {
+fn files_of(record: &Record) -> Outcome<Files> {
     let store = Store::open(Path::new(RUN).join("store"))?;
     store.put(record)?;
     let entry = store.list()?.pop().ok_or("the store has no record")?;
@@ -111,22 +154,27 @@ fn load_modules() -> Outcome<()> {
     Ok(())
 }
 
-/// Tells the kernel what kind of disk it is, on which how it uses swap depends, and swaps to it.
-fn swap_on(disk: &SwapDisk) -> Outcome<()> {
+/// The device of a disk, once it is there, which says of itself whether it rotates as it is to say: how the
+/// kernel uses swap depends on it.
+fn ready(disk: &SwapDisk) -> Outcome<PathBuf> {
     let device = Path::new("/dev").join(&disk.name);
     let pause = Duration::from_millis(20);
     let mut waited = Duration::ZERO;
     while !device.exists() {
         if waited.as_secs() >= DISK_SECONDS {
-            return Err("no such disk; the kernel has no driver for it".into());
+            let name = &disk.name;
+            return Err(format!("{name}: no such disk; the kernel has no driver for it").into());
         }
         sleep(pause);
         waited += pause;
     }
     let rotational = format!("/sys/block/{}/queue/rotational", disk.name);
-    fs::write(rotational, if disk.is_rotating { "1" } else { "0" })?;
-    swapon(&device)?;
-    Ok(())
+    fs::write(rotational, if disk.says_rotational { "1" } else { "0" })?;
+    Ok(device)
+}
+
+fn swap_on(device: &Path) -> Outcome<()> {
+    swapon(device).map_err(|error| format!("swap on {}: {error}", device.display()).into())
 }
 
 #[allow(unsafe_code, reason = "no safe interface")]

@@ -75,6 +75,8 @@ pub struct HostSpec {
     pub state_folder: PathBuf,
     /// The folder that holds `proc/sys` and `sys/kernel/mm`: `/`, but in tests.
     pub knob_root: PathBuf,
+    /// Where the workload's files lie; without one it has none.
+    pub folder: Option<PathBuf>,
     /// The root of the workload's random streams.
     pub seed: u64,
     /// How often the timeline is sampled; never if it is 0.
@@ -94,6 +96,7 @@ impl HostSpec {
             apply_knobs: false,
             state_folder: state_folder.into(),
             knob_root: PathBuf::from("/"),
+            folder: None,
             seed: 0,
             sample_interval: Ns::from_secs(1),
             memory: MemoryRule::default(),
@@ -226,6 +229,7 @@ fn run_watched(
         cpus: sched_getaffinity(None).map_err(os("sched_getaffinity"))?,
         knobs: knobs.clone(),
         may_set_knobs: spec.apply_knobs,
+        folder: spec.folder.clone(),
         memory_rule: memory_rule(spec.memory),
         machine,
     };
@@ -490,6 +494,10 @@ impl Watcher<'_> {
             Message::Held { task } => {
                 let held: State = read_proc(Path::new("/proc"))?;
                 record.held = Some(held);
+                self.shared.answer(task, Ok(()));
+            }
+            Message::Before { task } => {
+                record.before = read_proc(Path::new("/proc"))?;
                 self.shared.answer(task, Ok(()));
             }
             Message::SetKnob { task, name, value } => {

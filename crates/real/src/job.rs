@@ -2,7 +2,8 @@
 //!
 //! The job is a file of JSON in the guest's first file system. The answer goes over a serial port: a mark,
 //! then files, each as the length of its name (u32), name, length (u64), bytes and their xxh3 (u64); a name
-//! of length 0 ends them. Numbers are little endian. A record is sent as the files that a store keeps of it.
+//! of length 0 ends them. Numbers are little endian. A record is sent as the files that a store keeps of it,
+//! a machine as its machine file.
 
 use highorder_record::Inputs;
 use highorder_workload::{Configured, ParameterError, Value, find};
@@ -16,21 +17,50 @@ pub(crate) const JOB: &str = "/highorder-job.json";
 pub(crate) const MODULES: &str = "/highorder-modules";
 /// The name under which the guest says why there is no record.
 pub(crate) const ERROR: &str = "error";
+/// The name under which it sends the machine file.
+pub(crate) const MACHINE: &str = "machine.toml";
 
 const MARK: &[u8; 12] = b"highorder 1\n";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Job {
+    pub(crate) task: Task,
+    pub(crate) knobs: BTreeMap<String, String>,
+    pub(crate) swap: Vec<SwapDisk>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) enum Task {
+    /// Run a workload and send its record.
+    Run(Box<Work>),
+    /// Measure what primitive work costs and send the machine file.
+    Calibrate(Shape),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Work {
     pub(crate) inputs: Inputs,
     pub(crate) workload: String,
     pub(crate) values: BTreeMap<String, String>,
-    pub(crate) knobs: BTreeMap<String, String>,
     pub(crate) seed: u64,
     pub(crate) sample_interval_ns: u64,
-    pub(crate) swap: Vec<SwapDisk>,
     /// What the record is to say of where it ran.
     pub(crate) note: String,
+}
+
+/// What the machine file is to say that the guest cannot know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Shape {
+    /// Its name.
+    pub(crate) name: String,
+    /// What the guest was given on each node: of it, the kernel sees what the firmware leaves.
+    pub(crate) node_mib: Vec<u64>,
+    /// What every source is to say of where it was measured.
+    pub(crate) whence: String,
 }
 
 /// A disk that is all swap.
@@ -39,10 +69,10 @@ pub(crate) struct Job {
 pub(crate) struct SwapDisk {
     /// As in `vda`.
     pub(crate) name: String,
-    pub(crate) is_rotating: bool,
+    pub(crate) says_rotational: bool,
 }
 
-impl Job {
+impl Work {
     /// The workload, from the texts of its values.
     pub(crate) fn configured(&self) -> Result<Configured, ParameterError> {
         let values = self.values.iter().map(|(name, text)| (name.clone(), value(text)));
@@ -60,6 +90,9 @@ fn value(text: &str) -> Value {
         _ => Value::Text(text.to_owned()),
     }
 }
+
+/// Files by name, in the order in which they are sent.
+pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
 /// Packs files for the way out.
 pub(crate) fn pack(files: &[(String, Vec<u8>)]) -> Vec<u8> {
@@ -80,7 +113,7 @@ pub(crate) fn pack(files: &[(String, Vec<u8>)]) -> Vec<u8> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// All of it.
-    Whole(Vec<(String, Vec<u8>)>),
+    Whole(Files),
     /// Not yet all.
     Part,
     /// Something else.
@@ -147,17 +180,15 @@ mod tests {
                     given.insert("memory".to_owned(), Value::Text(size.to_owned()));
                 }
                 let Ok(configured) = find(name, &given) else { continue };
-                let job = Job {
+                let work = Work {
                     inputs: Inputs::default(),
                     workload: (*name).to_owned(),
                     values: configured.values(),
-                    knobs: BTreeMap::new(),
                     seed: 0,
                     sample_interval_ns: 0,
-                    swap: Vec::new(),
                     note: String::new(),
                 };
-                assert_eq!(job.configured().unwrap().values(), configured.values());
+                assert_eq!(work.configured().unwrap().values(), configured.values());
             }
         }
     }

@@ -22,7 +22,7 @@ mod image;
 mod modules;
 mod qemu;
 
-use crate::job::{ERROR, JOB, Job, MODULES, Received, SwapDisk};
+use crate::job::{ERROR, Files, JOB, Job, MACHINE, MODULES, Received, Shape, SwapDisk, Task, Work};
 use crate::proc;
 use crate::signals::Watch;
 use cpio::Archive;
@@ -30,11 +30,10 @@ use elf::Elf;
 use highorder_record::store::read_record;
 use highorder_record::{Inputs, Record, Source, StoreError};
 use highorder_sim::Machine;
-use highorder_sim::device::DeviceKind;
 use highorder_system::Ns;
 use highorder_workload::Configured;
-pub use image::Image;
 use image::Kernel;
+pub use image::{Image, Looked};
 use qemu::{Nameless, Said};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::collections::BTreeMap;
@@ -52,6 +51,9 @@ const QEMU_BYTES: u64 = 512 * MIB;
 const TB_MIB: u64 = 256;
 /// Of the page size that swap areas use; the header is in the first.
 const PAGE_BYTES: u64 = 4096;
+
+/// QEMU's name, if no other is given.
+pub const QEMU: &str = "qemu-system-x86_64";
 
 /// Who executes the guest's instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +123,7 @@ impl VmSpec {
             icount: false,
             limits,
             program: std::env::current_exe().map_err(VmError::os("the running program"))?,
-            qemu: PathBuf::from("qemu-system-x86_64"),
+            qemu: PathBuf::from(QEMU),
             cache: default_cache(),
             scratch: std::env::temp_dir(),
         })
@@ -138,6 +140,21 @@ pub fn default_cache() -> PathBuf {
     let user = of("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || of("HOME").map(|home| PathBuf::from(home).join(".cache"));
     user.or_else(home).unwrap_or_else(std::env::temp_dir).join("highorder")
+}
+
+/// What a QEMU says of its version.
+///
+/// # Errors
+/// There is none, or it does not run.
+pub fn qemu_version(qemu: &Path) -> Result<String, VmError> {
+    let output = Command::new(qemu).arg("--version").stdin(Stdio::null()).output();
+    let output = output.map_err(|source| qemu::not_started(qemu.display(), source))?;
+    let first =
+        |text: &[u8]| String::from_utf8_lossy(text).lines().next().unwrap_or("no word").to_owned();
+    match output.status.success() {
+        true => Ok(first(&output.stdout)),
+        false => Err(VmError::Qemu { status: output.status, why: first(&output.stderr) }),
+    }
 }
 
 /// Why there is no record of a guest's run.
@@ -304,37 +321,58 @@ impl VmError {
 /// [`VmError`]; the guest is gone then as well, and there is never a record of a run that did not end.
 pub fn run(spec: &VmSpec, inputs: Inputs, workload: &Configured) -> Result<Record, VmError> {
     let watch = Watch::new();
-    let outcome = run_watched(spec, inputs, workload, &watch);
+    let work = Work {
+        inputs: Inputs { source: Source::Vm, ..inputs },
+        workload: workload.name().to_owned(),
+        values: workload.values(),
+        seed: spec.seed,
+        sample_interval_ns: spec.sample_interval.0,
+        note: format!("In a virtual machine: {}.", spec.emulator()),
+    };
+    let outcome = boot(spec, Task::Run(Box::new(work)), &watch).and_then(record);
     drop(watch);
     outcome
 }
 
-fn run_watched(
-    spec: &VmSpec,
-    inputs: Inputs,
-    workload: &Configured,
-    watch: &Watch,
-) -> Result<Record, VmError> {
-    let accel = match (spec.accel, spec.icount) {
-        (Accel::Kvm, true) => return Err(VmError::IcountUnderKvm),
-        (Accel::Kvm, false) => "kvm",
-        (Accel::Tcg, false) => "tcg",
-        (Accel::Tcg, true) => "tcg with icount",
+/// Boots a guest, measures there what primitive work costs, and returns the guest's machine file, which can
+/// be read back. Its swap disks are measured as well.
+///
+/// # Errors
+/// [`VmError`]; the guest is gone then as well.
+pub fn calibrate(spec: &VmSpec, name: &str) -> Result<String, VmError> {
+    let watch = Watch::new();
+    let shape = Shape {
+        name: name.to_owned(),
+        node_mib: spec.machine.nodes.iter().map(|node| node.memory_bytes / MIB).collect(),
+        whence: spec.emulator(),
     };
+    let outcome = boot(spec, Task::Calibrate(shape), &watch).and_then(machine_file);
+    drop(watch);
+    outcome
+}
+
+impl VmSpec {
+    /// Who executes the guest's instructions, in words.
+    fn emulator(&self) -> String {
+        let accel = match (self.accel, self.icount) {
+            (Accel::Kvm, _) => "kvm",
+            (Accel::Tcg, false) => "tcg",
+            (Accel::Tcg, true) => "tcg with icount",
+        };
+        format!("QEMU, {accel}")
+    }
+}
+
+/// Boots a guest and waits for what it says.
+fn boot(spec: &VmSpec, task: Task, watch: &Watch) -> Result<Said, VmError> {
     if spec.accel == Accel::Kvm {
+        if spec.icount {
+            return Err(VmError::IcountUnderKvm);
+        }
         File::options().read(true).write(true).open("/dev/kvm").map_err(VmError::NoKvm)?;
     }
     let kernel = spec.image.resolve(&spec.cache)?;
-    let job = Job {
-        inputs: Inputs { source: Source::Vm, ..inputs },
-        workload: workload.name().to_owned(),
-        values: workload.values(),
-        knobs: spec.knobs.clone(),
-        seed: spec.seed,
-        sample_interval_ns: spec.sample_interval.0,
-        swap: swap_disks(&spec.machine),
-        note: format!("In a virtual machine: QEMU, {accel}."),
-    };
+    let job = Job { task, knobs: spec.knobs.clone(), swap: swap_disks(&spec.machine) };
     let initramfs = initramfs(&spec.program, &kernel, &job)?;
     check_memory(&spec.machine, &kernel, initramfs.len() as u64)?;
 
@@ -356,7 +394,7 @@ fn run_watched(
         files.0.push(disk);
     }
     drop(initramfs);
-    record(qemu::run(command, &files, spec.limits, watch)?)
+    qemu::run(command, &files, spec.limits, watch)
 }
 
 /// As the recorded cases were booted: addresses and costs that do not differ from boot to boot; a panic ends
@@ -364,31 +402,46 @@ fn run_watched(
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet nokaslr mitigations=off \
                             random.trust_cpu=on rdinit=/init";
 
-/// What an answer means.
-fn record(said: Said) -> Result<Record, VmError> {
+/// The files of an answer, beside the console's last lines, or why there are none.
+fn files(said: Said) -> Result<(Files, String), VmError> {
     let Said { answer, panic, console } = said;
     match answer {
-        Received::Whole(files) => {
-            if let Some((_, text)) = files.iter().find(|(name, _)| name == ERROR) {
-                return Err(VmError::Guest(String::from_utf8_lossy(text).into_owned()));
-            }
-            let folder = tempfile::tempdir().map_err(VmError::os("a temporary folder"))?;
-            for (name, bytes) in files {
-                let is_plain = !name.starts_with('.') && !name.contains('/');
-                if !is_plain {
-                    return Err(VmError::Garbled { found: format!("a file `{name}`"), console });
-                }
-                let path = folder.path().join(name);
-                fs::write(&path, bytes).map_err(|source| VmError::io(&path, source))?;
-            }
-            Ok(read_record(folder.path())?)
-        }
+        Received::Whole(files) => match files.iter().find(|(name, _)| name == ERROR) {
+            Some((_, text)) => Err(VmError::Guest(String::from_utf8_lossy(text).into_owned())),
+            None => Ok((files, console)),
+        },
         Received::Damaged(found) => Err(VmError::Garbled { found, console }),
         Received::Part => Err(match panic {
             Some(why) => VmError::Panicked { why, console },
             None => VmError::NoAnswer { console },
         }),
     }
+}
+
+/// What an answer to a workload means.
+fn record(said: Said) -> Result<Record, VmError> {
+    let (files, console) = files(said)?;
+    let folder = tempfile::tempdir().map_err(VmError::os("a temporary folder"))?;
+    for (name, bytes) in files {
+        let is_plain = !name.starts_with('.') && !name.contains('/');
+        if !is_plain {
+            return Err(VmError::Garbled { found: format!("a file `{name}`"), console });
+        }
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).map_err(|source| VmError::io(&path, source))?;
+    }
+    Ok(read_record(folder.path())?)
+}
+
+/// The machine file in an answer.
+fn machine_file(said: Said) -> Result<String, VmError> {
+    let (files, console) = files(said)?;
+    let garbled = |found: String| VmError::Garbled { found, console: console.clone() };
+    let file = files.into_iter().find(|(name, _)| name == MACHINE);
+    let (_, bytes) = file.ok_or_else(|| garbled("no machine file".to_owned()))?;
+    let text = String::from_utf8(bytes).map_err(|error| garbled(error.to_string()))?;
+    Machine::parse(Path::new(MACHINE), &text).map_err(|error| garbled(error.to_string()))?;
+    Ok(text)
 }
 
 fn machine_arguments(spec: &VmSpec) -> Vec<String> {
@@ -467,12 +520,11 @@ fn check_memory(machine: &Machine, kernel: &Kernel, initramfs: u64) -> Result<()
 /// The guest's disks, in the order in which it finds them.
 fn swap_disks(machine: &Machine) -> Vec<SwapDisk> {
     let disk = |(number, area): (usize, &highorder_sim::machine::SwapArea)| {
-        let kind = &machine.disks[area.device.0 as usize].kind;
+        let says_rotational = machine.disks[area.device.0 as usize].says_rotational;
         // vda, vdb ...: more than 26 swap areas are none that a kernel takes (MAX_SWAPFILES is 32, less
         // what other uses take).
         let letter = char::from(b'a' + (number % 26) as u8);
-        let is_rotating = matches!(kind, DeviceKind::Rotating { .. });
-        SwapDisk { name: format!("vd{letter}"), is_rotating }
+        SwapDisk { name: format!("vd{letter}"), says_rotational }
     };
     machine.swap.iter().enumerate().map(disk).collect()
 }

@@ -95,7 +95,7 @@ impl ForeignError {
         source.kind() == io::ErrorKind::PermissionDenied
     }
 
-    fn bad(
+    pub(crate) fn bad(
         path: &Path,
         line: usize,
         found: impl Into<String>,
@@ -159,22 +159,10 @@ fn read_state_with(folder: &Path, captured: &mut Xxh3, unreadable: Unreadable) -
     let vmstat: Vmstat = parse(&folder.join("vmstat"), captured)?;
     state.counters = map(&vmstat);
     if let Some(meminfo) = parse_if_there::<Meminfo>(&folder.join("meminfo"), captured)? {
-        state.meminfo = meminfo.fields.into_iter().map(|field| (field.name, field.value)).collect();
+        add_meminfo(&mut state, meminfo);
     }
     if let Some(zoneinfo) = parse_if_there::<Zoneinfo>(&folder.join("zoneinfo"), captured)? {
-        for zone in &zoneinfo.zones {
-            if let Some(stats) = &zone.node_stats {
-                state.nodes.insert(zone.node, map(stats));
-            }
-            // Zones without memory are listed too, cut short.
-            if zone.pages.get("present").unwrap_or(0) == 0 {
-                continue;
-            }
-            let into = state.zone_mut(zone.node, &zone.zone);
-            into.pages = map(&zone.pages);
-            into.protection_pages = zone.protection.pages.clone();
-            into.counters = map(&zone.counters);
-        }
+        add_zoneinfo(&mut state, &zoneinfo);
     }
     if let Some(buddyinfo) = parse_if_there::<Buddyinfo>(&folder.join("buddyinfo"), captured)? {
         for zone in buddyinfo.zones {
@@ -203,7 +191,27 @@ fn read_state_with(folder: &Path, captured: &mut Xxh3, unreadable: Unreadable) -
     Ok(state)
 }
 
-fn map(counters: &Counters) -> BTreeMap<String, u64> {
+pub(crate) fn add_meminfo(state: &mut State, meminfo: Meminfo) {
+    state.meminfo = meminfo.fields.into_iter().map(|field| (field.name, field.value)).collect();
+}
+
+pub(crate) fn add_zoneinfo(state: &mut State, zoneinfo: &Zoneinfo) {
+    for zone in &zoneinfo.zones {
+        if let Some(stats) = &zone.node_stats {
+            state.nodes.insert(zone.node, map(stats));
+        }
+        // Zones without memory are listed too, cut short.
+        if zone.pages.get("present").unwrap_or(0) == 0 {
+            continue;
+        }
+        let into = state.zone_mut(zone.node, &zone.zone);
+        into.pages = map(&zone.pages);
+        into.protection_pages = zone.protection.pages.clone();
+        into.counters = map(&zone.counters);
+    }
+}
+
+pub(crate) fn map(counters: &Counters) -> BTreeMap<String, u64> {
     counters.iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

@@ -15,6 +15,7 @@ pub mod compare;
 pub mod foreign;
 pub mod latencies;
 pub mod listing;
+pub mod mmtests;
 pub mod noise;
 pub mod record;
 pub mod stats;
@@ -27,6 +28,7 @@ pub use compare::{Comparison, Group};
 pub use foreign::{ForeignError, read_foreign, read_proc};
 pub use latencies::Latencies;
 pub use listing::{time_lines, vmstat_listing};
+pub use mmtests::read_mmtests;
 pub use record::{
     Durations, Identity, Inputs, Metric, Named, Record, Scale, Source, State, ZoneState,
 };

@@ -2,7 +2,7 @@
 //!
 //! A [`Record`] says what determined the run ([`Inputs`], and their hash, the [`Identity`]) and what
 //! came of it: counters and free lists before and after, samples of each metric, latencies by class,
-//! durations, and a timeline in virtual time. The model, the host, a guest and a folder of somebody
+//! durations, a timeline in virtual time, and pictures of memory. The model, the host, a guest and a folder of somebody
 //! else's `/proc` captures all give the same type, so any of them compares with any other.
 
 use std::collections::BTreeMap;
@@ -47,6 +47,15 @@ pub struct Record {
     pub timeline: Timeline,
     /// What a reader should know, a paragraph each.
     pub notes: Vec<String>,
+    /// Pictures by name, such as `memory-held`: the text of SVG files. Names are lowercase letters, digits
+    /// and `-`.
+    pub pictures: BTreeMap<String, String>,
+}
+
+/// Whether a picture may have this name: it is one of a file too.
+pub(crate) fn is_picture_name(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !name.is_empty() && name.bytes().all(fits)
 }
 
 /// Everything that determines a run: two runs with equal inputs are the same run.
@@ -371,6 +380,7 @@ impl Record {
             latencies: BTreeMap::new(),
             timeline: Timeline::default(),
             notes: Vec::new(),
+            pictures: BTreeMap::new(),
         }
     }
 
@@ -411,6 +421,9 @@ impl Record {
             }
         }
         problems.extend(self.timeline.problems());
+        for name in self.pictures.keys().filter(|name| !is_picture_name(name)) {
+            problems.push(format!("picture `{name}`, expected a name of a-z, 0-9 and `-`"));
+        }
         problems
     }
 }

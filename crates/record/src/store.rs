@@ -8,12 +8,14 @@
 //!     samples.parquet                       identity, metric, sample
 //!     histograms.parquet                    identity, class, low_ns, high_ns, count
 //!     timeline.parquet                      identity, time_ns, a column for each counter
+//!     memory-held.svg                       a picture, if the record has one of that name
 //! ```
 //!
 //! A record is a folder that was renamed into place, so it is there whole or not at all: whatever kills
 //! a writer, at whatever moment, leaves at most a folder whose name begins with `.part-`, which readers
 //! ignore and the next [`Store::open`] removes. Any number of processes may read and write at once.
 //! Equal records give equal bytes: nothing in a file tells when, where or by whom it was written.
+//! `record.json` holds the checksums of the other files; what does not fit them is refused.
 //!
 //! `identity` stands in every table, so that tables of many records can be read as one:
 //! `SELECT * FROM read_parquet('store/*/samples.parquet')`.
@@ -27,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::latencies::{Bucket, Latencies};
-use crate::record::{Durations, Identity, Inputs, Metric, Record, State};
+use crate::record::{Durations, Identity, Inputs, Metric, Record, State, is_picture_name};
 use crate::stats::{Better, Sorted, Statistic};
 use crate::tables::{Cells, Columns};
 use crate::timeline::{Timeline, TimelineColumn, TimelineValues};
@@ -37,6 +39,8 @@ const RECORD: &str = "record.json";
 const SAMPLES: &str = "samples.parquet";
 const HISTOGRAMS: &str = "histograms.parquet";
 const TIMELINE: &str = "timeline.parquet";
+/// What follows a picture's name in its file's.
+const PICTURE: &str = ".svg";
 const LOCK: &str = ".lock";
 const PART: &str = ".part-";
 
@@ -312,13 +316,24 @@ pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
         let found = format!("format `{}`", document.format);
         return Err(StoreError::bad(&path, found, format!("`{FORMAT}`")));
     }
-    let mut tables = BTreeMap::new();
+    let (mut tables, mut pictures) = (BTreeMap::new(), BTreeMap::new());
     for (name, sum) in &document.files {
+        let picture = name.strip_suffix(PICTURE).filter(|picture| is_picture_name(picture));
+        if picture.is_none() && ![SAMPLES, HISTOGRAMS, TIMELINE].contains(&name.as_str()) {
+            let expected = format!("tables, and pictures NAME{PICTURE}");
+            return Err(StoreError::bad(&path, format!("checksum of `{name}`"), expected));
+        }
         let path = folder.join(name);
         let bytes = fs::read(&path).map_err(at(&path))?;
         let found = Checksum::of(&bytes);
         if found != *sum {
             return Err(StoreError::bad(&path, found.to_string(), sum.to_string()));
+        }
+        if let Some(picture) = picture {
+            let text = String::from_utf8(bytes)
+                .map_err(|error| StoreError::bad(&path, error.to_string(), "an SVG file's text"))?;
+            pictures.insert(picture.to_owned(), text);
+            continue;
         }
         let columns = Columns::from_parquet(bytes)
             .map_err(|error| StoreError::bad(&path, error.to_string(), "a Parquet table"))?;
@@ -330,14 +345,14 @@ pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
         })
     };
     let (samples, histograms, timeline) = (table(SAMPLES)?, table(HISTOGRAMS)?, table(TIMELINE)?);
-    document.record(samples, histograms, timeline)
+    Ok(Record { pictures, ..document.record(samples, histograms, timeline)? })
 }
 
 fn folder_name(inputs: &Inputs) -> String {
     format!("{}-{}", inputs.readable_name(), inputs.identity())
 }
 
-fn write_files(folder: &Path, files: &[(&'static str, Vec<u8>)]) -> Result<(), StoreError> {
+fn write_files(folder: &Path, files: &Files) -> Result<(), StoreError> {
     for (name, bytes) in files {
         let path = folder.join(name);
         let mut file = File::create_new(&path).map_err(at(&path))?;
@@ -351,11 +366,14 @@ fn sync(folder: &Path) -> Result<(), StoreError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
 }
 
-fn same_bytes(folder: &Path, files: &[(&'static str, Vec<u8>)]) -> Result<Put, StoreError> {
+fn same_bytes(folder: &Path, files: &Files) -> Result<Put, StoreError> {
     for (name, bytes) in files {
         let path = folder.join(name);
-        if fs::read(&path).map_err(at(&path))? != *bytes {
-            return Err(StoreError::Differs { path });
+        match fs::read(&path) {
+            Ok(there) if there == *bytes => {}
+            // The other outcome may have fewer pictures.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&path)(error)),
+            _ => return Err(StoreError::Differs { path }),
         }
     }
     Ok(Put::AlreadyThere)
@@ -455,13 +473,20 @@ impl std::fmt::Display for Checksum {
     }
 }
 
+/// Files by name.
+type Files = [(String, Vec<u8>)];
+
 /// The record's files; `record.json` last, since it holds the checksums of the others.
-fn to_files(record: &Record) -> parquet::errors::Result<Vec<(&'static str, Vec<u8>)>> {
+fn to_files(record: &Record) -> parquet::errors::Result<Vec<(String, Vec<u8>)>> {
     let mut files = vec![
-        (SAMPLES, samples_table(record).to_parquet()?),
-        (HISTOGRAMS, histograms_table(record).to_parquet()?),
-        (TIMELINE, timeline_table(record).to_parquet()?),
+        (SAMPLES.to_owned(), samples_table(record).to_parquet()?),
+        (HISTOGRAMS.to_owned(), histograms_table(record).to_parquet()?),
+        (TIMELINE.to_owned(), timeline_table(record).to_parquet()?),
     ];
+    let pictures = record.pictures.iter();
+    files.extend(
+        pictures.map(|(name, text)| (format!("{name}{PICTURE}"), text.clone().into_bytes())),
+    );
     let document = Document {
         format: FORMAT.to_owned(),
         identity: record.identity().to_string(),
@@ -482,10 +507,7 @@ fn to_files(record: &Record) -> parquet::errors::Result<Vec<(&'static str, Vec<u
             .map(|column| TimelineHead { column: column.name.clone(), unit: column.unit.clone() })
             .collect(),
         notes: record.notes.clone(),
-        files: files
-            .iter()
-            .map(|(name, bytes)| ((*name).to_owned(), Checksum::of(bytes)))
-            .collect(),
+        files: files.iter().map(|(name, bytes)| (name.clone(), Checksum::of(bytes))).collect(),
         before: record.before.clone(),
         held: record.held.clone(),
         after: record.after.clone(),
@@ -493,7 +515,7 @@ fn to_files(record: &Record) -> parquet::errors::Result<Vec<(&'static str, Vec<u
     let mut json = serde_json::to_vec_pretty(&document)
         .map_err(|error| parquet::errors::ParquetError::General(error.to_string()))?;
     json.push(b'\n');
-    files.push((RECORD, json));
+    files.push((RECORD.to_owned(), json));
     Ok(files)
 }
 
@@ -633,6 +655,7 @@ impl Document {
             durations: self.durations,
             resident_kib_max: self.resident_kib_max,
             notes: self.notes,
+            pictures: BTreeMap::new(),
         })
     }
 }

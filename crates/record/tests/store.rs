@@ -65,7 +65,7 @@ fn the_same_records_give_the_same_bytes_in_whatever_order_they_come() {
         second.put(record).unwrap();
     }
     let bytes = bytes_below(first.folder());
-    assert_eq!(bytes.len(), 1 + 4 * records.len());
+    assert_eq!(bytes.len(), 1 + 5 * records.len());
     assert!(bytes == bytes_below(second.folder()), "two stores of the same records differ");
 }
 
@@ -80,6 +80,15 @@ fn a_record_is_written_once() {
     let error = store.put(&record).unwrap_err();
     assert!(matches!(error, StoreError::Differs { .. }), "{error}");
     assert!(error.to_string().contains("another outcome of the same inputs"), "{error}");
+    record.metrics[0].samples[0] -= 1.0;
+    assert_eq!(store.put(&record).unwrap(), Put::AlreadyThere);
+    for picture in ["memory-held", "memory-end"] {
+        let mut other = record.clone();
+        other.pictures.insert(picture.to_owned(), "<svg/>".to_owned());
+        assert_ne!(other, record);
+        let error = store.put(&other).unwrap_err();
+        assert!(matches!(error, StoreError::Differs { .. }), "{error}");
+    }
     assert!(before == bytes_below(store.folder()));
 }
 
@@ -125,7 +134,27 @@ fn a_record_with_problems_is_refused() {
         error.to_string().ends_with("has a sample of NaN, expected a finite number"),
         "{error}"
     );
+    record.metrics[1].samples.clear();
+    for name in ["", "../memory", "Memory", "memory.held"] {
+        record.pictures = [(name.to_owned(), "<svg/>".to_owned())].into();
+        let error = store.put(&record).unwrap_err().to_string();
+        assert!(error.contains(&format!("picture `{name}`, expected a name of ")), "{error}");
+    }
     assert_eq!(store.list().unwrap(), []);
+}
+
+#[test]
+fn a_record_names_only_files_that_it_can_have() {
+    let (_folder, store) = store();
+    let record = record("linux-4.4", 48, 7);
+    store.put(&record).unwrap();
+    let path = store.list().unwrap()[0].path.join("record.json");
+    let text = fs::read_to_string(&path).unwrap();
+    for name in ["../memory-held.svg", "/etc/passwd", "other.parquet", ".svg"] {
+        fs::write(&path, text.replace("memory-held.svg", name)).unwrap();
+        let error = store.get(record.identity()).unwrap_err().to_string();
+        assert!(error.contains("record.json: checksum of `"), "{error}");
+    }
 }
 
 #[test]
@@ -138,6 +167,7 @@ fn damage_is_told_with_its_file() {
         ("samples.parquet", "with checksum"),
         ("timeline.parquet", "with checksum"),
         ("histograms.parquet", "with checksum"),
+        ("memory-held.svg", "with checksum"),
         ("record.json", "expected a highorder-record 1"),
     ] {
         let path = folder.join(file);

@@ -5,7 +5,7 @@
 //! frames belong to each class, and every picture shows these shares rather than one winner, because
 //! a pageblock with a single pinned page is a different thing from one without.
 
-use crate::map::{MapZone, MemoryMap, Mobilities, aligned_stretches};
+use crate::map::{MapZone, MemoryMap, Mobilities, add_each, aligned_stretches};
 use crate::palette::{DifferenceClass, Swatch, UseClass};
 use highorder_mm::types::{Migratetype, Order};
 
@@ -93,14 +93,14 @@ impl CellGrid {
     #[must_use]
     pub fn of_map(map: &MemoryMap, cells_max: u64) -> Self {
         let classes = UseClass::ALL.map(UseClass::swatch).to_vec();
-        Self::build(map, classes, cells_max, |start, end| map.class_counts(start, end).to_vec())
+        Self::build(map, classes, cells_max, |_, _, by_class| by_class.to_vec())
     }
 
     /// The same division of `first`'s zones, counting how its frames differ from `second`'s.
     #[must_use]
     pub fn of_difference(first: &MemoryMap, second: &MemoryMap, cells_max: u64) -> Self {
         let classes = DifferenceClass::ALL.map(DifferenceClass::swatch).to_vec();
-        Self::build(first, classes, cells_max, |start, end| {
+        Self::build(first, classes, cells_max, |start, end, _| {
             let mut counts = vec![0; DifferenceClass::ALL.len()];
             for pfn in start..end {
                 let class = DifferenceClass::of(first.class(pfn), second.class(pfn));
@@ -126,16 +126,16 @@ impl CellGrid {
         map: &MemoryMap,
         classes: Vec<Swatch>,
         cells_max: u64,
-        count: impl Fn(u64, u64) -> Vec<u64>,
+        count: impl Fn(u64, u64, &[u64; UseClass::COUNT]) -> Vec<u64>,
     ) -> Self {
         let cell_order = cell_order(map, cells_max);
         let cell = |(start, end)| {
-            let (pageblocks, pageblocks_mixed) = count_mixed(map, start, end);
+            let (by_class, pageblocks, pageblocks_mixed) = count_pageblocks(map, start, end);
             let one_pageblock = cell_order == u32::from(map.pageblock_order.0);
             Cell {
                 start,
                 end,
-                counts: count(start, end),
+                counts: count(start, end, &by_class),
                 pageblocks,
                 pageblocks_mixed,
                 migratetype: map.pageblock_type(start).filter(|_| one_pageblock && pageblocks > 0),
@@ -163,9 +163,10 @@ fn cell_order(map: &MemoryMap, cells_max: u64) -> u32 {
         .unwrap_or(40)
 }
 
-/// Pageblocks with memory in `start..end`, and the mixed ones among them.
-fn count_mixed(map: &MemoryMap, start: u64, end: u64) -> (u64, u64) {
+/// Frames of each class in `start..end`, pageblocks with memory in them, and the mixed ones among them.
+fn count_pageblocks(map: &MemoryMap, start: u64, end: u64) -> ([u64; UseClass::COUNT], u64, u64) {
     let size = u64::from(map.pageblock_order.pages());
+    let mut by_class = [0; UseClass::COUNT];
     let (mut pageblocks, mut mixed) = (0, 0);
     let mut from = start;
     while from < end {
@@ -173,9 +174,10 @@ fn count_mixed(map: &MemoryMap, start: u64, end: u64) -> (u64, u64) {
         let counts = map.class_counts(from, to);
         pageblocks += u64::from(counts[UseClass::Hole.index()] < to - from);
         mixed += u64::from(Mobilities::of(&counts).is_mixed());
+        add_each(&mut by_class, &counts);
         from = to;
     }
-    (pageblocks, mixed)
+    (by_class, pageblocks, mixed)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub use cells::{Cell, CellGrid};
 pub use chart::{BarChart, LineChart, Panel, ScatterChart, Series};
 pub use map::{Caption, MapZone, MemoryMap, Statistics};
 pub use palette::{DifferenceClass, Rgb, Swatch, UseClass};
-pub use picture::{render, render_difference, render_side_by_side};
+pub use picture::{render, render_coarse, render_difference, render_side_by_side};
 pub use raster::{RasterError, png};
 pub use table::{Column, Table, Value};
 pub use terminal::{Colour, TerminalOptions, render_terminal};

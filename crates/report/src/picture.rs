@@ -47,8 +47,16 @@ const SMALL: Style = Style::new(10.0, QUIET);
 /// Draws one map with its numbers and its legend beside it.
 #[must_use]
 pub fn render(map: &MemoryMap) -> String {
-    let grid = CellGrid::of_map(map, CELLS_MAX);
-    let statistics = map.statistics();
+    render_coarse(map, CELLS_MAX)
+}
+
+/// As [`render`], with at most `cells_max` cells: a shorter text that shows less.
+#[must_use]
+pub fn render_coarse(map: &MemoryMap, cells_max: u64) -> String {
+    let grid = CellGrid::of_map(map, cells_max);
+    let by_zone: Vec<Statistics> = map.zones.iter().map(|z| map.zone_statistics(z)).collect();
+    let mut statistics = Statistics::default();
+    by_zone.iter().for_each(|zone| statistics.add(zone));
     let (layout, map_width) = Layout::fit_alone(&grid);
     let mut svg = Svg::default();
     let width = MARGIN + map_width + GUTTER + PANEL_WIDTH + MARGIN;
@@ -59,7 +67,9 @@ pub fn render(map: &MemoryMap) -> String {
     svg.text(MARGIN, y, LABEL, &cell_explanation(map, &grid, layout));
     let top = y + 22.0;
 
-    let headings: Vec<Heading> = map.zones.iter().map(|z| zone_heading(map, z)).collect();
+    let zones = map.zones.iter().zip(&by_zone);
+    let headings: Vec<Heading> =
+        zones.map(|(zone, s)| zone_heading(zone, s, map.pageblock_order)).collect();
     let below_map = draw_grid(&mut svg, &grid, layout, MARGIN, top, &headings);
 
     let x = MARGIN + map_width + GUTTER;
@@ -171,9 +181,7 @@ struct Heading {
     detail: String,
 }
 
-fn zone_heading(map: &MemoryMap, zone: &MapZone) -> Heading {
-    let s = map.zone_statistics(zone);
-    let order = map.pageblock_order;
+fn zone_heading(zone: &MapZone, s: &Statistics, order: Order) -> Heading {
     let unusable = (s.unusable_index(order) * 1000.0).round() as u64;
     let mut detail = format!(
         "{} · {} free, {} of it in blocks too small for order {order}",

@@ -21,16 +21,15 @@ mod disk;
 mod file;
 mod found;
 
-pub use disk::{Disk, Times};
+pub use disk::{Disk, Place, Times};
 pub use file::machine_file;
 pub use found::{Found, FoundNode, FoundSwap};
 
+use disk::DirectFile;
 use memmap2::MmapMut;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::black_box;
 use std::io::{Read, Write, pipe};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -54,13 +53,13 @@ pub struct Measured {
 
 /// Measures every cost of a machine file; a quarter of a minute on an idle machine.
 ///
-/// `folder` is where the file lies whose transfers are timed; `nodes` are the CPUs of each node; `tell` is
+/// `place` is where transfers are timed; `nodes` are the CPUs of each node; `tell` is
 /// called with the name of each cost before it is measured.
 ///
 /// # Errors
 /// A pipe, a thread or memory could not be had, or the CPUs are not this thread's to use.
 pub fn measure(
-    folder: &Path,
+    place: &Place,
     nodes: &[Vec<u32>],
     tell: &mut dyn FnMut(&'static str),
 ) -> std::io::Result<Vec<Measured>> {
@@ -124,7 +123,7 @@ pub fn measure(
         }
         None => costs.add("tlb_flush_remote", 0.0, "nothing: there is no other CPU at hand"),
     }
-    let request = costs.begin("block_request", || block_request(folder, system_call))?;
+    let request = costs.begin("block_request", || block_request(place, system_call))?;
     match request {
         Some(ns) => {
             let how = "measured: CPU time of a direct read of 4 KiB, less system_call";
@@ -405,18 +404,17 @@ fn cpu_time() -> std::io::Result<Option<f64>> {
     Ok(text.split(' ').next().and_then(|ns| ns.parse().ok()))
 }
 
-/// CPU time of a transfer that goes past the page cache, in a file of a folder; none where the file system
-/// cannot do that.
-fn block_request(folder: &Path, system_call: f64) -> std::io::Result<Option<f64>> {
+/// CPU time of a transfer that goes past the page cache, in a place; none where that cannot be.
+fn block_request(place: &Place, system_call: f64) -> std::io::Result<Option<f64>> {
     const PAGES: usize = 2048;
-    let Some(file) = disk::direct_file(folder, PAGES * PAGE)? else { return Ok(None) };
+    let Some(file) = DirectFile::new(place, PAGES * PAGE)? else { return Ok(None) };
     let mut page = MmapMut::map_anon(PAGE)?;
     let order = shuffled(PAGES);
     let mut least = f64::INFINITY;
     for _ in 0..REPETITIONS {
         let Some(before) = cpu_time()? else { return Ok(None) };
         for &n in &order {
-            file.read_exact_at(&mut page, (n * PAGE) as u64)?;
+            file.read(&mut page, n * PAGE)?;
         }
         let Some(after) = cpu_time()? else { return Ok(None) };
         least = least.min((after - before) / PAGES as f64);

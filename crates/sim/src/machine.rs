@@ -18,7 +18,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The machine files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 2] = [
+pub const BUILT_IN: [(&str, &str); 3] = [
+    ("guest-tcg", include_str!("../../../machines/guest-tcg.toml")),
     ("one-node-8g", include_str!("../../../machines/one-node-8g.toml")),
     ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
 ];

@@ -204,7 +204,7 @@ pub struct ThreadId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BarrierId(pub u32);
 
-/// A file that is open.
+/// A file that a thread has open: a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
@@ -286,6 +286,33 @@ pub trait System {
     /// Whether a page is present (`mincore`).
     fn is_present(&mut self, page: Page) -> Result<bool, Failure>;
 
+    /// Creates an empty file of this name, in place of any that was there.
+    fn create_file(&mut self, name: &str) -> Result<FileId, Failure>;
+
+    /// Opens a file that is there. What a thread has opened is its own: where it reads, how far ahead.
+    fn open_file(&mut self, name: &str) -> Result<FileId, Failure>;
+
+    /// A file's size in bytes.
+    fn file_bytes(&mut self, file: FileId) -> Result<u64, Failure>;
+
+    /// Reads, less where the file ends.
+    fn read_file(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), Failure>;
+
+    /// Writes, making the file longer if it ends before.
+    fn write_file(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), Failure>;
+
+    /// Writes what is dirty of a file and waits for it.
+    fn fsync(&mut self, file: FileId) -> Result<(), Failure>;
+
+    /// Deletes a file, which nobody has open any more.
+    fn unlink(&mut self, name: &str) -> Result<(), Failure>;
+
+    /// Writes all that is dirty and waits for it.
+    fn sync(&mut self) -> Result<(), Failure>;
+
+    /// Drops every clean page of files that nobody uses (`vm.drop_caches` = 1).
+    fn drop_caches(&mut self) -> Result<(), Failure>;
+
     /// A knob's value, under the kernel's name: `vm.swappiness`, `transparent_hugepage/enabled`.
     fn knob(&mut self, name: &str) -> Result<String, Failure>;
 
@@ -300,6 +327,9 @@ pub trait System {
 
     /// Adds a latency to a class.
     fn latency(&mut self, class: &str, latency: Ns);
+
+    /// Says that what came until now was preparation: the run's counters begin here.
+    fn note_before(&mut self);
 
     /// Notes the state of memory, while what the workload mapped is still there; the last call counts.
     fn note_held(&mut self);

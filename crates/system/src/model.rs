@@ -1,7 +1,8 @@
 //! The model as a system: workloads in virtual time.
 //!
 //! A thread is a task of the simulation, a process a number that its mappings bear. What the workload
-//! reports is gathered beside the simulated machine and becomes the record with it.
+//! reports is gathered beside the simulated machine and becomes the record with it. What memory looks like is
+//! drawn for the record where [`ModelSpec::draw`] says how: by looking, in no virtual time.
 
 mod settings;
 mod state;
@@ -36,6 +37,32 @@ pub struct ModelSpec {
     pub seed: u64,
     /// How often the timeline is sampled.
     pub sample_interval: Ns,
+    /// Draws memory for the record, if it shall have a picture; changes nothing in it.
+    pub draw: Option<Draw>,
+}
+
+/// Draws what the memory of a run with these inputs holds, as SVG; equal memory has to give equal text.
+pub type Draw = fn(&Memory, &Inputs, Moment) -> String;
+
+/// When memory is drawn: when the workload notes that its mappings are there, and the last such time counts;
+/// at the end, if it never does so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The workload's mappings are there.
+    Held,
+    /// The workload has ended.
+    End,
+}
+
+impl Moment {
+    /// The picture's name in the record.
+    #[must_use]
+    pub const fn picture(self) -> &'static str {
+        match self {
+            Self::Held => "memory-held",
+            Self::End => "memory-end",
+        }
+    }
 }
 
 /// What threads share beside the machine.
@@ -46,8 +73,15 @@ struct Shared {
     metrics: Vec<Metric>,
     latencies: BTreeMap<String, Latencies>,
     held: Option<State>,
+    /// Where the run's counters begin, if that is not its beginning.
+    before: Option<State>,
+    inputs: Inputs,
+    draw: Option<Draw>,
+    pictures: BTreeMap<String, String>,
     threads: Vec<ThreadState>,
     barriers: Vec<Barrier>,
+    /// Files by name.
+    files: BTreeMap<String, highorder_mm::filemap::FileId>,
     /// Living threads of each process.
     living: Vec<u32>,
     /// Where threads wait that a kill ends: they look around when woken.
@@ -91,12 +125,12 @@ pub fn run_on(
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
-    let ModelSpec { machine, mut policy, flows, knobs, seed, sample_interval } = spec;
+    let ModelSpec { machine, mut policy, flows, knobs, seed, sample_interval, draw } = spec;
     let settings = settings_of(&policy, &knobs);
     settings.apply(&mut policy);
     let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
     settings.apply_to_marks(sim.world_mut());
-    run_in(sim, settings, seed, sample_interval, inputs, workload)
+    run_in(sim, settings, Course { seed, sample_interval, draw }, inputs, workload)
 }
 
 /// As [`run`], with memory in a state that was found somewhere else: its marks stay as they are, and so
@@ -113,11 +147,11 @@ pub fn run_from(
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
-    let ModelSpec { machine, policy: _, flows, knobs, seed, sample_interval } = spec;
+    let ModelSpec { machine, policy: _, flows, knobs, seed, sample_interval, draw } = spec;
     let settings = settings_of(&memory.policy, &knobs);
     settings.apply(&mut memory.policy);
     let sim = kernel::start(&machine, memory, flows, settings.knobs);
-    run_in(sim, settings, seed, sample_interval, inputs, workload)
+    run_in(sim, settings, Course { seed, sample_interval, draw }, inputs, workload)
 }
 
 fn settings_of(policy: &Policy, knobs: &BTreeMap<String, String>) -> Settings {
@@ -128,23 +162,34 @@ fn settings_of(policy: &Policy, knobs: &BTreeMap<String, String>) -> Settings {
     settings
 }
 
+/// What of a specification still matters once the machine is there.
+struct Course {
+    seed: u64,
+    sample_interval: Ns,
+    draw: Option<Draw>,
+}
+
 fn run_in(
     mut sim: Sim<Kernel>,
     settings: Settings,
-    seed: u64,
-    sample_interval: Ns,
+    course: Course,
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
     let shared = Rc::new(RefCell::new(Shared {
         machine: machine_info(sim.world()),
-        seed,
+        seed: course.seed,
         settings,
         metrics: Vec::new(),
         latencies: BTreeMap::new(),
         held: None,
+        before: None,
+        inputs: inputs.clone(),
+        draw: course.draw,
+        pictures: BTreeMap::new(),
         threads: Vec::new(),
         barriers: Vec::new(),
+        files: BTreeMap::new(),
         living: Vec::new(),
         waiting: sim.add_queue("threads that wait"),
         failure: None,
@@ -159,7 +204,7 @@ fn run_in(
     let mut record = Record::new(inputs);
     record.before = state::of(sim.world());
     start_main(&mut sim, &shared, workload);
-    let elapsed = run_and_sample(&mut sim, sample_interval, &mut record)?;
+    let elapsed = run_and_sample(&mut sim, course.sample_interval, &mut record)?;
     finish(&sim, &shared, elapsed, &mut record);
     Ok((record, sim.into_world()))
 }
@@ -196,6 +241,13 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
     record.after = state::of(kernel);
     let mut shared = shared.borrow_mut();
     record.held = shared.held.take();
+    if let Some(before) = shared.before.take() {
+        record.before = before;
+    }
+    if shared.pictures.is_empty() {
+        shared.draw(&kernel.memory, Moment::End);
+    }
+    record.pictures = std::mem::take(&mut shared.pictures);
     record.metrics = std::mem::take(&mut shared.metrics);
     record.latencies = std::mem::take(&mut shared.latencies);
     let [user, system] = sim.programs_times();
@@ -240,6 +292,14 @@ fn machine_info(kernel: &Kernel) -> MachineInfo {
 }
 
 impl Shared {
+    /// Keeps a picture of memory at this moment, in place of an earlier one, if there are to be pictures.
+    fn draw(&mut self, memory: &Memory, moment: Moment) {
+        if let Some(draw) = self.draw {
+            let picture = draw(memory, &self.inputs, moment);
+            self.pictures.insert(moment.picture().to_owned(), picture);
+        }
+    }
+
     fn add_thread(&mut self, process: highorder_mm::vma::TaskId) -> crate::ThreadId {
         self.threads.push(ThreadState { outcome: None });
         let process = process.0 as usize;

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `usemem` | threads write one word to each page of their own memory, pass after pass |
 //! | `mmap-demo` | one thread on one node's CPUs fills a buffer larger than that node |
+//! | `dd` | one file is written from beginning to end, and read again |
 //! | `churn` | threads map, touch and unmap areas of random sizes around a given live set |
 //!
 //! A workload is a table of parameters and a function. [`find`] checks values against the table and gives
@@ -23,9 +24,11 @@
 //! ```
 
 mod churn;
+mod dd;
 mod mmap_demo;
 mod parameters;
 mod process;
+pub mod recorded;
 mod usemem;
 
 pub use parameters::{ParameterError, Value};
@@ -44,7 +47,8 @@ struct Workload {
     run: fn(&mut dyn System, &Settings) -> Result<(), Failure>,
 }
 
-const WORKLOADS: [&Workload; 3] = [&churn::WORKLOAD, &mmap_demo::WORKLOAD, &usemem::WORKLOAD];
+const WORKLOADS: [&Workload; 4] =
+    [&churn::WORKLOAD, &dd::WORKLOAD, &mmap_demo::WORKLOAD, &usemem::WORKLOAD];
 
 const NAMES: [&str; WORKLOADS.len()] = {
     let mut names = [""; WORKLOADS.len()];

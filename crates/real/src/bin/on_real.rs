@@ -4,6 +4,8 @@
 //! on-real host-sleep NAME ROOT     sleeps in a thread NAME while knobs below ROOT are changed
 //! on-real vm IMAGE MACHINE WORKLOAD [NAME=VALUE ...]
 //!                                  runs a workload in a guest and prints what came of it
+//! on-real calibrate IMAGE MACHINE NAME
+//!                                  prints the machine file of a guest
 //! ```
 //!
 //! As process 1 of a guest it is that guest's program.
@@ -24,7 +26,12 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["host-sleep", name, root] => host_sleep(name, root),
         ["vm", image, machine, workload, ref values @ ..] => vm(image, machine, workload, values),
-        _ => Err("expected host-sleep NAME ROOT or vm IMAGE MACHINE WORKLOAD".to_owned()),
+        ["calibrate", image, machine, name] => calibrate(image, machine, name),
+        _ => Err(
+            "expected host-sleep NAME ROOT, vm IMAGE MACHINE WORKLOAD or calibrate IMAGE MACHINE \
+                 NAME"
+                .to_owned(),
+        ),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,5 +76,12 @@ fn vm(image: &str, machine: &str, workload: &str, values: &[&str]) -> Result<(),
     }
     print!("{}", time_lines(&record));
     record.notes.iter().for_each(|note| println!("{note}"));
+    Ok(())
+}
+
+fn calibrate(image: &str, machine: &str, name: &str) -> Result<(), String> {
+    let machine = Machine::load(machine).map_err(|error| error.to_string())?;
+    let spec = VmSpec::new(image.parse()?, machine).map_err(|error| error.to_string())?;
+    print!("{}", vm::calibrate(&spec, name).map_err(|error| error.to_string())?);
     Ok(())
 }

@@ -16,6 +16,8 @@ pub(crate) enum Message {
     Latencies { class: String, ns: Vec<u64> },
     /// The state of memory is to be noted; the task waits.
     Held { task: u32 },
+    /// The run's counters begin here; the task waits.
+    Before { task: u32 },
     /// A knob is to be set; the task waits.
     SetKnob { task: u32, name: String, value: String },
 }

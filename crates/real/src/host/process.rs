@@ -30,6 +30,7 @@ use rustix::thread::CpuSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 
@@ -50,6 +51,8 @@ pub(crate) struct World {
     pub(crate) cpus: CpuSet,
     pub(crate) knobs: Knobs,
     pub(crate) may_set_knobs: bool,
+    /// Where files lie.
+    pub(crate) folder: Option<PathBuf>,
     /// What a mapping that would leave too little is told.
     pub(crate) memory_rule: String,
 }

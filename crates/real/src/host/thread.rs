@@ -10,12 +10,15 @@ use crate::clock::timespec;
 use crate::proc;
 use highorder_record::Metric;
 use highorder_system::{
-    Access, Advice, Area, BarrierId, Code, CpuUse, Extent, Failure, MachineInfo, MemPolicy, Ns,
-    Page, Pattern, Place, System, ThreadId, ThreadSpec,
+    Access, Advice, Area, BarrierId, Code, CpuUse, Extent, Failure, FileId, MachineInfo, MemPolicy,
+    Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
 };
 use rustix::thread::{NanosleepRelativeResult, nanosleep, sched_setaffinity};
 use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -27,6 +30,7 @@ pub(crate) struct HostThread {
     task: u32,
     remembered: Remembered,
     latencies: BTreeMap<String, Vec<u64>>,
+    files: Vec<File>,
 }
 
 /// What a system call refused, in words.
@@ -41,7 +45,13 @@ fn range(area: Area) -> Range {
 
 impl HostThread {
     pub(crate) fn new(process: Arc<Process>, task: u32) -> Self {
-        Self { process, task, remembered: Remembered::NOTHING, latencies: BTreeMap::new() }
+        Self {
+            process,
+            task,
+            remembered: Remembered::NOTHING,
+            latencies: BTreeMap::new(),
+            files: Vec::new(),
+        }
     }
 
     /// Moves to a place.
@@ -86,6 +96,27 @@ impl HostThread {
         self.check(range, what)?;
         // SAFETY: checked right above.
         unsafe { memory::ask(range, self.page_bytes(), ask) }.map_err(|e| refused(what, e))
+    }
+}
+
+/// Bytes that files are read and written by.
+const BUFFER_BYTES: u64 = 1 << 20;
+
+impl HostThread {
+    /// Where a file of this name lies: in the folder given, and nowhere else.
+    fn path_of(&self, name: &str) -> Result<PathBuf, Failure> {
+        let Some(folder) = &self.process.world.folder else {
+            return Err(Failure::Refused("this run was given no folder for files".to_owned()));
+        };
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
+            return Err(Failure::Refused(format!("`{name}`, expected a plain file name")));
+        }
+        Ok(folder.join(name))
+    }
+
+    fn keep(&mut self, file: File) -> Result<FileId, Failure> {
+        self.files.push(file);
+        Ok(FileId(self.files.len() as u32 - 1))
     }
 }
 
@@ -229,6 +260,66 @@ impl System for HostThread {
         memory::is_present(page.0, self.page_bytes()).map_err(|e| refused("mincore", e))
     }
 
+    fn create_file(&mut self, name: &str) -> Result<FileId, Failure> {
+        let path = self.path_of(name)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        self.keep(file.map_err(|e| refused(name, e))?)
+    }
+
+    fn open_file(&mut self, name: &str) -> Result<FileId, Failure> {
+        let path = self.path_of(name)?;
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        self.keep(file.map_err(|e| refused(name, e))?)
+    }
+
+    fn file_bytes(&mut self, file: FileId) -> Result<u64, Failure> {
+        let found = self.files[file.0 as usize].metadata();
+        found.map(|found| found.len()).map_err(|e| refused("fstat", e))
+    }
+
+    fn read_file(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+        let mut buffer = vec![0; bytes.min(BUFFER_BYTES) as usize];
+        let (mut at, end) = (offset, offset.saturating_add(bytes));
+        while at < end {
+            let part = &mut buffer[..(end - at).min(BUFFER_BYTES) as usize];
+            match self.files[file.0 as usize].read_at(part, at).map_err(|e| refused("read", e))? {
+                0 => break,
+                read => at += read as u64,
+            }
+        }
+        Ok(())
+    }
+
+    fn write_file(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+        // Not zeros: some disks and file systems spare those.
+        let buffer = vec![0x5a; bytes.min(BUFFER_BYTES) as usize];
+        let (mut at, end) = (offset, offset.saturating_add(bytes));
+        while at < end {
+            let part = &buffer[..(end - at).min(BUFFER_BYTES) as usize];
+            self.files[file.0 as usize].write_all_at(part, at).map_err(|e| refused("write", e))?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn fsync(&mut self, file: FileId) -> Result<(), Failure> {
+        self.files[file.0 as usize].sync_all().map_err(|e| refused("fsync", e))
+    }
+
+    fn unlink(&mut self, name: &str) -> Result<(), Failure> {
+        let path = self.path_of(name)?;
+        std::fs::remove_file(path).map_err(|e| refused(name, e))
+    }
+
+    fn sync(&mut self) -> Result<(), Failure> {
+        rustix::fs::sync();
+        Ok(())
+    }
+
+    fn drop_caches(&mut self) -> Result<(), Failure> {
+        self.set_knob("vm.drop_caches", "1")
+    }
+
     fn knob(&mut self, name: &str) -> Result<String, Failure> {
         self.process.world.knobs.get(name).map_err(|e| Failure::Refused(e.to_string()))
     }
@@ -265,6 +356,13 @@ impl System for HostThread {
             ns.clear();
             self.process.world.tell(&message);
         }
+    }
+
+    fn note_before(&mut self) {
+        let world = &self.process.world;
+        let message = Message::Before { task: self.task };
+        // What cannot be read then is told by whoever reads it.
+        let _ = world.shared.ask(self.task, || world.tell(&message));
     }
 
     fn note_held(&mut self) {

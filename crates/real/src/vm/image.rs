@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_128;
 
 /// A kernel to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +59,26 @@ pub(super) struct Kernel {
     pub(super) init_bytes: u64,
 }
 
+/// What an image says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The kernel's release, as `uname -r` prints it.
+    pub release: String,
+    /// The hash of its content, in hexadecimal digits.
+    pub xxh3: String,
+}
+
 impl Image {
+    /// Looks at the image, fetching it into the cache if need be.
+    ///
+    /// # Errors
+    /// It cannot be had, or is no kernel.
+    pub fn look(&self, cache: &Path) -> Result<Looked, VmError> {
+        let Kernel { image, release, .. } = self.resolve(cache)?;
+        let bytes = fs::read(&image).map_err(|source| VmError::io(&image, source))?;
+        Ok(Looked { release, xxh3: format!("{:032x}", xxh3_128(&bytes)) })
+    }
+
     /// Finds it, fetching it if need be.
     pub(super) fn resolve(&self, cache: &Path) -> Result<Kernel, VmError> {
         let image = match self {

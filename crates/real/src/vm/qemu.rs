@@ -75,10 +75,7 @@ pub(super) fn run(
     command.process_group(0);
     prepare(&mut command, inherited);
     let program = command.get_program().to_string_lossy().into_owned();
-    let child = command.spawn().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => VmError::NoQemu { program },
-        _ => VmError::Os { what: "QEMU", source },
-    })?;
+    let child = command.spawn().map_err(|source| not_started(program, source))?;
     let mut child = Killed(child);
     drop((console_in, port_in));
     let complaints = child.0.stderr.take().map(OwnedFd::from);
@@ -88,6 +85,13 @@ pub(super) fn run(
         complaints: complaints.map(Stream::new).transpose()?,
     };
     guest.watch(&mut child, limits, watch)
+}
+
+pub(super) fn not_started(program: impl ToString, source: io::Error) -> VmError {
+    match source.kind() {
+        io::ErrorKind::NotFound => VmError::NoQemu { program: program.to_string() },
+        _ => VmError::Os { what: "QEMU", source },
+    }
 }
 
 #[allow(unsafe_code, reason = "what a child does between fork and exec")]

@@ -83,6 +83,8 @@ pub(crate) fn record(kernel: &str, threads: u32, seed: u64) -> Record {
         ),
     });
     record.timeline = timeline;
+    let picture = format!("<svg xmlns=\"http://www.w3.org/2000/svg\"><title>{seed}</title></svg>");
+    record.pictures = [("memory-held".to_owned(), picture)].into();
     record.notes = vec!["A note with \"quotes\" and an ö.".into()];
     assert_eq!(record.problems(), Vec::<String>::new());
     record

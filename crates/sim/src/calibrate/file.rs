@@ -1,6 +1,6 @@
 //! The text of a machine file.
 
-use super::{Disk, Found, Measured, Times};
+use super::{Disk, Found, Measured, Place, Times};
 use std::fmt::Write as _;
 
 const MIB: u64 = 1 << 20;
@@ -50,7 +50,8 @@ pub fn machine_file(name: &str, found: &Found, disks: &[Disk], costs: &[Measured
     }
     sched(add, found.nr_cpus());
     for disk in disks {
-        self::disk(add, disk);
+        let cost = |name: &str| costs.iter().find(|cost| cost.name == name).map_or(0.0, |c| c.ns);
+        self::disk(add, disk, cost("block_request") + cost("system_call"), found.nr_cpus());
     }
     swap(add, found, disks);
     line(add, "\n# What primitive work costs; how each is measured: crates/sim/src/calibrate.rs.");
@@ -91,7 +92,7 @@ fn sched(out: &mut String, nr_cpus: usize) {
     );
 }
 
-fn disk(out: &mut String, disk: &Disk) {
+fn disk(out: &mut String, disk: &Disk, cpu_ns: f64, nr_cpus: usize) {
     line(out, "\n[[disk]]");
     line(out, &format!("name = {}", quoted(&disk.name)));
     // In units of 10^9 bytes, at least one: what lies beyond the end of the last is not usable.
@@ -101,19 +102,27 @@ fn disk(out: &mut String, disk: &Disk) {
     );
     line(out, &format!("nr_requests = {}", disk.nr_requests.clamp(4, 65_536)));
     line(out, &format!("max_request_kib = {}", disk.max_request_kib.clamp(4, 65_536)));
-    let folder = disk.folder.display();
+    if disk.says_rotational && !disk.is_rotating {
+        line(out, "says_rotational = true # its queue does");
+    }
+    let path = disk.place.path().display();
+    let what = match &disk.place {
+        Place::Folder(_) => "a file of 64 MiB in",
+        Place::Device(_) => "64 MiB of",
+    };
     let how = format!(
-        "measured with direct transfers in a file of 64 MiB in {folder}: 4 KiB at random places, alone and \
-         32 at once, and 1 MiB in a row"
+        "measured with direct transfers in {what} {path}: 4 KiB at random places, alone and \
+         32 at once, and 1 MiB in a row; less block_request and system_call, which are the CPU's"
     );
+    let [read, write] = [disk.read, disk.write].map(|times| times.less_cpu(cpu_ns, nr_cpus));
     if disk.is_rotating {
-        rotating(out, &disk.read, &how);
+        rotating(out, &read, &how);
         return;
     }
     line(out, &format!("source = {}", quoted(&how)));
     line(out, "[disk.flash]");
     line(out, "queue_depth = 32");
-    for (name, times) in [("read", &disk.read), ("write", &disk.write)] {
+    for (name, times) in [("read", &read), ("write", &write)] {
         let _ = writeln!(
             out,
             "{name} = {{ access_ns = {:.0}, command_ns = {:.0}, bytes_per_second = {} }}",

@@ -228,7 +228,8 @@ fn swap(root: &Path) -> Result<Vec<FoundSwap>, InputError> {
             name: file.display().to_string(),
             disk,
             offset_bytes,
-            bytes: area.size_kb * 1024,
+            // The page that says that it is one is no swap space, but of the area.
+            bytes: area.size_kb * 1024 + crate::machine::PAGE_BYTES,
         }
     };
     Ok(swaps.areas.iter().map(area).collect())

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`policy`], [`fault`] (a touch and its faults), [`slowpath`] (a page for a request),
 //! [`direct`] and [`kswapd`] (who reclaims), [`shrink`] (what both do), [`throttle`] (when they wait),
-//! [`swap`], [`oom`].
+//! [`swap`], [`oom`]; [`filemap`], [`files`] and [`writeback`] for files.
 //!
 //! Models: mm/page_alloc.c, mm/vmscan.c, mm/memory.c, mm/page_io.c, mm/oom_kill.c, v4.4, v6.1 and v6.12.
 //! Departs: up to [`fault::FAULTS_MAX`] faults of one task happen at one moment, and a step of reclaim
@@ -15,6 +15,8 @@
 
 pub mod direct;
 pub mod fault;
+pub mod filemap;
+pub mod files;
 pub mod kswapd;
 pub mod oom;
 pub mod policy;
@@ -23,6 +25,7 @@ pub mod slowpath;
 pub mod swap;
 pub mod throttle;
 mod work;
+pub mod writeback;
 
 pub use policy::Flows;
 
@@ -32,6 +35,7 @@ use crate::sched::{DeviceId, LockId, LockKind, WaitQueue};
 use crate::sim::{Cx, Sim, Waker};
 use crate::task::{Affinity, TaskSpec};
 use crate::time::Ns;
+use highorder_mm::frame::PageFlags;
 use highorder_mm::page_table::Slot;
 use highorder_mm::policy::Policy;
 use highorder_mm::vma::TaskId as ProcessId;
@@ -61,16 +65,19 @@ pub enum Stall {
     PfmemallocThrottle,
     /// A wait within reclaim, for devices.
     ReclaimThrottle,
+    /// A wait of a writer, for dirty pages to be written.
+    DirtyThrottle,
 }
 
 impl Stall {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::DirectReclaim,
         Self::Slowpath,
         Self::SwapIn,
         Self::PfmemallocThrottle,
         Self::ReclaimThrottle,
+        Self::DirtyThrottle,
     ];
 
     /// The class's name in records.
@@ -82,6 +89,7 @@ impl Stall {
             Self::SwapIn => "stall-swap-in",
             Self::PfmemallocThrottle => "stall-pfmemalloc",
             Self::ReclaimThrottle => "stall-reclaim-throttle",
+            Self::DirtyThrottle => "stall-dirty-throttle",
         }
     }
 }
@@ -175,6 +183,20 @@ pub struct Kernel {
     /// Where tasks wait for another one to begin a read.
     pub(crate) reads_begin: WaitQueue,
     pub(crate) oom_wait: WaitQueue,
+    /// Files, by number.
+    pub(crate) file_table: Vec<Option<files::File>>,
+    /// Free space of each disk.
+    pub(crate) spaces_on_disks: Vec<files::Space>,
+    /// Writeback to each disk.
+    pub(crate) flushers: Vec<writeback::Flusher>,
+    /// Where tasks wait for files to be written.
+    pub(crate) written_wait: WaitQueue,
+    /// Pages of files that are being written.
+    pub(crate) nr_file_writeback: u64,
+    /// Processes that were held back for what they write, and when.
+    pub(crate) writers: BTreeMap<u32, Ns>,
+    /// Pages dirtied since a writer last looked at the limits.
+    pub(crate) dirtied_since_balanced: u64,
     /// Queues whose tasks are woken when a process is killed, to see whether it is theirs.
     pub interruptible: Vec<WaitQueue>,
 }
@@ -277,10 +299,23 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         reads_begin: WaitQueue(0),
         oom_wait: WaitQueue(0),
         interruptible: Vec::new(),
+        file_table: Vec::new(),
+        spaces_on_disks: spaces_on_disks(machine),
+        flushers: Vec::new(),
+        written_wait: WaitQueue(0),
+        nr_file_writeback: 0,
+        writers: BTreeMap::new(),
+        dirtied_since_balanced: 0,
     };
     let mut sim = Sim::new(machine.sim_spec(), world);
     let oom_wait = sim.add_queue("oom_reaper");
     sim.world_mut().oom_wait = oom_wait;
+    let written_wait = sim.add_queue("files written");
+    sim.world_mut().written_wait = written_wait;
+    for disk in &machine.disks {
+        let queue = sim.add_queue(format!("flusher of {}", disk.name));
+        sim.world_mut().flushers.push(writeback::Flusher::new(queue));
+    }
     let reads_begin = sim.add_queue("reads begin");
     sim.world_mut().reads_begin = reads_begin;
     for zone in 0..nr_zones {
@@ -315,6 +350,11 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         }
     }
     sim.spawn(TaskSpec::kernel_thread("oom_reaper"), oom::oom_reaper);
+    for (number, disk) in machine.disks.iter().enumerate() {
+        let device = DeviceId(number as u32);
+        let task = TaskSpec::kernel_thread(format!("flush-{}", disk.name));
+        sim.spawn(task, move |cx| writeback::flusher(cx, device));
+    }
     sim
 }
 
@@ -339,7 +379,19 @@ fn release_free_memory(machine: &Machine, memory: &mut Memory) {
     }
 }
 
-/// A transfer of swap is done.
+/// What swap areas leave of each disk.
+fn spaces_on_disks(machine: &Machine) -> Vec<files::Space> {
+    let disks = machine.disks.iter().enumerate();
+    disks
+        .map(|(number, disk)| {
+            let swap = machine.swap.iter().filter(|area| area.device.0 as usize == number);
+            let end = swap.map(|area| area.offset_bytes + area.bytes).max().unwrap_or(0);
+            files::Space::new(end.next_multiple_of(PAGE_BYTES), disk.capacity_bytes)
+        })
+        .collect()
+}
+
+/// A transfer of a page is done.
 fn complete(kernel: &mut Kernel, waker: &mut Waker<'_>, _: DeviceId, done: Completion) {
     let pfn = Pfn(done.io.tag as u32);
     match done.io.direction {
@@ -349,6 +401,11 @@ fn complete(kernel: &mut Kernel, waker: &mut Waker<'_>, _: DeviceId, done: Compl
         }
         crate::device::Direction::Write => {
             let node = kernel.memory.zones[kernel.memory.zone_of(pfn).index()].node;
+            if !kernel.memory.frames().has(pfn, PageFlags::ANON)
+                && kernel.end_file_write(waker.now(), pfn).is_some()
+            {
+                waker.wake_all(kernel.written_wait);
+            }
             kernel.memory.end_writeback(pfn);
             throttle::note_written(kernel, waker, node, done.io.bytes / PAGE_BYTES);
         }

@@ -11,6 +11,15 @@ pub struct Flows {
     pub direct: Direct,
     /// When reclaim waits, and for what.
     pub stall: Stall,
+    /// What reading and writing files does to pages.
+    pub files: Files,
+}
+
+/// Policy of the page cache's users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// Writing a page counts as a use of it (before 4.7; bbddabe2e436).
+    pub writes_mark_accessed: bool,
 }
 
 /// kswapd's policy.

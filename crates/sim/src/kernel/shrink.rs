@@ -2,11 +2,11 @@
 //!
 //! Models: `shrink_zone` (v4.4), `shrink_node`, `shrink_lruvec`, `lru_gen_shrink_node` (v6.12),
 //! mm/vmscan.c.
-//! Departs: no slab shrinkers and no flusher threads yet. Visible as: only LRU pages are reclaimed.
+//! Departs: no slab shrinkers yet. Visible as: only LRU pages are reclaimed.
 
 use super::policy::StallRule;
 use super::work::spend_work;
-use super::{Kernel, KernelCx, LruFlags, swap, throttle};
+use super::{Kernel, KernelCx, LruFlags, swap, throttle, writeback};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
@@ -145,11 +145,15 @@ fn finish_step(
     batch: &mut Batch,
     shrunk: Shrunk,
 ) {
+    cx.world().memory.note_freed_files(&shrunk.freed_files);
     scan.nr_scanned += shrunk.nr_scanned;
     scan.nr_reclaimed += shrunk.nr_reclaimed;
     let zone = cx.world().zone_of_lists(lruvec);
     spend_work(cx, zone);
     swap::write_out(cx, &shrunk.writes);
+    for &pfn in &shrunk.file_writes {
+        writeback::write_one(cx, pfn);
+    }
     if cx.world().flows.stall.rule == StallRule::Congestion {
         judge_step(cx, lruvec, scan, &shrunk);
     }

@@ -15,16 +15,12 @@ use crate::sim::Waker;
 use crate::time::Ns;
 use highorder_mm::ZoneKind;
 use highorder_mm::gfp::Gfp;
-use highorder_mm::lru::LruList;
 use highorder_mm::reclaim::SWAP_CLUSTER_MAX;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 
 /// One tick of the timer.
 const JIFFY: Ns = Ns::from_millis(4);
-/// Share of dirtyable memory that may be dirty, in percent (`vm.dirty_ratio`).
-const DIRTY_RATIO: u64 = 20;
-
 /// What a reclaimer waits for (`enum vmscan_throttle_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
@@ -74,7 +70,7 @@ fn wait_if(cx: &mut KernelCx<'_>, congested: bool, timeout: Ns) {
 pub(crate) fn throttle_vm_writeout(cx: &mut KernelCx<'_>, gfp: Gfp) {
     loop {
         let kernel = cx.world();
-        let limit = kernel.dirty_limit();
+        let (_, limit) = kernel.dirty_limits();
         if kernel.memory.lru.total_stats().nr_writeback <= limit + limit / 10 {
             return;
         }
@@ -86,23 +82,6 @@ pub(crate) fn throttle_vm_writeout(cx: &mut KernelCx<'_>, gfp: Gfp) {
 }
 
 impl Kernel {
-    /// Pages that may be dirty, of all that could be (`global_dirty_limits`): free pages and page cache,
-    /// less the reserves.
-    fn dirty_limit(&self) -> u64 {
-        let zones = &self.memory.zones;
-        let dirtyable: u64 = zones
-            .iter()
-            .map(|zone| {
-                let reserve = zone.lowmem_reserve.iter().max().copied().unwrap_or(0);
-                let kept = (reserve + zone.watermarks.pages(Mark::High)).min(zone.managed_pages);
-                zone.nr_free_pages.saturating_sub(kept)
-            })
-            .sum();
-        let cache =
-            self.memory.nr_lru(LruList::InactiveFile) + self.memory.nr_lru(LruList::ActiveFile);
-        (dirtyable + cache + 1) * DIRTY_RATIO / 100
-    }
-
     /// Whether half of the reserves of a node are free (`allow_direct_reclaim`).
     fn has_half_the_reserves(&self, node: u32) -> bool {
         let by_node = self.flows.kswapd.failures_max;

@@ -1,16 +1,19 @@
 //! One thread of a workload on the model.
 
-use super::{Barrier, Shared, SharedRef, state};
+use super::{Barrier, Moment, Shared, SharedRef, state};
 use crate::{
     Access, Advice, Area, BarrierId, Code, CpuUse, Extent, Failure, MachineInfo, MemPolicy, Ns,
     Page, Pattern, Place, System, ThreadId, ThreadSpec,
 };
+use highorder_mm::filemap::FileId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::vma::{HugeAdvice, TaskId as ProcessId};
 use highorder_record::Metric;
 use highorder_sim::kernel::fault::{self, Killed};
-use highorder_sim::kernel::{KernelCx, oom};
-use highorder_sim::{Affinity, CpuId, Mode, TaskSpec};
+use highorder_sim::kernel::filemap::{self, FileError};
+use highorder_sim::kernel::files::Readahead;
+use highorder_sim::kernel::{KernelCx, oom, writeback};
+use highorder_sim::{Affinity, CpuId, DeviceId, Mode, TaskSpec};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -23,7 +26,8 @@ pub(super) fn run(
     code: Code,
 ) {
     let machine = shared.borrow().machine.clone();
-    let mut thread = Thread { cx, shared, machine, process, id, policy: MemPolicy::Default };
+    let mut thread =
+        Thread { cx, shared, machine, process, id, policy: MemPolicy::Default, files: Vec::new() };
     let outcome = code(&mut thread);
     thread.exit(outcome);
 }
@@ -35,6 +39,17 @@ pub(super) struct Thread<'a, 'b> {
     process: ProcessId,
     id: ThreadId,
     policy: MemPolicy,
+    /// Files that it has open, and how it reads them.
+    files: Vec<(FileId, Readahead)>,
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Killed => Self::Killed,
+            FileError::NoSpace => Self::Refused("no space left on the disk".to_owned()),
+        }
+    }
 }
 
 impl From<Killed> for Failure {
@@ -285,6 +300,76 @@ impl System for Thread<'_, '_> {
         Ok(self.cx.world().memory.spaces.table().frame_at(range.start).is_some())
     }
 
+    fn create_file(&mut self, name: &str) -> Result<crate::FileId, Failure> {
+        self.system_call()?;
+        let old = self.shared.borrow_mut().files.remove(name);
+        if let Some(old) = old {
+            filemap::unlink(self.cx, old);
+        }
+        if self.cx.nr_devices() == 0 {
+            return Err(Failure::Refused("this machine has no disk for files".to_owned()));
+        }
+        let file = self.cx.world().create_file(DeviceId(0));
+        self.shared.borrow_mut().files.insert(name.to_owned(), file);
+        self.files.push((file, Readahead::default()));
+        Ok(crate::FileId(self.files.len() as u32 - 1))
+    }
+
+    fn open_file(&mut self, name: &str) -> Result<crate::FileId, Failure> {
+        self.system_call()?;
+        let file = self.shared.borrow().files.get(name).copied();
+        let file = file.ok_or_else(|| Failure::Refused(format!("no file `{name}`")))?;
+        self.files.push((file, Readahead::default()));
+        Ok(crate::FileId(self.files.len() as u32 - 1))
+    }
+
+    fn file_bytes(&mut self, file: crate::FileId) -> Result<u64, Failure> {
+        self.system_call()?;
+        let (file, _) = self.files[file.0 as usize];
+        Ok(self.cx.world().file(file).size)
+    }
+
+    fn read_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+        self.system_call()?;
+        let (file, readahead) = &mut self.files[file.0 as usize];
+        filemap::read(self.cx, self.process, *file, readahead, offset, bytes)?;
+        Ok(())
+    }
+
+    fn write_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+        self.system_call()?;
+        let (file, _) = self.files[file.0 as usize];
+        filemap::write(self.cx, self.process, file, offset, bytes)?;
+        Ok(())
+    }
+
+    fn fsync(&mut self, file: crate::FileId) -> Result<(), Failure> {
+        self.system_call()?;
+        let (file, _) = self.files[file.0 as usize];
+        writeback::fsync(self.cx, file);
+        self.check()
+    }
+
+    fn unlink(&mut self, name: &str) -> Result<(), Failure> {
+        self.system_call()?;
+        let file = self.shared.borrow_mut().files.remove(name);
+        let file = file.ok_or_else(|| Failure::Refused(format!("no file `{name}`")))?;
+        filemap::unlink(self.cx, file);
+        self.check()
+    }
+
+    fn sync(&mut self) -> Result<(), Failure> {
+        self.system_call()?;
+        writeback::sync(self.cx);
+        self.check()
+    }
+
+    fn drop_caches(&mut self) -> Result<(), Failure> {
+        self.system_call()?;
+        filemap::drop_pagecache(self.cx);
+        self.check()
+    }
+
     fn knob(&mut self, name: &str) -> Result<String, Failure> {
         self.system_call()?;
         let settings = self.shared.borrow().settings;
@@ -325,8 +410,15 @@ impl System for Thread<'_, '_> {
         latencies.entry(class.to_owned()).or_default().record(latency.0);
     }
 
+    fn note_before(&mut self) {
+        let before = state::of(self.cx.world());
+        self.shared.borrow_mut().before = Some(before);
+    }
+
     fn note_held(&mut self) {
-        let held = state::of(self.cx.world());
-        self.shared.borrow_mut().held = Some(held);
+        let kernel = self.cx.world();
+        let mut shared = self.shared.borrow_mut();
+        shared.held = Some(state::of(kernel));
+        shared.draw(&kernel.memory, Moment::Held);
     }
 }

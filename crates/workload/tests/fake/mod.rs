@@ -3,8 +3,8 @@
 
 use highorder_record::Metric;
 use highorder_system::{
-    Access, Advice, Area, BarrierId, Code, CpuUse, Failure, MachineInfo, MemPolicy, NodeInfo, Ns,
-    Page, Pattern, Place, System, ThreadId, ThreadSpec,
+    Access, Advice, Area, BarrierId, Code, CpuUse, Failure, FileId, MachineInfo, MemPolicy,
+    NodeInfo, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
 };
 use std::collections::BTreeMap;
 
@@ -56,6 +56,8 @@ pub(crate) struct Fake {
     /// Mappings that are granted; the next is refused.
     pub(crate) mappings_max: usize,
     processes: Vec<Process>,
+    /// Files by name, with their sizes.
+    pub(crate) files: Vec<(String, u64)>,
     /// The process of each thread that runs now, innermost last.
     running: Vec<usize>,
     ended: BTreeMap<ThreadId, Result<(), Failure>>,
@@ -91,6 +93,7 @@ impl Fake {
             peak: 0,
             capacity: u64::MAX,
             mappings_max: usize::MAX,
+            files: Vec::new(),
             processes: vec![Process::default()],
             running: vec![0],
             ended: BTreeMap::new(),
@@ -301,6 +304,49 @@ impl System for Fake {
         Ok(mapping.writes[(page.0 - mapping.area.first) as usize] > 0)
     }
 
+    fn create_file(&mut self, name: &str) -> Result<FileId, Failure> {
+        self.files.push((name.to_owned(), 0));
+        Ok(FileId(self.files.len() as u32 - 1))
+    }
+
+    fn open_file(&mut self, name: &str) -> Result<FileId, Failure> {
+        let at = self.files.iter().rposition(|(other, _)| other == name);
+        at.map(|at| FileId(at as u32)).ok_or_else(|| Failure::Refused(format!("no file {name}")))
+    }
+
+    fn file_bytes(&mut self, file: FileId) -> Result<u64, Failure> {
+        Ok(self.files[file.0 as usize].1)
+    }
+
+    fn read_file(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+        assert!(offset + bytes <= self.files[file.0 as usize].1, "reads what was written");
+        Ok(())
+    }
+
+    fn write_file(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+        let size = &mut self.files[file.0 as usize].1;
+        *size = (offset + bytes).max(*size);
+        Ok(())
+    }
+
+    fn fsync(&mut self, _: FileId) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn unlink(&mut self, name: &str) -> Result<(), Failure> {
+        let at = self.files.iter().rposition(|(other, _)| other == name).expect("it is there");
+        self.files[at].0.clear();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn drop_caches(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn knob(&mut self, name: &str) -> Result<String, Failure> {
         Err(Failure::Refused(format!("no knob {name}")))
     }
@@ -321,6 +367,8 @@ impl System for Fake {
     fn latency(&mut self, class: &str, _: Ns) {
         *self.latencies.entry(class.to_owned()).or_default() += 1;
     }
+
+    fn note_before(&mut self) {}
 
     fn note_held(&mut self) {
         self.events.push(Event::Held);

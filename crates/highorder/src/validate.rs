@@ -1,0 +1,268 @@
+//! `highorder validate`: the model beside real kernels, case by case.
+
+use crate::failure::Failure;
+use crate::output::{self, Replace, VERSION};
+use highorder_lab::validate::{
+    Case, Compared, Judged, Outcome, case_folders, median_relative_error, order_agreement,
+};
+use highorder_report::{Caption, ScatterChart, Series, Table, Value, raster};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Which cases, and in which form.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A case is a folder with what a real kernel's /proc said before/ and after/ a workload, and a case.json \
+that says what ran. The model gets the same zones, marks and free memory, the kernel file of that \
+release and the same settings, and does the same work; then each counter's rise is compared.
+
+The relative error is the distance as a share of the real rise, or of a floor (512 pages, 16 events) \
+where that is larger. Cases that differ in one setting are also compared with each other: does the \
+model put them in the same order? Cases whose mechanisms the model does not have yet are listed with \
+what is missing.")]
+pub(crate) struct Arguments {
+    /// The folder of cases, or one case
+    #[arg(long, value_name = "DIR", default_value = "tests/data/cases")]
+    cases: PathBuf,
+    /// Only cases whose name holds this text; may be given several times
+    #[arg(long = "only", value_name = "TEXT")]
+    only: Vec<String>,
+    /// Print as
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Draw the model against the real kernel, a point for each counter of each case
+    #[arg(long, value_name = "FILE.png|FILE.svg")]
+    picture: Option<PathBuf>,
+    /// Runs at the same time, by default as many as there are cores
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+}
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Tables
+    Text,
+    /// One document for programs
+    Json,
+    /// The table of counters
+    Csv,
+    /// Tables for a web page
+    Md,
+}
+
+/// Runs the cases and shows how far they are apart.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let cases = read_cases(arguments)?;
+    let outcomes = run_cases(&cases, arguments.workers)?;
+    let report = Report::new(&cases, &outcomes);
+    if let Some(path) = &arguments.picture {
+        write_picture(path, &report)?;
+    }
+    let text = match arguments.format {
+        Format::Text => report.text(),
+        Format::Json => report.json(),
+        Format::Csv => report.counters().csv(),
+        Format::Md => report.markdown(),
+    };
+    output::print(text.as_bytes())
+}
+
+fn read_cases(arguments: &Arguments) -> Result<Vec<Case>, Failure> {
+    let input = |error: highorder_lab::InputError| Failure::input(error.to_string());
+    let folders = if arguments.cases.join("case.json").is_file() {
+        vec![arguments.cases.clone()]
+    } else {
+        case_folders(&arguments.cases).map_err(input)?
+    };
+    let name =
+        |folder: &PathBuf| folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let wanted = |folder: &PathBuf| {
+        arguments.only.is_empty() || arguments.only.iter().any(|text| name(folder).contains(text))
+    };
+    let folders: Vec<PathBuf> = folders.into_iter().filter(wanted).collect();
+    if folders.is_empty() {
+        let only = arguments.only.join("`, `");
+        let message = format!("no case whose name holds `{only}`");
+        return Err(Failure::input(format!("{}: {message}", arguments.cases.display())));
+    }
+    folders.iter().map(|folder| Case::read(folder).map_err(input)).collect()
+}
+
+/// Runs every case, some at the same time; outcomes come in the order of the cases.
+fn run_cases(cases: &[Case], workers: Option<usize>) -> Result<Vec<Outcome>, Failure> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let workers = workers.unwrap_or(cores).clamp(1, cases.len());
+    let bar = output::progress(Some(cases.len() as u64), "cases");
+    let next = AtomicUsize::new(0);
+    let done: Mutex<BTreeMap<usize, Result<Outcome, String>>> = Mutex::default();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(at) else { break };
+                    let outcome = case.run().map_err(|error| error.to_string());
+                    done.lock().expect("no worker panics with it").insert(at, outcome);
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let done = done.into_inner().expect("no worker panics with it");
+    done.into_values().map(|outcome| outcome.map_err(Failure::input)).collect()
+}
+
+/// What there is to tell.
+struct Report<'a> {
+    compared: Vec<(&'a Case, &'a Compared)>,
+    waiting: Vec<(&'a Case, &'a [String])>,
+    median: Option<f64>,
+    order: (u64, u64),
+}
+
+impl<'a> Report<'a> {
+    fn new(cases: &'a [Case], outcomes: &'a [Outcome]) -> Self {
+        let (mut compared, mut waiting) = (Vec::new(), Vec::new());
+        for (case, outcome) in cases.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Compared(result) => compared.push((case, &**result)),
+                Outcome::Waits(what) => waiting.push((case, what.as_slice())),
+            }
+        }
+        let judged: Vec<Judged<'_>> = compared
+            .iter()
+            .map(|(case, result)| Judged {
+                subject: case.subject(),
+                settings: case.settings(),
+                rows: &result.rows,
+            })
+            .collect();
+        let (median, order) = (median_relative_error(&judged), order_agreement(&judged));
+        Self { compared, waiting, median, order }
+    }
+
+    /// A row for each counter of each case.
+    fn counters(&self) -> Table {
+        let columns = [
+            ("case", "case"),
+            ("counter", "counter"),
+            ("real", "real"),
+            ("model", "model"),
+            ("error", "relative_error_percent"),
+        ];
+        let mut table = Table::new("Rise of each counter", &columns);
+        for (case, result) in &self.compared {
+            for (number, row) in result.rows.iter().enumerate() {
+                let name = if number == 0 { case.name.as_str() } else { "" };
+                table.push(vec![
+                    name.into(),
+                    row.counter.as_str().into(),
+                    (row.real as i64).into(),
+                    (row.model as i64).into(),
+                    Value::Percent(100.0 * row.relative_error),
+                ]);
+            }
+        }
+        table
+    }
+
+    /// Cases that wait, and for what.
+    fn waiting(&self) -> Table {
+        let mut table = Table::new("Not covered yet", &[("case", "case"), ("missing", "missing")]);
+        for (case, what) in &self.waiting {
+            table.push(vec![case.name.as_str().into(), what.join("; ").into()]);
+        }
+        table
+    }
+
+    fn summary(&self) -> String {
+        let share = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{:.1} %", 100.0 * x));
+        let (agree, all) = self.order;
+        let order = (all > 0).then(|| agree as f64 / all as f64);
+        format!(
+            "{} cases compared, {} not covered yet\nmedian relative error {}\nsettings in the same \
+             order {} ({agree} of {all})\n",
+            self.compared.len(),
+            self.waiting.len(),
+            share(self.median),
+            share(order)
+        )
+    }
+
+    fn text(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.compared.is_empty() {
+            parts.push(self.counters().text());
+        }
+        if !self.waiting.is_empty() {
+            parts.push(self.waiting().text());
+        }
+        parts.push(format!("{}{VERSION}\n", self.summary()));
+        parts.join("\n")
+    }
+
+    fn markdown(&self) -> String {
+        format!("{}\n{}\n{}", self.counters().markdown(), self.waiting().markdown(), self.summary())
+    }
+
+    fn json(&self) -> String {
+        let cases = self.compared.iter().map(|(case, result)| {
+            let counters = result.rows.iter().map(|row| {
+                json!({
+                    "counter": row.counter,
+                    "real": row.real,
+                    "model": row.model,
+                    "relative_error": row.relative_error,
+                })
+            });
+            json!({ "case": case.name, "counters": counters.collect::<Vec<_>>() })
+        });
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|(case, what)| json!({ "case": case.name, "missing": what }));
+        let (agree, all) = self.order;
+        let document = json!({
+            "median_relative_error": self.median,
+            "order_agreement": if all > 0 { Some(agree as f64 / all as f64) } else { None },
+            "order_pairs": all,
+            "cases": cases.collect::<Vec<_>>(),
+            "not_covered": waiting.collect::<Vec<_>>(),
+            "version": VERSION,
+        });
+        format!("{document:#}\n")
+    }
+}
+
+/// Draws the model against the real kernel on logarithmic axes.
+fn write_picture(path: &Path, report: &Report<'_>) -> Result<(), Failure> {
+    let series = report.compared.iter().map(|(case, result)| Series {
+        name: case.name.clone(),
+        points: result.rows.iter().map(|row| (row.real, row.model)).collect(),
+    });
+    let lines: Vec<String> = report.summary().lines().map(str::to_owned).collect();
+    let chart = ScatterChart {
+        title: "The model beside real kernels".to_owned(),
+        x_label: "rise of a counter, real kernel".to_owned(),
+        y_label: "rise of the counter, model".to_owned(),
+        series: series.collect(),
+        diagonal: true,
+        caption: Caption { lines, command: Some("highorder validate".to_owned()) },
+    };
+    let svg = chart.svg();
+    let bytes = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("svg") => svg.into_bytes(),
+        Some("png") => raster::png(&svg, 2.0).map_err(|error| Failure::input(error.to_string()))?,
+        _ => {
+            let message = "expected a name that ends in .png or .svg";
+            return Err(Failure::input(format!("{}: {message}", path.display())));
+        }
+    };
+    output::write_file(path, &bytes, Replace::Yes)?;
+    output::wrote(path);
+    Ok(())
+}

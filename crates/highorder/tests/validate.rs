@@ -1,0 +1,55 @@
+//! `highorder validate` on cases that come with the project.
+
+mod common;
+
+use common::{printed, refused};
+use std::fs;
+
+#[test]
+fn covered_cases_are_compared_and_others_say_what_they_wait_for() {
+    let text = printed(&["validate"]);
+    assert!(text.contains("612-small-usemem120-lru0"), "{text}");
+    assert!(text.contains("pswpout"), "{text}");
+    assert!(text.contains("median relative error"), "{text}");
+    assert!(text.contains("Not covered yet") && text.contains("huge pages"), "{text}");
+}
+
+#[test]
+fn the_document_for_programs_has_every_counter_and_the_two_figures() {
+    let text = printed(&["validate", "--only", "small-usemem", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let counters = document["cases"][0]["counters"].as_array().unwrap();
+    let of = |name: &str| {
+        let row = counters.iter().find(|row| row["counter"] == name);
+        row.unwrap_or_else(|| panic!("{name} is compared: {text}")).clone()
+    };
+    // As recorded: after less before.
+    assert_eq!(of("pswpout")["real"], 86_991.0);
+    assert_eq!(of("pgmajfault")["real"], 8137.0);
+    // A single-threaded workload on one CPU: what it swaps follows from its sizes.
+    assert!(of("pswpout")["relative_error"].as_f64().unwrap() < 0.1, "{text}");
+    assert!(of("pgmajfault")["relative_error"].as_f64().unwrap() < 0.1, "{text}");
+    assert!(document["median_relative_error"].as_f64().unwrap() < 0.5, "{text}");
+    assert!(document["order_agreement"].is_null(), "one case has no other beside it");
+}
+
+#[test]
+fn a_picture_shows_the_model_against_the_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("v.svg");
+    let path = path.to_str().unwrap();
+    printed(&["validate", "--only", "small-usemem", "--picture", path]);
+    assert!(fs::read_to_string(path).unwrap().contains("<circle"));
+}
+
+#[test]
+fn a_folder_without_cases_is_an_error_of_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [
+        vec!["validate", "--cases", folder.path().to_str().unwrap()],
+        vec!["validate", "--only", "no-such-case"],
+    ] {
+        let error = refused(&arguments);
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}

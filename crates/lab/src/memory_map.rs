@@ -1,0 +1,181 @@
+//! What every frame of a model's memory holds, as a map, and the picture of it that a record keeps.
+//!
+//! Departs: of memory in use that is no user's and no page table the model knows the mobility alone.
+//! Visible as: a machine that was restored from a snapshot shows slab as kernel memory, and page cache as
+//! anonymous.
+//! Departs: of a machine from a file the few frames are not known that no zone has though they lie in its
+//! span. Visible as: they are drawn as reserved.
+
+use highorder_mm::frame::{PageFlags, State};
+use highorder_mm::memory::Memory;
+use highorder_mm::types::{Migratetype, Order, Pfn};
+use highorder_record::Inputs;
+use highorder_report::{Caption, MapZone, MemoryMap, picture};
+use highorder_snapshot::FrameUse;
+pub use highorder_system::model::Moment;
+
+/// Most cells of a record's picture.
+///
+/// Our choice: a cell of three uses takes some 35 bytes, every run of an experiment keeps a picture, and a
+/// page shows one for each column. On 64 GiB a cell is eight pageblocks, and up to 8 GiB a single one.
+const CELLS_MAX: u64 = 4_200;
+
+/// Draws what a run's memory holds, as SVG. Equal memory gives an equal picture.
+#[must_use]
+pub fn draw(memory: &Memory, inputs: &Inputs, moment: Moment) -> String {
+    let kernel = inputs.kernel.values.get("kernel").unwrap_or(&inputs.kernel.name);
+    let when = match moment {
+        Moment::Held => "while the workload's memory is mapped",
+        Moment::End => "at the end",
+    };
+    let title = format!("{}, {kernel}, {when}", inputs.machine.name);
+    let Inputs { scale, program_version, .. } = inputs;
+    let run = format!("{}, scale {scale}, highorder {program_version}", inputs.readable_name());
+    let caption = Caption { lines: vec![run], command: None };
+    picture::render_coarse(&map(title, memory).with_caption(caption), CELLS_MAX)
+}
+
+/// The map of a model's memory, with an empty caption; zones without memory are left out.
+#[must_use]
+pub fn map(title: impl Into<String>, memory: &Memory) -> MemoryMap {
+    let zones = memory.zones.iter().filter(|zone| zone.present_pages > 0).map(|zone| MapZone {
+        node: zone.node,
+        kind: zone.kind,
+        start: zone.start,
+        spanned: u64::from(zone.end.0 - zone.start.0),
+    });
+    let order = memory.policy.freelist.pageblock_order;
+    MemoryMap::new(title, order, zones.collect(), uses(memory), pageblocks(memory))
+}
+
+/// What every frame is used for.
+fn uses(memory: &Memory) -> Vec<FrameUse> {
+    let frames = memory.frames();
+    let mut uses = vec![FrameUse::Hole; frames.len()];
+    let mut pfn = Pfn(0);
+    while pfn.index() < uses.len() {
+        let order = frames.order(pfn);
+        let (usage, pages) = match frames.state(pfn) {
+            State::Hole => (FrameUse::Hole, 1),
+            State::Reserved => (FrameUse::Reserved, 1),
+            State::Free => (FrameUse::Free(order.0), order.pages()),
+            State::Pcp => (FrameUse::PerCpu, order.pages()),
+            State::Isolated | State::Allocated => (content(memory, pfn), order.pages()),
+            State::Inner => panic!("{pfn} lies in no block"),
+        };
+        uses[pfn.index()..][..pages as usize].fill(usage);
+        pfn.0 += pages;
+    }
+    for table in memory.spaces.table().tables() {
+        uses[table.index()] = FrameUse::PageTable;
+    }
+    uses
+}
+
+/// What only user memory is: on its way to the LRU lists, on one, or being read or written.
+const USER: PageFlags =
+    PageFlags::LRU.with(PageFlags::BATCHED).with(PageFlags::LOCKED).with(PageFlags::WRITEBACK);
+
+/// The use of the block in use that begins at `head`, as far as the allocator knows it.
+pub(crate) fn content(memory: &Memory, head: Pfn) -> FrameUse {
+    let frames = memory.frames();
+    let is_anon = frames.has(head, PageFlags::ANON);
+    match frames.migratetype(head) {
+        _ if is_anon && frames.order(head) > Order(0) => FrameUse::Huge,
+        _ if !is_anon && frames.has(head, USER) => FrameUse::File,
+        _ if frames.is_movable(head) => FrameUse::Anon,
+        Migratetype::Reclaimable => FrameUse::SlabReclaimable,
+        _ => FrameUse::Kernel,
+    }
+}
+
+/// The type of every pageblock that some zone spans, ascending.
+pub(crate) fn pageblocks(memory: &Memory) -> Vec<(Pfn, Migratetype)> {
+    let order = memory.policy.freelist.pageblock_order;
+    let of_zone = |zone: &highorder_mm::zone::Zone| {
+        let first = zone.start.align_down(order).0 >> order.0;
+        first..zone.end.0.div_ceil(order.pages())
+    };
+    let mut pageblocks: Vec<_> = memory
+        .zones
+        .iter()
+        .flat_map(of_zone)
+        .map(|block| Pfn(block << order.0))
+        .map(|pfn| (pfn, memory.block_type(pfn)))
+        .collect();
+    pageblocks.sort_by_key(|(pfn, _)| *pfn);
+    pageblocks.dedup();
+    pageblocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kernel;
+    use highorder_mm::alloc::Request;
+    use highorder_mm::anon::Access;
+    use highorder_mm::gfp::Gfp;
+    use highorder_mm::page_table::Vpn;
+    use highorder_mm::types::ZoneKind;
+    use highorder_mm::vma::{MemPolicy, TaskId};
+    use highorder_report::UseClass;
+    use highorder_sim::Machine;
+
+    /// A block of memory that is nearly all free.
+    fn block(memory: &mut Memory, order: u8, gfp: Gfp) -> Pfn {
+        let request = Request { order: Order(order), gfp, cpu: 0, node: 0, past_lists: false };
+        memory.alloc_without_reclaim(request).expect("memory is free")
+    }
+
+    #[test]
+    fn huge_pages_their_tables_and_other_blocks_are_told_apart() {
+        let machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+        let policy = Kernel::load("linux-6.12").unwrap().policy;
+        let memory = &mut Memory::new(machine.memory(), policy);
+        let last = memory.zones.last().expect("a zone").clone();
+        memory.release_boot_memory(last.start..Pfn(last.start.0 + last.managed_pages as u32));
+        let at = memory.spaces.mmap(TaskId(0), 2048, MemPolicy::Default);
+        let (huge, table) = (block(memory, 9, Gfp::TRANSHUGE), block(memory, 0, Gfp::KERNEL));
+        let fault = memory.touch(at, 1, Access::Write).fault.expect("nothing is mapped yet");
+        memory.map_huge(&fault, huge, Some(table), 0);
+        let (table, page) =
+            (block(memory, 0, Gfp::KERNEL), block(memory, 0, Gfp::HIGHUSER_MOVABLE));
+        let fault = memory.touch(Vpn(at.0 + 1024), 1, Access::Write).fault.expect("nor there");
+        memory.map_table(&fault, table);
+        memory.map_page(&fault, page, 0);
+        let file = block(memory, 0, Gfp::HIGHUSER_MOVABLE);
+        memory.lru_cache_add(file, 0);
+        block(memory, 3, Gfp::KERNEL);
+        block(memory, 2, Gfp::KERNEL | Gfp::RECLAIMABLE);
+        let found = map("", memory).statistics();
+        for (class, frames) in [
+            (UseClass::Huge, 512),
+            (UseClass::Anon, 1),
+            (UseClass::File, 1),
+            (UseClass::PageTable, 2),
+            (UseClass::Kernel, 8),
+            (UseClass::SlabReclaimable, 4),
+            (UseClass::Unknown, 0),
+        ] {
+            assert_eq!(found.of(class), frames, "{class:?}");
+        }
+        let free: u64 = memory.zones.iter().map(|zone| zone.nr_free_pages).sum();
+        assert_eq!(found.free_pages(), free);
+    }
+
+    #[test]
+    fn a_picture_of_64_gib_in_pieces_is_no_longer_than_a_page_can_bear() {
+        let spanned = 64 << 18;
+        let zone = MapZone { node: 0, kind: ZoneKind::Normal, start: Pfn(0), spanned };
+        // Every pageblock has three uses, in shares that change from one to the next.
+        let usage = |frame: u64| match frame % 512 {
+            at if at < frame / 512 % 300 => FrameUse::Huge,
+            at if at < 400 => FrameUse::Anon,
+            _ => FrameUse::Free(0),
+        };
+        let uses = (0..spanned).map(usage).collect();
+        let map = MemoryMap::new("in pieces", Order(9), vec![zone], uses, Vec::new());
+        let bytes = picture::render_coarse(&map, CELLS_MAX).len();
+        assert!(bytes < 200_000, "{bytes}");
+    }
+}

@@ -1,0 +1,423 @@
+//! The page cache: which page of which file is in memory, and which of them are to be written.
+//!
+//! Models: mm/filemap.c, the page-cache tree (`address_space`, lib/radix-tree.c and lib/xarray.c) with its
+//! shadows, tags of dirty pages, v4.4 and v6.12.
+//! Departs: pages of a cache are all of order 0, and its tree's own nodes are no memory. Visible as: on
+//! file systems with large folios files take more LRU entries than there; a few slabs too little.
+//!
+//! Files share one flat space of places for pages, in chunks of 512 that a file gets where it has pages.
+//! A frame's owner is its place, so that reclaim finds the file from the frame.
+
+use crate::frame::PageFlags;
+use crate::memory::Memory;
+use crate::types::Pfn;
+use crate::vmstat::Vm;
+use std_alloc::boxed::Box;
+use std_alloc::vec;
+use std_alloc::vec::Vec;
+
+/// Pages of a chunk.
+const CHUNK: usize = 512;
+/// No chunk.
+const NIL: u32 = u32::MAX;
+/// An entry that is a page: the frame's number is in the low 32 bits.
+const PAGE_MARK: u64 = 1 << 63;
+/// An entry that is a shadow.
+const SHADOW_MARK: u64 = 1 << 62;
+
+/// Names a file that has pages, or could have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FileId(pub u32);
+
+/// What the cache knows of a page of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CachedPage {
+    /// It is in memory.
+    Page(Pfn),
+    /// It was, and this was noted when it went.
+    Shadow(u64),
+    /// Nothing.
+    None,
+}
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    entries: Box<[u64; CHUNK]>,
+    /// A bit for each dirty page.
+    dirty: [u64; CHUNK / 64],
+    file: u32,
+    /// Which chunk of the file it is.
+    number: u32,
+    /// Entries that are pages or shadows.
+    used: u16,
+}
+
+#[derive(Clone, Debug, Default)]
+struct FilePages {
+    chunks: Vec<u32>,
+    nr_pages: u64,
+    nr_dirty: u64,
+}
+
+/// All files' pages.
+#[derive(Clone, Debug, Default)]
+pub struct PageCache {
+    files: Vec<FilePages>,
+    free_files: Vec<u32>,
+    chunks: Vec<Chunk>,
+    free_chunks: Vec<u32>,
+    nr_pages: u64,
+    nr_dirty: u64,
+    nr_dirtied: u64,
+    nr_written: u64,
+}
+
+impl PageCache {
+    /// Pages in memory (`NR_FILE_PAGES`, the swap cache's apart).
+    #[must_use]
+    pub const fn nr_pages(&self) -> u64 {
+        self.nr_pages
+    }
+
+    /// Pages that are to be written (`NR_FILE_DIRTY`).
+    #[must_use]
+    pub const fn nr_dirty(&self) -> u64 {
+        self.nr_dirty
+    }
+
+    /// Pages that became dirty so far (`NR_DIRTIED`).
+    #[must_use]
+    pub const fn nr_dirtied(&self) -> u64 {
+        self.nr_dirtied
+    }
+
+    /// Pages that were given to a device so far (`NR_WRITTEN`).
+    #[must_use]
+    pub const fn nr_written(&self) -> u64 {
+        self.nr_written
+    }
+
+    /// A file without pages.
+    pub fn open(&mut self) -> FileId {
+        if let Some(file) = self.free_files.pop() {
+            return FileId(file);
+        }
+        self.files.push(FilePages::default());
+        FileId(self.files.len() as u32 - 1)
+    }
+
+    /// Pages of a file that are in memory, and how many of them are dirty.
+    #[must_use]
+    pub fn counts(&self, file: FileId) -> (u64, u64) {
+        let file = &self.files[file.0 as usize];
+        (file.nr_pages, file.nr_dirty)
+    }
+
+    fn place(&self, file: FileId, index: u64) -> Option<(usize, usize)> {
+        let number = (index / CHUNK as u64) as usize;
+        let chunk = self.files[file.0 as usize].chunks.get(number).copied()?;
+        if chunk == NIL { None } else { Some((chunk as usize, index as usize % CHUNK)) }
+    }
+
+    /// What is known of page `index` of a file.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, file: FileId, index: u64) -> CachedPage {
+        let Some((chunk, at)) = self.place(file, index) else { return CachedPage::None };
+        decode(self.chunks[chunk].entries[at])
+    }
+
+    /// The file and page that a frame's owner names.
+    #[must_use]
+    pub fn page_of(&self, owner: u32) -> Option<(FileId, u64)> {
+        let chunk = self.chunks.get(owner as usize / CHUNK)?;
+        let index = u64::from(chunk.number) * CHUNK as u64 + u64::from(owner) % CHUNK as u64;
+        if chunk.file == NIL { None } else { Some((FileId(chunk.file), index)) }
+    }
+
+    fn place_to_fill(&mut self, file: FileId, index: u64) -> (usize, usize) {
+        let number = (index / CHUNK as u64) as usize;
+        let chunks = &mut self.files[file.0 as usize].chunks;
+        if chunks.len() <= number {
+            chunks.resize(number + 1, NIL);
+        }
+        if chunks[number] == NIL {
+            let chunk = self.free_chunks.pop().unwrap_or_else(|| {
+                self.chunks.push(Chunk {
+                    entries: Box::new([0; CHUNK]),
+                    dirty: [0; CHUNK / 64],
+                    file: NIL,
+                    number: 0,
+                    used: 0,
+                });
+                self.chunks.len() as u32 - 1
+            });
+            let this = &mut self.chunks[chunk as usize];
+            (this.file, this.number) = (file.0, number as u32);
+            self.files[file.0 as usize].chunks[number] = chunk;
+        }
+        (self.files[file.0 as usize].chunks[number] as usize, index as usize % CHUNK)
+    }
+
+    /// Notes a page that came into memory. Returns its owner, and the shadow that lay there.
+    fn insert(&mut self, file: FileId, index: u64, pfn: Pfn) -> (u32, Option<u64>) {
+        let (chunk, at) = self.place_to_fill(file, index);
+        let this = &mut self.chunks[chunk];
+        let before = decode(this.entries[at]);
+        assert!(!matches!(before, CachedPage::Page(_)), "page {index} is in memory already");
+        this.used += u16::from(before == CachedPage::None);
+        this.entries[at] = PAGE_MARK | u64::from(pfn.0);
+        self.nr_pages += 1;
+        self.files[file.0 as usize].nr_pages += 1;
+        let shadow = if let CachedPage::Shadow(shadow) = before { Some(shadow) } else { None };
+        ((chunk * CHUNK + at) as u32, shadow)
+    }
+
+    /// A page went out of memory; `shadow` stays in its place. Its chunk goes with its last entry.
+    fn evict(&mut self, owner: u32, shadow: Option<u64>) {
+        let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
+        self.clear_dirty(owner);
+        let this = &mut self.chunks[chunk];
+        assert!(matches!(decode(this.entries[at]), CachedPage::Page(_)), "only pages are evicted");
+        this.entries[at] = shadow.map_or(0, |shadow| SHADOW_MARK | shadow);
+        this.used -= u16::from(shadow.is_none());
+        let (file, number, empty) = (this.file as usize, this.number as usize, this.used == 0);
+        self.nr_pages -= 1;
+        self.files[file].nr_pages -= 1;
+        if empty {
+            self.release(chunk, file, number);
+        }
+    }
+
+    fn release(&mut self, chunk: usize, file: usize, number: usize) {
+        self.chunks[chunk].file = NIL;
+        self.files[file].chunks[number] = NIL;
+        self.free_chunks.push(chunk as u32);
+    }
+
+    /// Marks a page as one to be written. Whether it was not yet.
+    fn set_dirty(&mut self, owner: u32) -> bool {
+        let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
+        let word = &mut self.chunks[chunk].dirty[at / 64];
+        let bit = 1 << (at % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        if new {
+            self.nr_dirty += 1;
+            self.nr_dirtied += 1;
+            self.files[self.chunks[chunk].file as usize].nr_dirty += 1;
+        }
+        new
+    }
+
+    /// A page need not be written any more. Whether it was to be.
+    fn clear_dirty(&mut self, owner: u32) -> bool {
+        let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
+        let word = &mut self.chunks[chunk].dirty[at / 64];
+        let bit = 1 << (at % 64);
+        let was = *word & bit != 0;
+        *word &= !bit;
+        if was {
+            self.nr_dirty -= 1;
+            self.files[self.chunks[chunk].file as usize].nr_dirty -= 1;
+        }
+        was
+    }
+
+    /// The first dirty page of a file from `index` on.
+    #[must_use]
+    pub fn next_dirty(&self, file: FileId, index: u64) -> Option<u64> {
+        let this = &self.files[file.0 as usize];
+        if this.nr_dirty == 0 {
+            return None;
+        }
+        let first = index as usize / CHUNK;
+        for (number, &chunk) in this.chunks.iter().enumerate().skip(first) {
+            if chunk == NIL {
+                continue;
+            }
+            let from = if number == first { index as usize % CHUNK } else { 0 };
+            let dirty = &self.chunks[chunk as usize].dirty;
+            for (word, &bits) in dirty.iter().enumerate().skip(from / 64) {
+                let keep = if word == from / 64 { u64::MAX << (from % 64) } else { u64::MAX };
+                let bits = bits & keep;
+                if bits != 0 {
+                    let at = word * 64 + bits.trailing_zeros() as usize;
+                    return Some((number * CHUNK + at) as u64);
+                }
+            }
+        }
+        None
+    }
+
+    /// The first page of a file in memory from `index` on.
+    #[must_use]
+    pub fn next_page(&self, file: FileId, index: u64) -> Option<(u64, Pfn)> {
+        let this = &self.files[file.0 as usize];
+        let first = index as usize / CHUNK;
+        for (number, &chunk) in this.chunks.iter().enumerate().skip(first) {
+            if chunk == NIL {
+                continue;
+            }
+            let from = if number == first { index as usize % CHUNK } else { 0 };
+            let entries = &self.chunks[chunk as usize].entries;
+            for (at, &entry) in entries.iter().enumerate().skip(from) {
+                if let CachedPage::Page(pfn) = decode(entry) {
+                    return Some(((number * CHUNK + at) as u64, pfn));
+                }
+            }
+        }
+        None
+    }
+
+    /// Forgets the shadows of a file that has no pages, and lets its name be given again.
+    ///
+    /// # Panics
+    /// If it still has pages.
+    pub fn close(&mut self, file: FileId) {
+        let this = core::mem::take(&mut self.files[file.0 as usize]);
+        assert_eq!(this.nr_pages, 0, "a file that goes has no pages in memory");
+        for chunk in this.chunks.into_iter().filter(|&chunk| chunk != NIL) {
+            let this = &mut self.chunks[chunk as usize];
+            this.entries.fill(0);
+            (this.used, this.file) = (0, NIL);
+            self.free_chunks.push(chunk);
+        }
+        self.free_files.push(file.0);
+    }
+
+    /// Counts everything anew, for those who check.
+    pub(crate) fn audit(&self) -> Result<Vec<(u32, Pfn)>, &'static str> {
+        let mut pages = vec![];
+        let (mut nr_dirty, mut nr_used) = (0, 0);
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let mut used = 0;
+            for (at, &entry) in chunk.entries.iter().enumerate() {
+                let is_dirty = chunk.dirty[at / 64] >> (at % 64) & 1 != 0;
+                nr_dirty += u64::from(is_dirty);
+                match decode(entry) {
+                    CachedPage::Page(pfn) => {
+                        pages.push(((number * CHUNK + at) as u32, pfn));
+                        used += 1;
+                    }
+                    CachedPage::Shadow(_) if !is_dirty => used += 1,
+                    CachedPage::None if !is_dirty => {}
+                    _ => return Err("what is dirty is in memory"),
+                }
+            }
+            if used != chunk.used {
+                return Err("a chunk counts its entries");
+            }
+            nr_used += u64::from(used);
+        }
+        if nr_used < self.nr_pages || pages.len() as u64 != self.nr_pages {
+            return Err("the cache counts its pages");
+        }
+        if nr_dirty != self.nr_dirty {
+            return Err("the cache counts its dirty pages");
+        }
+        Ok(pages)
+    }
+}
+
+const fn decode(entry: u64) -> CachedPage {
+    if entry & PAGE_MARK != 0 {
+        CachedPage::Page(Pfn(entry as u32))
+    } else if entry & SHADOW_MARK != 0 {
+        CachedPage::Shadow(entry & !SHADOW_MARK)
+    } else {
+        CachedPage::None
+    }
+}
+
+impl Memory {
+    /// Puts a fresh page into the cache as page `index` of a file, on its way to the LRU; locked if it is
+    /// still to be read.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn add_to_page_cache(
+        &mut self,
+        file: FileId,
+        index: u64,
+        pfn: Pfn,
+        to_be_read: bool,
+        cpu: usize,
+    ) {
+        let (owner, shadow) = self.files.insert(file, index, pfn);
+        if to_be_read {
+            self.frames.set_flags(pfn, PageFlags::LOCKED);
+        }
+        self.count_alloc(pfn, 1);
+        self.add_file_page(pfn, owner, shadow, cpu);
+    }
+
+    /// The page has been read.
+    pub fn end_read(&mut self, pfn: Pfn) {
+        self.frames.clear_flags(pfn, PageFlags::LOCKED);
+    }
+
+    /// Marks a page: whoever reads it reads on.
+    pub fn set_readahead(&mut self, pfn: Pfn) {
+        self.frames.set_flags(pfn, PageFlags::READAHEAD);
+    }
+
+    /// Whether a page bore that mark, which it loses.
+    pub fn test_clear_readahead(&mut self, pfn: Pfn) -> bool {
+        self.frames.test_clear(pfn, PageFlags::READAHEAD)
+    }
+
+    /// Marks a page of a file to be written. Whether it was not yet.
+    pub fn set_page_dirty(&mut self, pfn: Pfn) -> bool {
+        let owner = self.frames.owner(pfn);
+        self.frames.set_flags(pfn, PageFlags::DIRTY);
+        self.files.set_dirty(owner)
+    }
+
+    /// Begins to write a dirty page of a file (`clear_page_dirty_for_io`, `set_page_writeback`). Whether
+    /// it is to be written at all: it may be under way already.
+    pub fn begin_page_writeback(&mut self, pfn: Pfn) -> bool {
+        if self.frames.has(pfn, PageFlags::WRITEBACK) {
+            return false;
+        }
+        if !self.files.clear_dirty(self.frames.owner(pfn)) {
+            return false;
+        }
+        self.files.nr_written += 1;
+        self.vm.add(Vm::PgPgOut, 4);
+        self.begin_file_writeback(pfn);
+        true
+    }
+
+    /// Notes what reclaim freed: its shadows stay where the pages were.
+    pub fn note_freed_files(&mut self, freed: &[(u32, u64)]) {
+        for &(owner, shadow) in freed {
+            self.files.evict(owner, Some(shadow));
+        }
+    }
+
+    /// Takes a page of a file out of memory, as truncation does. Whether it went: one that is being read
+    /// or written stays.
+    pub fn truncate_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+        let busy = PageFlags::WRITEBACK.with(PageFlags::LOCKED);
+        if self.frames.has(pfn, busy) {
+            return false;
+        }
+        if self.frames.has(pfn, PageFlags::BATCHED) {
+            self.lru_add_drain_all();
+        }
+        let owner = self.frames.owner(pfn);
+        self.frames.clear_flags(pfn, PageFlags::DIRTY);
+        assert!(self.remove_file_page(pfn, cpu), "{pfn} is on a list or on none");
+        self.files.evict(owner, None);
+        true
+    }
+
+    /// Drops a clean page that nobody uses, as `drop_caches` does. Whether it went.
+    pub fn invalidate_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+        if self.frames.has(pfn, PageFlags::DIRTY) {
+            return false;
+        }
+        self.truncate_page(pfn, cpu)
+    }
+}

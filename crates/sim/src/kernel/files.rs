@@ -1,0 +1,239 @@
+//! Files: their size, where they lie on a disk, and how far ahead they are read.
+//!
+//! Departs: a file system is an allocator of contiguous space and nothing else: no journal, no metadata,
+//! no directories. Visible as: creating and deleting files costs no I/O and no slab memory yet.
+
+use super::{Kernel, PAGE_BYTES};
+use crate::sched::DeviceId;
+use crate::time::Ns;
+use highorder_mm::filemap::FileId;
+use std::collections::BTreeMap;
+
+/// What is remembered of an open file's reads (`struct file_ra_state`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readahead {
+    /// First page of the window.
+    pub(crate) start: u64,
+    /// Pages of it.
+    pub(crate) size: u64,
+    /// Pages of it that were read ahead: the first of these begins the next window.
+    pub(crate) async_size: u64,
+    /// The last page that was read.
+    pub(crate) previous: Option<u64>,
+}
+
+/// A file.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its disk.
+    pub device: DeviceId,
+    /// Where its pages lie: first page, to first byte on the disk and number of pages.
+    extents: BTreeMap<u64, (u64, u64)>,
+    /// When the oldest of its dirty pages became dirty.
+    pub(crate) dirtied_at: Option<Ns>,
+    /// Pages that are being written.
+    pub(crate) nr_writing: u64,
+    /// Whether it is still in a directory.
+    pub(crate) is_linked: bool,
+}
+
+/// Free space of one disk: first byte to length.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    free: BTreeMap<u64, u64>,
+}
+
+impl Space {
+    /// All of a disk but its first `reserved` bytes.
+    pub(crate) fn new(reserved: u64, capacity: u64) -> Self {
+        let mut free = BTreeMap::new();
+        if capacity > reserved {
+            free.insert(reserved, capacity - reserved);
+        }
+        Self { free }
+    }
+
+    /// Takes up to `bytes` in one piece: the first that is large enough, else the largest there is.
+    fn take(&mut self, bytes: u64) -> Option<(u64, u64)> {
+        let fits = self.free.iter().find(|&(_, &len)| len >= bytes);
+        let (&at, &len) =
+            fits.or_else(|| self.free.iter().max_by_key(|&(&at, &len)| (len, u64::MAX - at)))?;
+        let taken = len.min(bytes);
+        self.free.remove(&at);
+        if len > taken {
+            self.free.insert(at + taken, len - taken);
+        }
+        Some((at, taken))
+    }
+
+    fn give_back(&mut self, mut at: u64, mut len: u64) {
+        if let Some((&before, &length)) = self.free.range(..at).next_back()
+            && before + length == at
+        {
+            self.free.remove(&before);
+            (at, len) = (before, len + length);
+        }
+        if let Some(length) = self.free.remove(&(at + len)) {
+            len += length;
+        }
+        self.free.insert(at, len);
+    }
+}
+
+/// A file system is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSpace;
+
+impl File {
+    pub(crate) const fn new(device: DeviceId) -> Self {
+        Self {
+            size: 0,
+            device,
+            extents: BTreeMap::new(),
+            dirtied_at: None,
+            nr_writing: 0,
+            is_linked: true,
+        }
+    }
+
+    /// Pages that it has, the last one perhaps in part.
+    #[must_use]
+    pub const fn nr_pages(&self) -> u64 {
+        self.size.div_ceil(PAGE_BYTES)
+    }
+
+    /// Where page `index` lies on the disk, and how many of the pages behind it lie behind it there too.
+    /// `None` for a hole.
+    pub(crate) fn find(&self, index: u64) -> Option<(u64, u64)> {
+        let (&first, &(at, pages)) = self.extents.range(..=index).next_back()?;
+        let skip = index - first;
+        if skip < pages { Some((at + skip * PAGE_BYTES, pages - skip)) } else { None }
+    }
+
+    /// Pages from `index` on that lie nowhere, up to `most`.
+    fn hole_at(&self, index: u64, most: u64) -> u64 {
+        let next = self.extents.range(index..).next().map_or(u64::MAX, |(&first, _)| first);
+        (next - index).min(most)
+    }
+
+    fn extend(&mut self, index: u64, at: u64, pages: u64) {
+        if let Some((&first, (from, length))) = self.extents.range_mut(..index).next_back()
+            && first + *length == index
+            && *from + *length * PAGE_BYTES == at
+        {
+            *length += pages;
+            return;
+        }
+        self.extents.insert(index, (at, pages));
+    }
+}
+
+impl Kernel {
+    /// A file.
+    ///
+    /// # Panics
+    /// If there is none such.
+    #[must_use]
+    pub fn file(&self, file: FileId) -> &File {
+        match &self.file_table[file.0 as usize] {
+            Some(file) => file,
+            None => panic!("file {} is gone", file.0),
+        }
+    }
+
+    pub(crate) fn file_mut(&mut self, file: FileId) -> &mut File {
+        match &mut self.file_table[file.0 as usize] {
+            Some(file) => file,
+            None => panic!("file {} is gone", file.0),
+        }
+    }
+
+    /// Creates an empty file on a disk.
+    pub fn create_file(&mut self, device: DeviceId) -> FileId {
+        let file = self.memory.files.open();
+        if self.file_table.len() <= file.0 as usize {
+            self.file_table.resize(file.0 as usize + 1, None);
+        }
+        self.file_table[file.0 as usize] = Some(File::new(device));
+        file
+    }
+
+    /// Forgets a file without pages in memory, and frees its space.
+    pub(crate) fn forget_file(&mut self, file: FileId) {
+        let Some(gone) = self.file_table[file.0 as usize].take() else { return };
+        let space = &mut self.spaces_on_disks[gone.device.0 as usize];
+        for (at, pages) in gone.extents.into_values() {
+            space.give_back(at, pages * PAGE_BYTES);
+        }
+        self.memory.files.close(file);
+    }
+
+    /// Gives `pages` pages of a file from `index` on a place on the disk, where they have none yet: as late
+    /// as when they are written, so that what is written together lies together.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub(crate) fn allocate_space(
+        &mut self,
+        file: FileId,
+        index: u64,
+        pages: u64,
+    ) -> Result<(), NoSpace> {
+        let mut at = index;
+        while at < index + pages {
+            let this = self.file(file);
+            if let Some((_, there)) = this.find(at) {
+                at += there;
+                continue;
+            }
+            let hole = this.hole_at(at, index + pages - at);
+            let device = this.device.0 as usize;
+            let taken = self.spaces_on_disks[device].take(hole * PAGE_BYTES).ok_or(NoSpace)?;
+            let got = taken.1 / PAGE_BYTES;
+            if got == 0 {
+                return Err(NoSpace);
+            }
+            self.file_mut(file).extend(at, taken.0, got);
+            at += got;
+        }
+        Ok(())
+    }
+
+    /// Every file there is, by number.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (FileId, &File)> {
+        let files = self.file_table.iter().zip(0..);
+        files.filter_map(|(file, number)| Some((FileId(number), file.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_is_taken_in_one_piece_and_joins_again() {
+        let mut space = Space::new(100, 1000);
+        assert_eq!(space.take(300), Some((100, 300)));
+        assert_eq!(space.take(300), Some((400, 300)));
+        space.give_back(100, 300);
+        assert_eq!(space.take(600), Some((100, 300)), "no piece is large enough");
+        space.give_back(400, 300);
+        space.give_back(100, 300);
+        assert_eq!(space.take(1000), Some((100, 900)));
+        assert_eq!(space.take(1), None);
+    }
+
+    #[test]
+    fn neighbouring_extents_of_a_file_are_one() {
+        let mut file = File::new(DeviceId(0));
+        file.extend(0, 8192, 2);
+        file.extend(2, 8192 + 2 * PAGE_BYTES, 3);
+        file.extend(10, 0, 1);
+        assert_eq!(file.extents.len(), 2);
+        assert_eq!(file.find(1), Some((8192 + PAGE_BYTES, 4)));
+        assert_eq!(file.find(5), None);
+        assert_eq!(file.hole_at(5, 100), 5);
+    }
+}

@@ -1,0 +1,321 @@
+//! Dirty pages on their way to the disk: flushers, dirty limits, sync.
+//!
+//! Models: mm/page-writeback.c (`balance_dirty_pages`, `global_dirty_limits`), fs/fs-writeback.c
+//! (`wb_writeback`, `writeback_sb_inodes`), v4.4 and v6.12.
+//! Departs: one bandwidth for each disk, measured over what it wrote lately, and all who write share it
+//! equally; the position control is the cubic one of the kernel without its per-device part. Visible as: on
+//! machines with a fast and a slow disk, writers to the fast one are held back with the others. Files of
+//! one device are written oldest first, some pages of each in turn. Visible as: nothing known.
+
+use super::fault::Killed;
+use super::filemap::SOON;
+use super::{Kernel, KernelCx, PAGE_BYTES, Stall};
+use crate::device::Io;
+use crate::sched::DeviceId;
+use crate::task::Mode;
+use crate::time::Ns;
+use highorder_mm::Pfn;
+use highorder_mm::filemap::{CachedPage, FileId};
+use highorder_mm::lru::LruList;
+use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::watermark::Mark;
+
+/// Share of dirtyable memory above which flushers work, in percent (`vm.dirty_background_ratio`).
+const BACKGROUND_RATIO: u64 = 10;
+/// Share above which writers wait (`vm.dirty_ratio`).
+const DIRTY_RATIO: u64 = 20;
+/// How often flushers look for old pages (`vm.dirty_writeback_centisecs`).
+const INTERVAL: Ns = Ns::from_secs(5);
+/// Pages dirty for longer are written (`vm.dirty_expire_centisecs`).
+const EXPIRE: Ns = Ns::from_secs(30);
+/// Pages of a file that are written before it is the next one's turn (`MIN_WRITEBACK_PAGES`: 4 MiB).
+const CHUNK_PAGES: u64 = 1024;
+/// A writer waits this long at most at a time (`MAX_PAUSE`: HZ / 5).
+const PAUSE_MAX: Ns = Ns::from_millis(200);
+/// And this long at least, or not at all.
+const PAUSE_MIN: Ns = Ns::from_millis(10);
+/// Until something was measured, a disk is taken to write this much (`INIT_BW`: 100 MB/s).
+const BANDWIDTH_AT_FIRST: u64 = 100 << 20;
+/// How often bandwidth is measured (`BANDWIDTH_INTERVAL`: 200 ms).
+const BANDWIDTH_INTERVAL: Ns = Ns::from_millis(200);
+
+/// What is known of writeback to one disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Flusher {
+    /// Where its flusher waits.
+    pub(crate) queue: crate::sched::WaitQueue,
+    /// Bytes a second that it writes.
+    pub(crate) bandwidth: u64,
+    measured_at: Ns,
+    written: u64,
+    /// Whether everything is to be written, for somebody who waits.
+    pub(crate) sync_wanted: bool,
+}
+
+impl Flusher {
+    pub(crate) const fn new(queue: crate::sched::WaitQueue) -> Self {
+        Self {
+            queue,
+            bandwidth: BANDWIDTH_AT_FIRST,
+            measured_at: Ns::ZERO,
+            written: 0,
+            sync_wanted: false,
+        }
+    }
+
+    /// Notes what was written, and measures anew from time to time (`wb_update_write_bandwidth`).
+    fn note_written(&mut self, now: Ns, bytes: u64) {
+        self.written += bytes;
+        let passed = now.saturating_sub(self.measured_at);
+        if passed >= BANDWIDTH_INTERVAL {
+            let measured = (u128::from(self.written) * 1_000_000_000 / u128::from(passed.0)) as u64;
+            // An average over about three seconds, so that one burst decides nothing.
+            let weight = passed.0.min(3_000_000_000);
+            let old = u128::from(self.bandwidth) * u128::from(3_000_000_000 - weight);
+            let new = u128::from(measured) * u128::from(weight);
+            self.bandwidth = (((old + new) / 3_000_000_000) as u64).max(64 << 10);
+            (self.measured_at, self.written) = (now, 0);
+        }
+    }
+}
+
+impl Kernel {
+    /// The background and the hard limit of dirty pages.
+    #[must_use]
+    pub fn dirty_limits(&self) -> (u64, u64) {
+        let zones = &self.memory.zones;
+        let free: u64 = zones
+            .iter()
+            .map(|zone| {
+                let reserve = zone.lowmem_reserve.iter().max().copied().unwrap_or(0);
+                let kept = (reserve + zone.watermarks.pages(Mark::High)).min(zone.managed_pages);
+                zone.nr_free_pages.saturating_sub(kept)
+            })
+            .sum();
+        let list = |list| self.memory.nr_lru(list);
+        let dirtyable = free + list(LruList::InactiveFile) + list(LruList::ActiveFile) + 1;
+        (dirtyable * BACKGROUND_RATIO / 100, dirtyable * DIRTY_RATIO / 100)
+    }
+
+    fn nr_dirty_and_writeback(&self) -> u64 {
+        self.memory.files.nr_dirty() + self.nr_file_writeback
+    }
+
+    /// A page of a file was written.
+    pub(crate) fn end_file_write(&mut self, now: Ns, pfn: Pfn) -> Option<FileId> {
+        let owner = self.memory.frames().owner(pfn);
+        let (file, _) = self.memory.files.page_of(owner)?;
+        self.nr_file_writeback -= 1;
+        let this = self.file_mut(file);
+        this.nr_writing -= 1;
+        let (device, done) = (this.device, this.nr_writing == 0);
+        self.flushers[device.0 as usize].note_written(now, PAGE_BYTES);
+        done.then_some(file)
+    }
+}
+
+/// Slows a writer down so that it writes no faster than the disk, once more is dirty than half way between
+/// the limits. Suspends.
+///
+/// # Errors
+/// The process was killed.
+pub(crate) fn balance_dirty_pages(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    dirtied: u64,
+) -> Result<(), Killed> {
+    loop {
+        super::fault::check(cx, process)?;
+        let now = cx.now();
+        let kernel = cx.world();
+        let (background, limit) = kernel.dirty_limits();
+        let dirty = kernel.nr_dirty_and_writeback();
+        let free_run = (background + limit) / 2;
+        if kernel.memory.files.nr_dirty() > background {
+            wake_flushers(cx);
+        }
+        if dirty <= free_run {
+            return Ok(());
+        }
+        let kernel = cx.world();
+        kernel.note_writer(now, process);
+        let writers = kernel.nr_writers(now).max(1);
+        let bandwidth: u64 =
+            kernel.flushers.iter().map(|flusher| flusher.bandwidth).max().unwrap_or(1);
+        // In thousandths: 1000 at the set point, 0 at the limit, 2000 far below.
+        let set_point = (free_run + limit) / 2;
+        let span = limit.saturating_sub(set_point).max(1) as i128;
+        let x = ((set_point as i128 - dirty as i128) * 1000 / span).clamp(-1000, 1000);
+        let position = (1000 + x * x * x / 1_000_000).clamp(0, 2000) as u64;
+        let pages_a_second = (bandwidth / PAGE_BYTES * position / 1000 / writers).max(1);
+        let pause = Ns(dirtied * 1_000_000_000 / pages_a_second);
+        if dirty < limit && pause < PAUSE_MIN {
+            return Ok(());
+        }
+        let pause = pause.min(PAUSE_MAX);
+        cx.sleep(pause);
+        (cx.world().on_stall)(Stall::DirtyThrottle, pause);
+        let (_, limit) = cx.world().dirty_limits();
+        if cx.world().nr_dirty_and_writeback() < limit {
+            return Ok(());
+        }
+    }
+}
+
+impl Kernel {
+    fn note_writer(&mut self, now: Ns, process: ProcessId) {
+        self.writers.insert(process.0, now);
+    }
+
+    /// Processes that were held back in the last second.
+    fn nr_writers(&mut self, now: Ns) -> u64 {
+        self.writers.retain(|_, &mut at| now.saturating_sub(at) <= Ns::from_secs(1));
+        self.writers.len() as u64
+    }
+}
+
+fn wake_flushers(cx: &mut KernelCx<'_>) {
+    let queues: Vec<_> = cx.world().flushers.iter().map(|flusher| flusher.queue).collect();
+    for queue in queues {
+        cx.wake_one(queue);
+    }
+}
+
+/// The kernel thread that writes one disk's dirty pages. Never returns.
+pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
+    loop {
+        let queue = cx.world().flushers[device.0 as usize].queue;
+        let mut cursor = None;
+        while let Some(file) = next_file(cx, device, cursor) {
+            write_file_pages(cx, file, CHUNK_PAGES);
+            cursor = Some(file);
+        }
+        if cursor.is_none() {
+            if std::mem::take(&mut cx.world().flushers[device.0 as usize].sync_wanted) {
+                continue;
+            }
+            cx.wait_timeout(queue, INTERVAL);
+        }
+    }
+}
+
+/// The file to write next: one with dirty pages behind `after` in number, if there is a reason to write.
+fn next_file(cx: &mut KernelCx<'_>, device: DeviceId, after: Option<FileId>) -> Option<FileId> {
+    let now = cx.now();
+    let kernel = cx.world();
+    let (background, _) = kernel.dirty_limits();
+    let all = kernel.flushers[device.0 as usize].sync_wanted
+        || kernel.memory.files.nr_dirty() > background;
+    let wanted = |(id, file): &(FileId, &super::files::File)| {
+        file.device == device
+            && kernel.memory.files.counts(*id).1 > 0
+            && (all || file.dirtied_at.is_some_and(|at| now.saturating_sub(at) >= EXPIRE))
+    };
+    kernel.files().filter(wanted).map(|(id, _)| id).find(|&id| after.is_none_or(|after| id > after))
+}
+
+/// Writes up to `most` dirty pages of a file, in order, without waiting for them. Suspends while the disk's
+/// queue is full.
+pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
+    let since = cx.world().file_mut(file).dirtied_at.take();
+    let (mut from, mut left) = (0, most);
+    while left > 0 {
+        if cx.world().file_table[file.0 as usize].is_none() {
+            return;
+        }
+        let kernel = cx.world();
+        let Some(first) = kernel.memory.files.next_dirty(file, from) else { break };
+        // A run of neighbours, as long as a request may be.
+        let mut end = first + 1;
+        while end - first < left.min(128) && kernel.memory.files.next_dirty(file, end) == Some(end)
+        {
+            end += 1;
+        }
+        if kernel.allocate_space(file, first, end - first).is_err() {
+            panic!("the disk of file {} is full: workloads are larger than it", file.0);
+        }
+        let device = kernel.file(file).device;
+        let mut ios: Vec<Io> = Vec::new();
+        for index in first..end {
+            let CachedPage::Page(pfn) = kernel.memory.files.get(file, index) else { continue };
+            if !kernel.memory.begin_page_writeback(pfn) {
+                continue;
+            }
+            kernel.nr_file_writeback += 1;
+            let this = kernel.file_mut(file);
+            this.nr_writing += 1;
+            let (at, _) = this.find(index).unwrap_or_else(|| unreachable!("it was allocated"));
+            ios.push(Io::write(at, PAGE_BYTES, u64::from(pfn.0)));
+        }
+        let requests = ios.windows(2).filter(|w| w[0].offset + PAGE_BYTES != w[1].offset).count();
+        let nr_requests = if ios.is_empty() { 0 } else { requests as u64 + 1 };
+        let cost = kernel.costs.block_request.times(nr_requests);
+        cx.spend(cost, Mode::System);
+        cx.submit_all(device, &ios);
+        left = left.saturating_sub(end - first);
+        // A page under writeback that is dirty again keeps its mark: go past it.
+        from = end;
+    }
+    // What is left is as old as it was; what became dirty meanwhile is not.
+    let now = cx.now();
+    let kernel = cx.world();
+    if kernel.file_table[file.0 as usize].is_some() && kernel.memory.files.counts(file).1 > 0 {
+        let age = if left == 0 { since.unwrap_or(now) } else { now };
+        let this = kernel.file_mut(file);
+        this.dirtied_at = Some(this.dirtied_at.map_or(age, |at| at.min(age)));
+    }
+}
+
+/// Writes one page that reclaim has come across.
+pub(crate) fn write_one(cx: &mut KernelCx<'_>, pfn: Pfn) {
+    let kernel = cx.world();
+    let owner = kernel.memory.frames().owner(pfn);
+    let Some((file, index)) = kernel.memory.files.page_of(owner) else { return };
+    if kernel.allocate_space(file, index, 1).is_err() || !kernel.memory.begin_page_writeback(pfn) {
+        return;
+    }
+    kernel.nr_file_writeback += 1;
+    let this = kernel.file_mut(file);
+    this.nr_writing += 1;
+    let device = this.device;
+    let (at, _) = this.find(index).unwrap_or_else(|| unreachable!("it was allocated"));
+    let cost = kernel.costs.block_request.once();
+    cx.spend(cost, Mode::System);
+    cx.submit(device, Io::write(at, PAGE_BYTES, u64::from(pfn.0)));
+}
+
+/// Waits until no page of a file is being written.
+pub(crate) fn wait_on_writeback(cx: &mut KernelCx<'_>, file: FileId) {
+    while cx.world().file_table[file.0 as usize].as_ref().is_some_and(|file| file.nr_writing > 0) {
+        let queue = cx.world().written_wait;
+        cx.wait_for_io_in(queue, None);
+    }
+}
+
+/// Writes a file's dirty pages and waits for them (`fsync`). Suspends.
+pub fn fsync(cx: &mut KernelCx<'_>, file: FileId) {
+    while cx.world().file_table[file.0 as usize].is_some()
+        && cx.world().memory.files.counts(file).1 > 0
+    {
+        write_file_pages(cx, file, u64::MAX);
+        wait_on_writeback(cx, file);
+    }
+    wait_on_writeback(cx, file);
+}
+
+/// Writes everything and waits for it (`sync`). Suspends.
+pub fn sync(cx: &mut KernelCx<'_>) {
+    let files: Vec<FileId> = cx.world().files().map(|(file, _)| file).collect();
+    for &file in &files {
+        if cx.world().file_table[file.0 as usize].is_some() {
+            write_file_pages(cx, file, u64::MAX);
+        }
+    }
+    for file in files {
+        if cx.world().file_table[file.0 as usize].is_some() {
+            fsync(cx, file);
+        }
+    }
+    // What others dirtied meanwhile is theirs.
+    cx.sleep(SOON);
+}

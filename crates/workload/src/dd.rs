@@ -1,0 +1,80 @@
+//! dd: one file is written from beginning to end, and perhaps read again.
+//!
+//! Models: dd(1) with `bs` and `conv=fsync`, and a second one that reads what the first has written, after
+//! the caches were dropped.
+
+use crate::Workload;
+use crate::parameters::{Kind, Parameter, Settings};
+use crate::process::{Ended, report_killed, report_seconds, run_process};
+use highorder_record::{Better, Metric};
+use highorder_system::{Code, Failure, Ns, System, ThreadSpec};
+
+pub(crate) const WORKLOAD: Workload = Workload {
+    name: "dd",
+    parameters: &[
+        Parameter { name: "block", kind: Kind::Size { default: 1 << 20 } },
+        Parameter { name: "reads", kind: Kind::Count { least: 0, most: 1000, default: 1 } },
+        Parameter { name: "size", kind: Kind::Memory { default_millionths: 1_500_000 } },
+    ],
+    check: |_| Ok(()),
+    run,
+};
+
+/// The file's name.
+const NAME: &str = "dd-file";
+
+fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
+    let machine = sys.machine();
+    let bytes = settings.pages("size", machine) * machine.page_bytes;
+    let block = settings.size("block").max(1);
+    let reads = settings.count("reads");
+    let code: Code = Box::new(move |sys| process(sys, bytes, block, reads));
+    let took = run_process(sys, ThreadSpec::process("dd"), code)?;
+    match took.ended {
+        Ended::Done => report_seconds(sys, "System", took.system),
+        Ended::Killed => report_killed(sys, "Killed"),
+    }
+    Ok(())
+}
+
+fn process(sys: &mut dyn System, bytes: u64, block: u64, reads: u64) -> Result<(), Failure> {
+    let file = sys.create_file(NAME)?;
+    let began = sys.now();
+    blocks(bytes, block).try_for_each(|(at, part)| sys.write_file(file, at, part))?;
+    sys.fsync(file)?;
+    report_rate(sys, "Write", bytes, began);
+    sys.note_held();
+    if reads > 0 {
+        sys.drop_caches()?;
+    }
+    for _ in 0..reads {
+        let began = sys.now();
+        blocks(bytes, block).try_for_each(|(at, part)| sys.read_file(file, at, part))?;
+        report_rate(sys, "Read", bytes, began);
+    }
+    sys.unlink(NAME)
+}
+
+/// The pieces that a file is written by.
+fn blocks(bytes: u64, block: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..bytes.div_ceil(block)).map(move |n| (n * block, block.min(bytes - n * block)))
+}
+
+fn report_rate(sys: &mut dyn System, name: &str, bytes: u64, began: Ns) {
+    let took = (sys.now() - began).as_secs_f64();
+    if took > 0.0 {
+        sys.report(&Metric::new(name, "MB/s", Better::Higher), bytes as f64 / 1e6 / took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_cover_a_file_once() {
+        let all: Vec<_> = blocks(10, 4).collect();
+        assert_eq!(all, [(0, 4), (4, 4), (8, 2)]);
+        assert_eq!(blocks(0, 4).count(), 0);
+    }
+}
