@@ -3,11 +3,14 @@
 use crate::failure::Failure;
 use crate::output::{self, Replace, VERSION};
 use highorder_lab::validate::{
-    Case, Compared, Judged, Outcome, case_folders, median_relative_error, order_agreement,
+    Case, Compared, Judged, Outcome, case_folders, live, median_relative_error, order_agreement,
 };
+use highorder_lab::{RealOptions, Target};
+use highorder_record::Store;
 use highorder_report::{Caption, ScatterChart, Series, Table, Value, raster};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +31,13 @@ pub(crate) struct Arguments {
     /// The folder of cases, or one case
     #[arg(long, value_name = "DIR", default_value = "tests/data/cases")]
     cases: PathBuf,
+    /// Instead of recorded cases, boot this kernel image now, as `run --on vm:IMAGE` does, and compare with
+    /// that; may be given several times
+    #[arg(long, value_name = "IMAGE")]
+    live: Vec<String>,
+    /// The experiments that --live runs
+    #[arg(long, value_name = "EXPERIMENT", default_values_t = ["usemem-small".to_owned(), "swap-small".to_owned()])]
+    experiment: Vec<String>,
     /// Only cases whose name holds this text; may be given several times
     #[arg(long = "only", value_name = "TEXT")]
     only: Vec<String>,
@@ -57,6 +67,9 @@ enum Format {
 
 /// Runs the cases and shows how far they are apart.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if !arguments.live.is_empty() {
+        return run_live(arguments);
+    }
     let cases = read_cases(arguments)?;
     let outcomes = run_cases(&cases, arguments.workers)?;
     let report = Report::new(&cases, &outcomes);
@@ -68,6 +81,73 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Format::Json => report.json(),
         Format::Csv => report.counters().csv(),
         Format::Md => report.markdown(),
+    };
+    output::print(text.as_bytes())
+}
+
+/// Fresh runs of real kernels beside the model's.
+fn run_live(arguments: &Arguments) -> Result<(), Failure> {
+    let input = |error: highorder_lab::InputError| Failure::input(error.to_string());
+    let folder = tempfile::tempdir().map_err(|error| Failure::input(error.to_string()))?;
+    let store = Store::open(folder.path())?;
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let workers = arguments.workers.and_then(NonZeroUsize::new).unwrap_or(cores);
+    let nr = arguments.live.len() * arguments.experiment.len();
+    let bar = output::progress(Some(nr as u64), "experiments");
+    let mut runs = Vec::new();
+    for image in &arguments.live {
+        let target: Target = format!("vm:{image}").parse().map_err(Failure::input)?;
+        for experiment in &arguments.experiment {
+            let options = RealOptions::default();
+            runs.extend(live(experiment, &target, &options, workers, &store).map_err(input)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let columns = [
+        ("run", "run"),
+        ("counter", "counter"),
+        ("real", "real"),
+        ("model", "model"),
+        ("error", "relative_error_percent"),
+    ];
+    let mut table = Table::new("Rise of each counter, fresh runs", &columns);
+    for run in &runs {
+        for (number, row) in run.rows.iter().enumerate() {
+            table.push(vec![
+                if number == 0 { run.name.as_str() } else { "" }.into(),
+                row.counter.as_str().into(),
+                (row.real as i64).into(),
+                (row.model as i64).into(),
+                Value::Percent(100.0 * row.relative_error),
+            ]);
+        }
+    }
+    let judged: Vec<Judged<'_>> = runs
+        .iter()
+        .map(|run| Judged { subject: run.name.clone(), settings: BTreeMap::new(), rows: &run.rows })
+        .collect();
+    let median = median_relative_error(&judged);
+    let text = match arguments.format {
+        Format::Text | Format::Md => {
+            let body = if arguments.format == Format::Md { table.markdown() } else { table.text() };
+            let median = median.map_or("-".to_owned(), |x| format!("{:.1} %", 100.0 * x));
+            format!("{body}\nmedian relative error {median}\n{VERSION}\n")
+        }
+        Format::Csv => table.csv(),
+        Format::Json => {
+            let runs = runs.iter().map(|run| {
+                let counters = run.rows.iter().map(|row| {
+                    json!({ "counter": row.counter, "real": row.real, "model": row.model,
+                            "relative_error": row.relative_error })
+                });
+                json!({ "run": run.name, "counters": counters.collect::<Vec<_>>() })
+            });
+            let runs = runs.collect::<Vec<_>>();
+            let document =
+                json!({ "median_relative_error": median, "runs": runs, "version": VERSION });
+            format!("{document:#}\n")
+        }
     };
     output::print(text.as_bytes())
 }

@@ -19,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 4] = [
+pub const BUILT_IN: [(&str, &str); 5] = [
     ("mmap-demo", include_str!("../../../experiments/mmap-demo.toml")),
     ("overcommit", include_str!("../../../experiments/overcommit.toml")),
+    ("swap-small", include_str!("../../../experiments/swap-small.toml")),
     ("usemem-anon", include_str!("../../../experiments/usemem-anon.toml")),
     ("usemem-small", include_str!("../../../experiments/usemem-small.toml")),
 ];

@@ -9,19 +9,20 @@
 //! stays where it is: it is no page cache and belongs to no process. Visible as: what a guest's own
 //! programs had in memory, a few MiB, is not reclaimed.
 
-use crate::{InputError, Kernel};
+use crate::{Experiment, InputError, Kernel, RealOptions, Scale, Target};
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
 use highorder_mm::policy::LruKind;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn};
-use highorder_record::{Inputs, Record, read_foreign};
+use highorder_record::{Inputs, Record, Store, read_foreign};
 use highorder_sim::{Machine, Ns};
 use highorder_snapshot::live::{Options, Way};
 use highorder_system::model::{ModelSpec, check_knob, run_from};
 use highorder_workload::recorded::{Program, Unknown, written_file};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// The machine whose costs and disks stand for a guest under software emulation.
@@ -327,6 +328,51 @@ fn rise(record: &Record, counter: &str) -> Option<f64> {
     let names = record.after.counters.keys().filter(|name| name.starts_with(counter));
     let rises: Vec<i64> = names.filter_map(|name| record.delta(name)).collect();
     if rises.is_empty() { None } else { Some(rises.iter().sum::<i64>() as f64) }
+}
+
+/// A fresh run of a real kernel in a guest, and the model's of the same experiment.
+#[derive(Debug)]
+pub struct Live {
+    /// The guest's target, kernel and threads.
+    pub name: String,
+    /// Each counter that either of them moved.
+    pub rows: Vec<Row>,
+}
+
+/// Runs an experiment's first variant on a kernel in a guest and, under the kernel file of that kernel's
+/// release, on the model; both from the machine's boot. `store` keeps the records.
+///
+/// # Errors
+/// No such experiment, image or kernel file; or a run failed.
+pub fn live(
+    experiment: &str,
+    target: &Target,
+    options: &RealOptions,
+    workers: NonZeroUsize,
+    store: &Store,
+) -> Result<Vec<Live>, InputError> {
+    let mut experiment = Experiment::load(experiment)?;
+    experiment.variants.truncate(1);
+    let run = |experiment: &Experiment, target: &Target| -> Result<Vec<Record>, InputError> {
+        let plan = experiment.plan_on(std::slice::from_ref(target), Scale::FULL, options)?;
+        let failed = |error: &dyn std::fmt::Display| InputError::other(error.to_string());
+        plan.execute(store, workers, &()).map_err(|error| failed(&error))?;
+        let records = plan.records(store).map_err(|error| failed(&error))?;
+        Ok(records.into_iter().flatten().collect())
+    };
+    let real = run(&experiment, target)?;
+    let release = real.first().and_then(|record| record.inputs.kernel.values.get("kernel"));
+    let release = release.map(String::as_str).unwrap_or_default();
+    experiment.variants[0].kernel = Kernel::for_release(release)?;
+    let model = run(&experiment, &Target::Model)?;
+    let threads = |record: &Record| record.inputs.workload.values.get("threads").cloned();
+    let pairs = real.iter().filter_map(|real| {
+        let model = model.iter().find(|model| threads(model) == threads(real))?;
+        let threads = threads(real).unwrap_or_default();
+        let name = format!("{target} {} threads {threads}", experiment.name);
+        Some(Live { name, rows: compare(real, model) })
+    });
+    Ok(pairs.collect())
 }
 
 /// The folders in `folder` that are cases, by name.

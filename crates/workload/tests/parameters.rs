@@ -27,7 +27,7 @@ fn names_are_sorted_and_unique() {
 fn an_unknown_workload_is_told_with_those_there_are() {
     let error = find("usmem", &BTreeMap::new()).unwrap_err();
     assert_eq!(error.key, None);
-    assert_eq!(error.message, "no workload `usmem`, expected one of churn, mmap-demo, usemem");
+    assert_eq!(error.message, "no workload `usmem`, expected one of churn, dd, mmap-demo, usemem");
 }
 
 #[test]
