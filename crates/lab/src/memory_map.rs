@@ -16,7 +16,7 @@ pub use highorder_system::model::Moment;
 
 /// Most cells of a record's picture.
 ///
-/// Our choice: a cell of three uses takes some 35 bytes, every run of an experiment keeps a picture, and a
+/// Our choice: a cell of three uses takes some 47 bytes, every run of an experiment keeps a picture, and a
 /// page shows one for each column. On 64 GiB a cell is eight pageblocks, and up to 8 GiB a single one.
 const CELLS_MAX: u64 = 4_200;
 

@@ -231,7 +231,7 @@ fn files_that_an_experiment_names_lie_beside_it() {
 fn an_unknown_experiment_is_told_the_names_there_are() {
     assert_eq!(
         Experiment::load("usemen").unwrap_err().to_string(),
-        "no experiment `usemen`; there are mmap-demo, overcommit, usemem-anon, usemem-small, or give a .toml file"
+        "no experiment `usemen`; there are mmap-demo, overcommit, swap-small, usemem-anon, usemem-small, or give a .toml file"
     );
     let error = Experiment::load("nowhere/mine.toml").unwrap_err().to_string();
     assert!(error.starts_with("nowhere/mine.toml: cannot be read: "), "{error}");
