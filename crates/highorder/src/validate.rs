@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use crate::output::{self, Replace, VERSION};
 use highorder_lab::validate::{
-    Case, Compared, Judged, Outcome, case_folders, live, median_relative_error, order_agreement,
+    Case, Compared, Judged, Outcome, Row, case_folders, live, median_relative_error,
+    order_agreement,
 };
 use highorder_lab::{RealOptions, Target};
 use highorder_record::Store;
@@ -104,25 +105,8 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
-    let columns = [
-        ("run", "run"),
-        ("counter", "counter"),
-        ("real", "real"),
-        ("model", "model"),
-        ("error", "relative_error_percent"),
-    ];
-    let mut table = Table::new("Rise of each counter, fresh runs", &columns);
-    for run in &runs {
-        for (number, row) in run.rows.iter().enumerate() {
-            table.push(vec![
-                if number == 0 { run.name.as_str() } else { "" }.into(),
-                row.counter.as_str().into(),
-                (row.real as i64).into(),
-                (row.model as i64).into(),
-                Value::Percent(100.0 * row.relative_error),
-            ]);
-        }
-    }
+    let named = || runs.iter().map(|run| (run.name.as_str(), run.rows.as_slice()));
+    let table = counters_table("Rise of each counter, fresh runs", "run", named());
     let judged: Vec<Judged<'_>> = runs
         .iter()
         .map(|run| Judged { subject: run.name.clone(), settings: BTreeMap::new(), rows: &run.rows })
@@ -136,14 +120,7 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
         }
         Format::Csv => table.csv(),
         Format::Json => {
-            let runs = runs.iter().map(|run| {
-                let counters = run.rows.iter().map(|row| {
-                    json!({ "counter": row.counter, "real": row.real, "model": row.model,
-                            "relative_error": row.relative_error })
-                });
-                json!({ "run": run.name, "counters": counters.collect::<Vec<_>>() })
-            });
-            let runs = runs.collect::<Vec<_>>();
+            let runs = counters_json("run", named());
             let document =
                 json!({ "median_relative_error": median, "runs": runs, "version": VERSION });
             format!("{document:#}\n")
@@ -198,6 +175,51 @@ fn run_cases(cases: &[Case], workers: Option<usize>) -> Result<Vec<Outcome>, Fai
     done.into_values().map(|outcome| outcome.map_err(Failure::input)).collect()
 }
 
+/// A row for each counter; the run's name stands beside its first.
+fn counters_table<'a>(
+    title: &str,
+    what: &str,
+    runs: impl Iterator<Item = (&'a str, &'a [Row])>,
+) -> Table {
+    let columns = [
+        (what, what),
+        ("counter", "counter"),
+        ("real", "real"),
+        ("model", "model"),
+        ("error", "relative_error_percent"),
+    ];
+    let mut table = Table::new(title, &columns);
+    for (name, rows) in runs {
+        for (number, row) in rows.iter().enumerate() {
+            table.push(vec![
+                if number == 0 { name } else { "" }.into(),
+                row.counter.as_str().into(),
+                (row.real as i64).into(),
+                (row.model as i64).into(),
+                Value::Percent(100.0 * row.relative_error),
+            ]);
+        }
+    }
+    table
+}
+
+/// The same for programs.
+fn counters_json<'a>(
+    what: &str,
+    runs: impl Iterator<Item = (&'a str, &'a [Row])>,
+) -> Vec<serde_json::Value> {
+    let row = |row: &Row| {
+        json!({
+            "counter": row.counter,
+            "real": row.real,
+            "model": row.model,
+            "relative_error": row.relative_error,
+        })
+    };
+    let run = |(name, rows): (&str, &[Row])| json!({ what: name, "counters": rows.iter().map(row).collect::<Vec<_>>() });
+    runs.map(run).collect()
+}
+
 /// What there is to tell.
 struct Report<'a> {
     compared: Vec<(&'a Case, &'a Compared)>,
@@ -227,29 +249,13 @@ impl<'a> Report<'a> {
         Self { compared, waiting, median, order }
     }
 
+    fn named(&self) -> impl Iterator<Item = (&'a str, &'a [Row])> + '_ {
+        self.compared.iter().map(|&(case, result)| (case.name.as_str(), result.rows.as_slice()))
+    }
+
     /// A row for each counter of each case.
     fn counters(&self) -> Table {
-        let columns = [
-            ("case", "case"),
-            ("counter", "counter"),
-            ("real", "real"),
-            ("model", "model"),
-            ("error", "relative_error_percent"),
-        ];
-        let mut table = Table::new("Rise of each counter", &columns);
-        for (case, result) in &self.compared {
-            for (number, row) in result.rows.iter().enumerate() {
-                let name = if number == 0 { case.name.as_str() } else { "" };
-                table.push(vec![
-                    name.into(),
-                    row.counter.as_str().into(),
-                    (row.real as i64).into(),
-                    (row.model as i64).into(),
-                    Value::Percent(100.0 * row.relative_error),
-                ]);
-            }
-        }
-        table
+        counters_table("Rise of each counter", "case", self.named())
     }
 
     /// Cases that wait, and for what.
@@ -292,17 +298,6 @@ impl<'a> Report<'a> {
     }
 
     fn json(&self) -> String {
-        let cases = self.compared.iter().map(|(case, result)| {
-            let counters = result.rows.iter().map(|row| {
-                json!({
-                    "counter": row.counter,
-                    "real": row.real,
-                    "model": row.model,
-                    "relative_error": row.relative_error,
-                })
-            });
-            json!({ "case": case.name, "counters": counters.collect::<Vec<_>>() })
-        });
         let waiting = self.waiting.iter();
         let waiting = waiting.map(|(case, what)| json!({ "case": case.name, "missing": what }));
         let (agree, all) = self.order;
@@ -310,7 +305,7 @@ impl<'a> Report<'a> {
             "median_relative_error": self.median,
             "order_agreement": if all > 0 { Some(agree as f64 / all as f64) } else { None },
             "order_pairs": all,
-            "cases": cases.collect::<Vec<_>>(),
+            "cases": counters_json("case", self.named()),
             "not_covered": waiting.collect::<Vec<_>>(),
             "version": VERSION,
         });
