@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gets what the guest tests need: QEMU, the C library's static archive and Debian's two kernels.
+# Gets what the guest tests need: QEMU, mkfs.ext4, the C library's static archive and Debian's two kernels.
 #
 # Installs only what is missing (through apt, which takes root), and unpacks the kernel packages into
 # $HIGHORDER_CACHE (default /tmp/highorder-cache) without installing them:
@@ -24,7 +24,8 @@ apt_update_once() {
 
 # need COMMAND PACKAGE: installs PACKAGE unless COMMAND is there.
 need() {
-    command -v "$1" >/dev/null 2>&1 && return 0
+    # Programs of administrators may not be in everybody's PATH.
+    PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1 && return 0
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
         missing "$1 is not installed (package $2), and this is not root on a system with apt"
         return 0
@@ -71,6 +72,7 @@ kernel() {
 
 mkdir -p "$cache" || { missing "cannot create $cache"; exit 0; }
 need qemu-system-x86_64 qemu-system-x86
+need mkfs.ext4 e2fsprogs
 # The releases of the recordings our tests compare with, so that both speak of the same kernels.
 kernel 6.1 linux-image-6.1.0-53-cloud-amd64 '^linux-image-6\.1\.0-[0-9]+-cloud-amd64$'
 kernel 6.12 'linux-image-6.12.107+deb12-cloud-amd64' '^linux-image-6\.12\.[0-9]+\+deb12-cloud-amd64$'

@@ -3,6 +3,8 @@
 use crate::failure::Failure;
 use crate::output;
 use crate::results::{Printing, Results, Variant};
+use highorder_lab::Experiment;
+use highorder_lab::experiment::BUILT_IN;
 use highorder_record::{Entry, Inputs, Record, Store, read_foreign, store};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,13 +43,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         groups.extend(grouped(find(what, &arguments.store)?));
     }
     let labels = labels(&groups.iter().map(|records| &records[0].inputs).collect::<Vec<_>>());
+    let experiments: Vec<String> =
+        groups.iter().map(|records| records[0].inputs.experiment.clone()).collect();
     let variants = labels.into_iter().zip(groups);
     let variants = variants.map(|(label, records)| Variant { label, records }).collect();
     let mut words = vec!["highorder".to_owned(), "compare".to_owned()];
     words.extend(arguments.what.iter().cloned());
     words.extend(store_words(&arguments.store));
     let command = output::shell_command(words.iter().map(String::as_str));
-    Results { variants, command }.show(&arguments.printing)
+    let published = published(experiments.iter().map(String::as_str));
+    Results { variants, published, command }.show(&arguments.printing)
+}
+
+/// The published form of an experiment that comes with the program, if all runs are of it: records do not
+/// say how they are to be shown.
+fn published<'a>(mut experiments: impl Iterator<Item = &'a str>) -> Option<&'static str> {
+    let first = experiments.next()?;
+    let is_built_in = BUILT_IN.iter().any(|(name, _)| *name == first);
+    if !is_built_in || experiments.any(|other| other != first) {
+        return None;
+    }
+    Experiment::load(first).ok()?.published
 }
 
 /// The words that name a store, if it is not the default.

@@ -32,7 +32,8 @@ pub(crate) struct Guests {
     /// End a guest that takes longer; then there is no record
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     guest_timeout: u64,
-    /// Where guests' disks lie, as files without a name [default: where temporary files do]
+    /// Where files lie: guests' disks, without a name [default: where temporary files do]; and those of a
+    /// workload on the host, which without it has none, in a folder that is gone afterwards
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -51,12 +52,14 @@ impl Guests {
         };
         if let Some(folder) = &self.folder {
             options.folder.clone_from(folder);
+            options.host_folder = Some(folder.clone());
         }
         options
     }
 
-    /// Those that change results, as words of a command line, without defaults.
-    pub(crate) fn words(&self) -> Vec<String> {
+    /// Those that change results, as words of a command line, without defaults; `on_host` says whether the
+    /// host is among the places.
+    pub(crate) fn words(&self, on_host: bool) -> Vec<String> {
         let mut words = Vec::new();
         if self.accel == AccelWord::Kvm {
             words.extend(["--accel".to_owned(), "kvm".to_owned()]);
@@ -64,17 +67,26 @@ impl Guests {
         if self.icount {
             words.push("--icount".to_owned());
         }
+        if on_host {
+            // Without it there are no files on the host.
+            words.extend(self.folder_words());
+        }
         words
     }
 
+    fn folder_words(&self) -> Vec<String> {
+        let folder = self.folder.iter();
+        folder.flat_map(|folder| ["--folder".to_owned(), folder.display().to_string()]).collect()
+    }
+
     /// Those that change nothing but whether there are results, likewise.
-    pub(crate) fn other_words(&self) -> Vec<String> {
+    pub(crate) fn other_words(&self, on_host: bool) -> Vec<String> {
         let mut words = Vec::new();
         if self.guest_timeout != 3600 {
             words.extend(["--guest-timeout".to_owned(), self.guest_timeout.to_string()]);
         }
-        if let Some(folder) = &self.folder {
-            words.extend(["--folder".to_owned(), folder.display().to_string()]);
+        if !on_host {
+            words.extend(self.folder_words());
         }
         words
     }

@@ -8,7 +8,8 @@ use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
 use highorder_record::noise::Verdict;
 use highorder_record::{
-    Comparison, Form, Group, Identity, Inputs, Record, Scale, Source, time_lines, vmstat_listing,
+    Comparison, Form, Group, Identity, Inputs, PublishedForm, Record, Scale, Source, published,
+    time_lines, vmstat_listing,
 };
 use highorder_report::{Column, Table, Value};
 use serde_json::{Value as Json, json};
@@ -51,6 +52,18 @@ pub(crate) struct Printing {
     /// sample
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = seconds)]
     listing: Option<f64>,
+    /// In the form of these published tables, whose rows come first and in their order [default: what the
+    /// experiment says]
+    #[arg(long, value_name = "TABLES", value_parser = published_form)]
+    published: Option<String>,
+}
+
+fn published_form(text: &str) -> Result<String, String> {
+    let names = published::names();
+    match names.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected one of {}", names.join(", "))),
+    }
 }
 
 /// Seconds between two lines: from none to a day.
@@ -75,6 +88,7 @@ impl Printing {
             words.push("--noise".to_owned());
         }
         words.extend(self.listing.map(|seconds| format!("--listing={seconds}")));
+        words.extend(self.published.iter().flat_map(|n| ["--published".to_owned(), n.clone()]));
         words
     }
 }
@@ -91,6 +105,8 @@ pub(crate) struct Variant {
 pub(crate) struct Results {
     /// The variants, the base first.
     pub(crate) variants: Vec<Variant>,
+    /// The published form that the experiment names.
+    pub(crate) published: Option<&'static str>,
     /// The command line that gives the same results.
     pub(crate) command: String,
 }
@@ -103,7 +119,7 @@ impl Results {
             Format::Md => self.markdown(printing),
             Format::Csv => self.csv(printing),
             Format::Json => self.json(printing)?,
-            Format::Html => self.html()?,
+            Format::Html => self.html(printing)?,
         };
         let Some(path) = &printing.out else { return output::print(text.as_bytes()) };
         output::write_file(path, text.as_bytes(), Replace::Yes)?;
@@ -118,9 +134,18 @@ impl Results {
         self.variants.iter().map(group).collect()
     }
 
-    /// The tables that have rows: metrics, latencies, huge pages, time, and what the kernel counted.
-    fn comparisons(&self) -> Vec<Comparison> {
+    /// The form that is asked for, or else the experiment's.
+    fn published(&self, printing: &Printing) -> Option<PublishedForm> {
+        published::find(printing.published.as_deref().or(self.published)?)
+    }
+
+    /// The tables that have rows: metrics, latencies, huge pages, time, and what the kernel counted; or
+    /// those of a published form before the rest of these.
+    fn comparisons(&self, printing: &Printing) -> Vec<Comparison> {
         let groups = self.groups();
+        if let Some(published) = self.published(printing) {
+            return compare::in_published_form(&published, &groups);
+        }
         let form = Form::default();
         let mut tables = vec![
             compare::metrics("Metrics", &groups),
@@ -191,7 +216,7 @@ impl Results {
     }
 
     fn text(&self, printing: &Printing) -> String {
-        let comparisons = self.comparisons();
+        let comparisons = self.comparisons(printing);
         let mut text = String::new();
         for origin in self.origins() {
             text.push_str(&format!("{origin}\n"));
@@ -228,7 +253,7 @@ impl Results {
     }
 
     fn markdown(&self, printing: &Printing) -> String {
-        let comparisons = self.comparisons();
+        let comparisons = self.comparisons(printing);
         let mut text = String::new();
         for line in self.origins().into_iter().chain(self.notes(&comparisons)) {
             text.push_str(&format!("- {line}\n"));
@@ -251,7 +276,7 @@ impl Results {
     fn csv(&self, printing: &Printing) -> String {
         let tables: Vec<Table> = match printing.listing {
             Some(_) => self.listings(printing).into_iter().map(|listing| listing.table).collect(),
-            None => self.comparisons().iter().map(with_statistic).collect(),
+            None => self.comparisons(printing).iter().map(with_statistic).collect(),
         };
         let first = if printing.listing.is_some() { "run" } else { "table" };
         let mut all = Table::default();
@@ -270,7 +295,7 @@ impl Results {
         let table = |table: &Table| -> Result<Json, Failure> {
             serde_json::from_str(&table.json()).map_err(|e| Failure::internal(e.to_string()))
         };
-        let comparisons = self.comparisons();
+        let comparisons = self.comparisons(printing);
         let tables: Result<Vec<Json>, Failure> =
             comparisons.iter().map(|c| table(&c.table(Detail::Noise))).collect();
         let listings: Result<Vec<Json>, Failure> = self
@@ -295,7 +320,7 @@ impl Results {
         Ok(format!("{value:#}\n"))
     }
 
-    fn html(&self) -> Result<String, Failure> {
+    fn html(&self, printing: &Printing) -> Result<String, Failure> {
         let all = || self.variants.iter().flat_map(|variant| &variant.records);
         let titles: BTreeSet<String> = all().map(|record| title(&record.inputs)).collect();
         let groups = self.groups();
@@ -308,7 +333,7 @@ impl Results {
             title: &titles.into_iter().collect::<Vec<_>>().join(", "),
             command: &self.command,
             groups: &groups,
-            form: Form::default(),
+            form: self.published(printing).map_or(Form::default(), |published| published.form),
             maps: &maps,
         };
         highorder_page::render(&page).map_err(|error| Failure::internal(error.to_string()))

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::real::{Guests, STATE_FOLDER};
 use crate::results::{Printing, Results, Variant};
+use highorder_lab::experiment::BUILT_IN;
 use highorder_lab::{
     ExecuteError, Executed, Experiment, ModelSize, Plan, RealError, RealOptions, Run, Scale,
     Target, Watch,
@@ -23,25 +24,7 @@ use std::time::Duration;
 
 /// What to run, and how.
 #[derive(clap::Args)]
-#[command(after_help = "\
-An experiment is a file that names a machine, kernels, a workload, thread counts and seeds;
-docs/experiments.md describes it. These come with the program: mmap-demo, overcommit, usemem-anon,
-usemem-small.
-
---on says where it runs, several times for several columns side by side:
-
-  model            the model, under each variant's kernel file
-  host             this machine's kernel, with real memory, of which 1 GiB stays to others
-  vm:debian:6.12   Debian's kernel of that release in QEMU, fetched with apt-get once
-  vm:./bzImage     a kernel image in QEMU, with the folder modules beside it
-
-A real kernel has no kernel file: there variants differ in knobs, machine and workload only. Guests
-have the machine file's nodes, CPUs, memory and swap. At most two of them run at once, and on the
-host one run at a time.
-
-Every run leaves a record in the store, and a run that is there already is not run again. Ctrl-C
-lets the runs under way finish; a second one ends at once. Either way, and after being killed, the
-same command goes on where it stopped, and the store ends up with the same bytes.")]
+#[command(after_help = after_help())]
 pub(crate) struct Arguments {
     /// The experiment: a .toml file, or the name of a built-in one
     #[arg(value_name = "EXPERIMENT")]
@@ -69,6 +52,52 @@ pub(crate) struct Arguments {
     host: Host,
 }
 
+/// What `--help` tells beside the arguments.
+fn after_help() -> String {
+    let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+    let intro = format!(
+        "An experiment is a file that names a machine, kernels, a workload, thread counts and seeds; \
+         docs/experiments.md describes it. These come with the program: {}.",
+        names.join(", ")
+    );
+    format!("{}\n\n{AFTER_HELP}", filled(&intro))
+}
+
+/// A paragraph in lines as long as those around it.
+fn filled(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.len() + 1 + word.len() <= WIDTH {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}
+
+const AFTER_HELP: &str = "\
+--on says where it runs, several times for several columns side by side:
+
+  model            the model, under each variant's kernel file
+  host             this machine's kernel, with real memory, of which 1 GiB stays to others, and files
+                   in a folder below --folder
+  vm:debian:6.12   Debian's kernel of that release in QEMU, fetched with apt-get once
+  vm:./bzImage     a kernel image in QEMU, with the folder modules beside it
+
+A real kernel has no kernel file: there variants differ in knobs, machine and workload only. Guests
+have the machine file's nodes, CPUs, memory and swap, and an ext4 for files, which mkfs.ext4 makes. At
+most two of them run at once, and on the host one run at a time.
+
+Every run leaves a record in the store, and a run that is there already is not run again. Ctrl-C
+lets the runs under way finish; a second one ends at once. Either way, and after being killed, the
+same command goes on where it stopped, and the store ends up with the same bytes.";
+
 /// What may be done to this machine.
 #[derive(clap::Args)]
 #[command(next_help_heading = "This machine")]
@@ -94,7 +123,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let records = plan.records(&store)?;
     let variants = plan.columns.iter().zip(records);
     let variants = variants.map(|(label, records)| Variant { label: label.clone(), records });
-    let results = Results { variants: variants.collect(), command: arguments.what() };
+    let results = Results {
+        variants: variants.collect(),
+        published: experiment.published,
+        command: arguments.what(),
+    };
     results.show(&arguments.printing)
 }
 
@@ -118,7 +151,7 @@ impl Arguments {
         if self.boots != 1 {
             words.extend(["--boots".to_owned(), self.boots.to_string()]);
         }
-        words.extend(self.guests.words());
+        words.extend(self.guests.words(self.on.contains(&Target::Host)));
         for (flag, is_set) in
             [("--apply-knobs", self.host.apply_knobs), ("--may-swap", self.host.may_swap)]
         {
@@ -134,7 +167,7 @@ impl Arguments {
     fn again(&self) -> String {
         let mut words = compare::store_words(&self.store);
         words.extend(self.workers.iter().flat_map(|n| ["--workers".to_owned(), n.to_string()]));
-        words.extend(self.guests.other_words());
+        words.extend(self.guests.other_words(self.on.contains(&Target::Host)));
         if self.host.state_dir != Path::new(STATE_FOLDER) {
             words.extend(["--state-dir".to_owned(), self.host.state_dir.display().to_string()]);
         }

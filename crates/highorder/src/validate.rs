@@ -3,8 +3,9 @@
 use crate::failure::Failure;
 use crate::output::{self, Replace, VERSION};
 use highorder_lab::validate::{
-    Case, Compared, Judged, Outcome, Row, case_folders, live, median_relative_error,
-    order_agreement,
+    BLOCKS_NAME, Case, Compared, FALLBACKS_NAME, FRAGMENTING_NAME, FREE_PAGES_NAME,
+    HUGE_SHARE_NAME, Judged, OrderAgreement, Outcome, Quantity, Row, case_folders, live,
+    median_relative_error, order_agreement,
 };
 use highorder_lab::{RealOptions, Target};
 use highorder_record::Store;
@@ -22,12 +23,15 @@ use std::thread;
 #[command(after_help = "\
 A case is a folder with what a real kernel's /proc said before/ and after/ a workload, and a case.json \
 that says what ran. The model gets the same zones, marks and free memory, the kernel file of that \
-release and the same settings, and does the same work; then each counter's rise is compared.
+release and the same settings, and does the same work. Compared are the rise of each counter, the share \
+of anonymous memory that lay in huge pages at the workload's end, fallbacks to other types' memory, and \
+how far the free blocks and free pages lie apart afterwards: 0 where both have the same share of them in \
+each zone, order and type, 1 where no place has any of both.
 
-The relative error is the distance as a share of the real rise, or of a floor (512 pages, 16 events) \
-where that is larger. Cases that differ in one setting are also compared with each other: does the \
-model put them in the same order? Cases whose mechanisms the model does not have yet are listed with \
-what is missing.")]
+The relative error is the distance as a share of the real figure, or of a floor where that is larger: 512 \
+pages, 16 events, 8 fallbacks, a tenth of anonymous memory. How far free blocks lie apart is an error by \
+itself. Cases that differ in one setting are also compared with each other: does the model put them in \
+the same order? Cases whose mechanisms the model does not have yet are listed with what is missing.")]
 pub(crate) struct Arguments {
     /// The folder of cases, or one case
     #[arg(long, value_name = "DIR", default_value = "tests/data/cases")]
@@ -45,7 +49,7 @@ pub(crate) struct Arguments {
     /// Print as
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Draw the model against the real kernel, a point for each counter of each case
+    /// Draw the model against the real kernel, a point for each figure of each case
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     picture: Option<PathBuf>,
     /// Runs at the same time, by default as many as there are cores
@@ -60,7 +64,7 @@ enum Format {
     Text,
     /// One document for programs
     Json,
-    /// The table of counters
+    /// The table of figures
     Csv,
     /// Tables for a web page
     Md,
@@ -80,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let text = match arguments.format {
         Format::Text => report.text(),
         Format::Json => report.json(),
-        Format::Csv => report.counters().csv(),
+        Format::Csv => report.figures().csv(),
         Format::Md => report.markdown(),
     };
     output::print(text.as_bytes())
@@ -106,12 +110,8 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
     }
     bar.finish_and_clear();
     let named = || runs.iter().map(|run| (run.name.as_str(), run.rows.as_slice()));
-    let table = counters_table("Rise of each counter, fresh runs", "run", named());
-    let judged: Vec<Judged<'_>> = runs
-        .iter()
-        .map(|run| Judged { subject: run.name.clone(), settings: BTreeMap::new(), rows: &run.rows })
-        .collect();
-    let median = median_relative_error(&judged);
+    let table = figures_table("Fresh runs beside the model", "run", named());
+    let median = median_relative_error(runs.iter().flat_map(|run| &run.rows));
     let text = match arguments.format {
         Format::Text | Format::Md => {
             let body = if arguments.format == Format::Md { table.markdown() } else { table.text() };
@@ -120,7 +120,7 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
         }
         Format::Csv => table.csv(),
         Format::Json => {
-            let runs = counters_json("run", named());
+            let runs = figures_json("run", named());
             let document =
                 json!({ "median_relative_error": median, "runs": runs, "version": VERSION });
             format!("{document:#}\n")
@@ -175,15 +175,15 @@ fn run_cases(cases: &[Case], workers: Option<usize>) -> Result<Vec<Outcome>, Fai
     done.into_values().map(|outcome| outcome.map_err(Failure::input)).collect()
 }
 
-/// A row for each counter; the run's name stands beside its first.
-fn counters_table<'a>(
+/// A row for each figure; the run's name stands beside its first.
+fn figures_table<'a>(
     title: &str,
     what: &str,
     runs: impl Iterator<Item = (&'a str, &'a [Row])>,
 ) -> Table {
     let columns = [
         (what, what),
-        ("counter", "counter"),
+        ("figure", "figure"),
         ("real", "real"),
         ("model", "model"),
         ("error", "relative_error_percent"),
@@ -191,11 +191,16 @@ fn counters_table<'a>(
     let mut table = Table::new(title, &columns);
     for (name, rows) in runs {
         for (number, row) in rows.iter().enumerate() {
+            let value = |x: f64| match row.quantity {
+                Quantity::Counter | Quantity::Fallbacks => Value::Count(x as i64),
+                Quantity::HugeShare | Quantity::Distance => Value::Real(x, 3),
+            };
             table.push(vec![
                 if number == 0 { name } else { "" }.into(),
-                row.counter.as_str().into(),
-                (row.real as i64).into(),
-                (row.model as i64).into(),
+                row.name.as_str().into(),
+                // A state lies no way from itself.
+                if row.quantity == Quantity::Distance { Value::Missing } else { value(row.real) },
+                value(row.model),
                 Value::Percent(100.0 * row.relative_error),
             ]);
         }
@@ -203,20 +208,42 @@ fn counters_table<'a>(
     table
 }
 
-/// The same for programs.
-fn counters_json<'a>(
+/// The same for programs: counters in a list, the others by name, null where there is nothing to compare.
+fn figures_json<'a>(
     what: &str,
     runs: impl Iterator<Item = (&'a str, &'a [Row])>,
 ) -> Vec<serde_json::Value> {
-    let row = |row: &Row| {
+    let counter = |row: &Row| {
         json!({
-            "counter": row.counter,
+            "counter": row.name,
             "real": row.real,
             "model": row.model,
             "relative_error": row.relative_error,
         })
     };
-    let run = |(name, rows): (&str, &[Row])| json!({ what: name, "counters": rows.iter().map(row).collect::<Vec<_>>() });
+    let run = |(name, rows): (&str, &[Row])| {
+        let counters = rows.iter().filter(|row| row.quantity == Quantity::Counter).map(counter);
+        let find = |name: &str| rows.iter().find(|row| row.name == name);
+        let figure = |name: &str| {
+            find(name).map(|row| {
+                json!({
+                    "real": row.real,
+                    "model": row.model,
+                    "relative_error": row.relative_error,
+                })
+            })
+        };
+        json!({
+            what: name,
+            "median_relative_error": median_relative_error(rows),
+            "counters": counters.collect::<Vec<_>>(),
+            "huge_share": figure(HUGE_SHARE_NAME),
+            "fallbacks": figure(FALLBACKS_NAME),
+            "fragmenting_fallbacks": figure(FRAGMENTING_NAME),
+            "free_blocks_distance": find(BLOCKS_NAME).map(|row| row.model),
+            "free_pages_distance": find(FREE_PAGES_NAME).map(|row| row.model),
+        })
+    };
     runs.map(run).collect()
 }
 
@@ -224,8 +251,9 @@ fn counters_json<'a>(
 struct Report<'a> {
     compared: Vec<(&'a Case, &'a Compared)>,
     waiting: Vec<(&'a Case, &'a [String])>,
+    judged: Vec<Judged<'a>>,
     median: Option<f64>,
-    order: (u64, u64),
+    order: OrderAgreement,
 }
 
 impl<'a> Report<'a> {
@@ -245,17 +273,46 @@ impl<'a> Report<'a> {
                 rows: &result.rows,
             })
             .collect();
-        let (median, order) = (median_relative_error(&judged), order_agreement(&judged));
-        Self { compared, waiting, median, order }
+        let median = median_relative_error(judged.iter().flat_map(|case| case.rows));
+        let order = order_agreement(&judged, None);
+        Self { compared, waiting, judged, median, order }
     }
 
     fn named(&self) -> impl Iterator<Item = (&'a str, &'a [Row])> + '_ {
         self.compared.iter().map(|&(case, result)| (case.name.as_str(), result.rows.as_slice()))
     }
 
-    /// A row for each counter of each case.
-    fn counters(&self) -> Table {
-        counters_table("Rise of each counter", "case", self.named())
+    /// A row for each figure of each case.
+    fn figures(&self) -> Table {
+        figures_table("Real kernels beside the model", "case", self.named())
+    }
+
+    /// Names of all figures, as they come first.
+    fn names(&self) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        for row in self.judged.iter().flat_map(|case| case.rows) {
+            if !names.contains(&row.name.as_str()) {
+                names.push(&row.name);
+            }
+        }
+        names
+    }
+
+    /// How large each figure's error is over all cases, and whether the settings come in the same order.
+    fn quantities(&self) -> Vec<serde_json::Value> {
+        let quantity = |name: &str| {
+            let rows = self.judged.iter().flat_map(|case| case.rows);
+            let rows: Vec<&Row> = rows.filter(|row| row.name == name).collect();
+            let order = order_agreement(&self.judged, Some(name));
+            json!({
+                "quantity": name,
+                "cases": rows.len(),
+                "median_relative_error": median_relative_error(rows),
+                "order_agreement": order.share(),
+                "order_pairs": order.pairs,
+            })
+        };
+        self.names().into_iter().map(quantity).collect()
     }
 
     /// Cases that wait, and for what.
@@ -269,22 +326,21 @@ impl<'a> Report<'a> {
 
     fn summary(&self) -> String {
         let share = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{:.1} %", 100.0 * x));
-        let (agree, all) = self.order;
-        let order = (all > 0).then(|| agree as f64 / all as f64);
+        let OrderAgreement { agree, pairs } = self.order;
         format!(
             "{} cases compared, {} not covered yet\nmedian relative error {}\nsettings in the same \
-             order {} ({agree} of {all})\n",
+             order {} ({agree} of {pairs})\n",
             self.compared.len(),
             self.waiting.len(),
             share(self.median),
-            share(order)
+            share(self.order.share())
         )
     }
 
     fn text(&self) -> String {
         let mut parts = Vec::new();
         if !self.compared.is_empty() {
-            parts.push(self.counters().text());
+            parts.push(self.figures().text());
         }
         if !self.waiting.is_empty() {
             parts.push(self.waiting().text());
@@ -294,18 +350,18 @@ impl<'a> Report<'a> {
     }
 
     fn markdown(&self) -> String {
-        format!("{}\n{}\n{}", self.counters().markdown(), self.waiting().markdown(), self.summary())
+        format!("{}\n{}\n{}", self.figures().markdown(), self.waiting().markdown(), self.summary())
     }
 
     fn json(&self) -> String {
         let waiting = self.waiting.iter();
         let waiting = waiting.map(|(case, what)| json!({ "case": case.name, "missing": what }));
-        let (agree, all) = self.order;
         let document = json!({
             "median_relative_error": self.median,
-            "order_agreement": if all > 0 { Some(agree as f64 / all as f64) } else { None },
-            "order_pairs": all,
-            "cases": counters_json("case", self.named()),
+            "order_agreement": self.order.share(),
+            "order_pairs": self.order.pairs,
+            "quantities": self.quantities(),
+            "cases": figures_json("case", self.named()),
             "not_covered": waiting.collect::<Vec<_>>(),
             "version": VERSION,
         });
@@ -313,17 +369,18 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Draws the model against the real kernel on logarithmic axes.
+/// Draws the model against the real kernel on logarithmic axes: counts as they are, shares in percent. How far
+/// free blocks lie apart is no pair, and stands in the table.
 fn write_picture(path: &Path, report: &Report<'_>) -> Result<(), Failure> {
     let series = report.compared.iter().map(|(case, result)| Series {
         name: case.name.clone(),
-        points: result.rows.iter().map(|row| (row.real, row.model)).collect(),
+        points: result.rows.iter().filter_map(point).collect(),
     });
     let lines: Vec<String> = report.summary().lines().map(str::to_owned).collect();
     let chart = ScatterChart {
         title: "The model beside real kernels".to_owned(),
-        x_label: "rise of a counter, real kernel".to_owned(),
-        y_label: "rise of the counter, model".to_owned(),
+        x_label: "real kernel: rise of a counter, fallbacks, huge share in percent".to_owned(),
+        y_label: "model: the same".to_owned(),
         series: series.collect(),
         diagonal: true,
         caption: Caption { lines, command: Some("highorder validate".to_owned()) },
@@ -340,4 +397,13 @@ fn write_picture(path: &Path, report: &Report<'_>) -> Result<(), Failure> {
     output::write_file(path, &bytes, Replace::Yes)?;
     output::wrote(path);
     Ok(())
+}
+
+/// Where a figure stands in the picture.
+fn point(row: &Row) -> Option<(f64, f64)> {
+    match row.quantity {
+        Quantity::Counter | Quantity::Fallbacks => Some((row.real, row.model)),
+        Quantity::HugeShare => Some((100.0 * row.real, 100.0 * row.model)),
+        Quantity::Distance => None,
+    }
 }

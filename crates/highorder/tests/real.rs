@@ -24,6 +24,7 @@ sample_interval_ms = 100
 name = \"usemem\"
 memory = \"64 MiB\"
 passes = 2
+file = 0.0
 
 [[variant]]
 kernel = \"linux-6.12\"

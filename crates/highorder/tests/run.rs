@@ -23,6 +23,7 @@ sample_interval_ms = 100
 name = \"usemem\"
 memory = 1.1
 passes = 2
+file = 0.0
 
 [[variant]]
 name = \"eager\"

@@ -11,7 +11,7 @@ fn covered_cases_are_compared_and_others_say_what_they_wait_for() {
     assert!(text.contains("612-small-usemem120-lru0"), "{text}");
     assert!(text.contains("pswpout"), "{text}");
     assert!(text.contains("median relative error"), "{text}");
-    assert!(text.contains("Not covered yet") && text.contains("huge pages"), "{text}");
+    assert!(text.contains("Not covered yet") && text.contains("`thpscale`: "), "{text}");
 }
 
 #[test]
@@ -31,6 +31,37 @@ fn the_document_for_programs_has_every_counter_and_the_two_figures() {
     assert!(of("pgmajfault")["relative_error"].as_f64().unwrap() < 0.1, "{text}");
     assert!(document["median_relative_error"].as_f64().unwrap() < 0.5, "{text}");
     assert!(document["order_agreement"].is_null(), "one case has no other beside it");
+}
+
+#[test]
+fn huge_share_fallbacks_and_free_blocks_stand_beside_the_counters() {
+    let text = printed(&["validate", "--only", "612-s", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let cases = document["cases"].as_array().unwrap();
+    let case = |name: &str| cases.iter().find(|case| case["case"] == name).unwrap();
+    // As recorded: extfrag.json counts 3 events, none of which mixed types.
+    let swappiness = case("612-swappiness0");
+    assert_eq!(swappiness["fallbacks"]["real"], 3.0, "{text}");
+    let off = swappiness["fallbacks"]["relative_error"].as_f64().unwrap();
+    let modelled = swappiness["fallbacks"]["model"].as_f64().unwrap();
+    assert_eq!(off, (modelled - 3.0).abs() / 8.0, "the floor is 8 events");
+    // Neither has huge pages: MADV_NOHUGEPAGE.
+    assert!(swappiness["huge_share"].is_null(), "{text}");
+    for case in cases {
+        for distance in ["free_blocks_distance", "free_pages_distance"] {
+            let apart = case[distance].as_f64().unwrap();
+            assert!(apart > 0.0 && apart < 0.6, "{distance} {apart}: {text}");
+        }
+        assert!(case["median_relative_error"].is_number());
+    }
+    let quantities = document["quantities"].as_array().unwrap();
+    let quantity = |name: &str| quantities.iter().find(|q| q["quantity"] == name).unwrap();
+    assert_eq!(quantity("free blocks apart")["cases"], 2);
+    let of_pswpout = &quantity("pswpout")["median_relative_error"];
+    let counters = case("612-small-usemem120-lru0")["counters"].as_array().unwrap();
+    let counter = counters.iter().find(|row| row["counter"] == "pswpout").unwrap();
+    assert_eq!(*of_pswpout, counter["relative_error"], "the only case that swaps");
+    assert_eq!(quantity("pgfault")["order_pairs"], 0, "no two are of one subject");
 }
 
 #[test]

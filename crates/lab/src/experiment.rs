@@ -4,8 +4,11 @@
 //! there are, step by step; and the seeds. `docs/experiments.md` describes the file. Everything it names
 //! is read and checked before anything runs, and what is wrong is told all at once, each with its line.
 
+use crate::demands::DemandValues;
 use crate::{InputError, Kernel, Target, kernel_file};
 use highorder_real::knobs::Knobs;
+use highorder_record::published;
+use highorder_sim::kernel::demand::Demand;
 use highorder_sim::{Machine, Ns, machine};
 use highorder_system::model::check_knob;
 use highorder_workload::{Configured, ParameterError, Value};
@@ -19,10 +22,17 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 12] = [
+    ("dd", include_str!("../../../experiments/dd.toml")),
+    ("dd-half-disk", include_str!("../../../experiments/dd-half-disk.toml")),
+    ("fsmark", include_str!("../../../experiments/fsmark.toml")),
+    ("micro", include_str!("../../../experiments/micro.toml")),
     ("mmap-demo", include_str!("../../../experiments/mmap-demo.toml")),
     ("overcommit", include_str!("../../../experiments/overcommit.toml")),
+    ("postmark", include_str!("../../../experiments/postmark.toml")),
+    ("small-files", include_str!("../../../experiments/small-files.toml")),
     ("swap-small", include_str!("../../../experiments/swap-small.toml")),
+    ("usemem", include_str!("../../../experiments/usemem.toml")),
     ("usemem-anon", include_str!("../../../experiments/usemem-anon.toml")),
     ("usemem-small", include_str!("../../../experiments/usemem-small.toml")),
 ];
@@ -50,6 +60,8 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// Virtual time between two samples of the timeline, at full scale.
     pub sample_interval: Ns,
+    /// The published tables in whose form results are printed.
+    pub published: Option<&'static str>,
     /// What is compared; the first is the base.
     pub variants: Vec<Variant>,
 }
@@ -67,6 +79,8 @@ pub struct Variant {
     pub knobs: BTreeMap<String, String>,
     /// The workload at full scale.
     pub workload: Configured,
+    /// What the kernel wants for itself besides, at full scale.
+    pub demands: Vec<Demand>,
 }
 
 /// How far memory and sizes shrink together: more than 0, at most 1, in lowest terms.
@@ -177,7 +191,8 @@ impl Experiment {
             InputError::line(path, line, error.message().trim_end())
         })?;
         let is_for_model = targets.contains(&Target::Model);
-        let mut checks = Checks { path, text, is_for_model, problems: Vec::new() };
+        let is_for_others = targets.iter().any(|target| *target != Target::Model);
+        let mut checks = Checks { path, text, is_for_model, is_for_others, problems: Vec::new() };
         let experiment = values.finish(&mut checks);
         match checks.problems.is_empty() {
             true => Ok(experiment),
@@ -221,7 +236,10 @@ struct Values {
     seed: Option<Spanned<u64>>,
     seeds: Option<Spanned<Vec<u64>>>,
     sample_interval_ms: Option<Spanned<u64>>,
+    published: Option<Spanned<String>>,
     workload: Spanned<Parameters>,
+    #[serde(rename = "demand", default)]
+    demands: Vec<DemandValues>,
     #[serde(rename = "variant", default)]
     variants: Vec<VariantValues>,
 }
@@ -248,6 +266,8 @@ struct Checks<'a> {
     text: &'a str,
     /// Whether the model has to know every knob.
     is_for_model: bool,
+    /// Whether it is run on real kernels too.
+    is_for_others: bool,
     problems: Vec<String>,
 }
 
@@ -312,6 +332,20 @@ impl Checks<'_> {
             return None;
         }
         Some(text.clone())
+    }
+
+    /// The published form of this name.
+    fn published(&mut self, name: &Spanned<String>) -> Option<&'static str> {
+        let (text, known) = (name.get_ref(), published::names());
+        let found = known.iter().find(|known| *known == text).copied();
+        if found.is_none() {
+            let expected = known.join(", ");
+            self.refuse(
+                name.span(),
+                format!("`published` is `{text}`, expected one of {expected}"),
+            );
+        }
+        found
     }
 
     fn machine(&mut self, name: &Spanned<String>) -> Option<Machine> {
@@ -393,6 +427,7 @@ impl Values {
             checks.within("sample_interval_ms", interval, &SAMPLE_INTERVAL_MS)
         });
         let machine = checks.machine(&self.machine);
+        let published = self.published.as_ref().and_then(|name| checks.published(name));
         let threads = match &self.threads {
             None => vec![None],
             Some(threads) => steps(threads, checks).into_iter().map(Some).collect(),
@@ -412,6 +447,10 @@ impl Values {
             variants.extend(values.finish(&label, machine.as_ref(), &self.workload, checks));
             labels.push(label);
         }
+        let demands = self.demands(checks);
+        for variant in &mut variants {
+            variant.demands.clone_from(&demands);
+        }
         self.check_threads(&variants, checks);
         Experiment {
             name,
@@ -419,8 +458,30 @@ impl Values {
             threads,
             seeds,
             sample_interval: Ns(interval * 1_000_000),
+            published,
             variants,
         }
+    }
+
+    /// What the kernel wants for itself, which only the model can be made to want.
+    fn demands(&self, checks: &mut Checks<'_>) -> Vec<Demand> {
+        let mut demands = Vec::new();
+        for values in &self.demands {
+            if checks.is_for_others {
+                let message =
+                    "a `[[demand]]` is for the model alone, expected none for host and vm";
+                checks.refuse(values.span(), message);
+            }
+            match values.finish() {
+                Ok(demand) => demands.push(demand),
+                Err(problems) => {
+                    for (span, message) in problems {
+                        checks.refuse(span, message);
+                    }
+                }
+            }
+        }
+        demands
     }
 
     /// One seed for each repetition.
@@ -531,6 +592,7 @@ impl VariantValues {
             kernel: kernel?,
             knobs,
             workload: workload?,
+            demands: Vec::new(),
         })
     }
 

@@ -59,13 +59,32 @@ impl FallbackWay {
         !matches!(self, Self::WholePageblock)
     }
 
-    fn of(found: Order, pageblock: Order, change_ownership: bool) -> Self {
+    pub(crate) fn of(found: Order, pageblock: Order, change_ownership: bool) -> Self {
         match change_ownership {
             _ if found >= pageblock => Self::WholePageblock,
             true => Self::Claim,
             false => Self::Steal,
         }
     }
+}
+
+/// Total variation distance, 0 to 1, of two distributions of blocks over places, where a block counts as much
+/// as `weight` says.
+pub(crate) fn variation<K: Ord>(
+    a: &BTreeMap<K, u64>,
+    b: &BTreeMap<K, u64>,
+    weight: impl Fn(&K) -> u64,
+) -> f64 {
+    let all = |blocks: &BTreeMap<K, u64>| -> u64 {
+        blocks.iter().map(|(kind, nr)| nr * weight(kind)).sum::<u64>().max(1)
+    };
+    let (a_all, b_all) = (all(a) as f64, all(b) as f64);
+    let share = |blocks: &BTreeMap<K, u64>, kind: &K, all: f64| {
+        blocks.get(kind).map_or(0.0, |nr| (nr * weight(kind)) as f64 / all)
+    };
+    let kinds: BTreeSet<_> = a.keys().chain(b.keys()).collect();
+    let apart = |kind| (share(a, kind, a_all) - share(b, kind, b_all)).abs();
+    kinds.into_iter().map(apart).sum::<f64>() / 2.0
 }
 
 /// A kind of fallback: how, the type asked for, the type found.
@@ -152,24 +171,16 @@ impl Side {
     }
 
     fn variation(&self, other: &Self, weight: impl Fn(&FreeKind) -> u64) -> f64 {
-        let all = |side: &Self| -> u64 {
-            side.free_blocks.iter().map(|(kind, nr)| nr * weight(kind)).sum::<u64>().max(1)
-        };
-        let (own_all, others_all) = (all(self) as f64, all(other) as f64);
-        let share = |side: &Self, kind: &FreeKind, all: f64| {
-            side.free_blocks.get(kind).map_or(0.0, |nr| (nr * weight(kind)) as f64 / all)
-        };
-        let kinds: BTreeSet<_> = self.free_blocks.keys().chain(other.free_blocks.keys()).collect();
-        let apart = |kind| (share(self, kind, own_all) - share(other, kind, others_all)).abs();
-        kinds.into_iter().map(apart).sum::<f64>() / 2.0
+        variation(&self.free_blocks, &other.free_blocks, weight)
     }
 
     /// Share of the frames that exist, 0 to 1, that are used alike: free blocks of any order and per-CPU
-    /// lists are alike.
+    /// lists are alike, and so are pages of files whether or not they are mapped.
     #[must_use]
     pub fn same_use(&self, other: &Self) -> f64 {
         let class = |usage: FrameUse| match usage {
             FrameUse::Free(_) | FrameUse::PerCpu => FrameUse::Free(0),
+            FrameUse::FileMapped => FrameUse::File,
             usage => usage,
         };
         let pairs = || self.uses.iter().zip(&other.uses).filter(|(a, _)| **a != FrameUse::Hole);

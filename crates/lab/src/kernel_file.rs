@@ -3,21 +3,34 @@
 use crate::InputError;
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
-    AnonEntry, Balance, BusyPages, Compaction, Fallback, FallbackRule, FreeOrder, Freelist,
-    Highatomic, HugePartialUnmap, InactiveRatio, ListType, Lru, LruKind, LruScope, MigrateSearch,
-    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Readahead, Reclaim, ScanUnit, Swap,
-    TargetSearch, Vmstat, Watermark, Zone,
+    AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
+    CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
+    FreeScan, Freelist, HighOrder, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
+    IsolatedLimit, ListType, Lru, LruKind, LruScope, MigrateSearch, Pcp, PcpDrain, PcpHigh,
+    PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab,
+    SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat,
+    Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
+use highorder_sim::Ns;
 use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
-    Balanced, Direct, Files, Kswapd, Retry, Slowpath, Stall, StallRule,
+    Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
+    InodeLists, KcompactdWake, Kswapd, Ready, Retry, Rounds, Slab as Shrinkers, SlabPressure,
+    Slowpath, Stall, StallRule, ThisnodeExit, Thp, ThpNuma, WakesFlushers, WokenBelow,
+    WriteoutLimit,
 };
+use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use serde::Deserialize;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str); 11] = [
+    ("linux-3.3", include_str!("../../../kernels/linux-3.3.toml")),
+    ("linux-3.4-rc2", include_str!("../../../kernels/linux-3.4-rc2.toml")),
+    ("linux-4.14", include_str!("../../../kernels/linux-4.14.toml")),
+    ("linux-4.14-direct-held", include_str!("../../../kernels/linux-4.14-direct-held.toml")),
+    ("linux-4.14-direct-tail", include_str!("../../../kernels/linux-4.14-direct-tail.toml")),
     ("linux-4.4", include_str!("../../../kernels/linux-4.4.toml")),
     ("linux-6.1", include_str!("../../../kernels/linux-6.1.toml")),
     ("linux-6.12", include_str!("../../../kernels/linux-6.12.toml")),
@@ -178,9 +191,15 @@ table!(PcpValues {
     drain: PcpDrainValue,
     batch_limit_pages: u32,
     batch_scale_max: u8,
+    cold: bool,
 });
 table!(FallbackValues { rule: RuleValue, movable_min_order: u8, claim_min_pages: u32 });
-table!(ZoneValues { fair_batches: bool, fragment_avoidance: bool });
+table!(ZoneValues {
+    fair_batches: bool,
+    fragment_avoidance: bool,
+    zonelist_order: ZonelistOrderValue,
+    dirty_percent: u32,
+});
 table!(WatermarkValues {
     min_free_kbytes_max: u64,
     thp_recommendation: bool,
@@ -188,19 +207,57 @@ table!(WatermarkValues {
     boost_factor: u32,
     boost_single_steals: bool,
     lowmem_reserve_ratio: [u32; 3],
+    check: WatermarkCheckValue,
+    urgency: UrgencyValue,
+    reserve_blocks_max: u32,
 });
 table!(HighatomicValues { reserve: ReserveValue });
-table!(CompactionValues { target_search: TargetSearchValue, migrate_search: MigrateSearchValue });
+table!(CompactionValues {
+    target_search: TargetSearchValue,
+    migrate_search: MigrateSearchValue,
+    free_pages: FreePagesValue,
+    free_scan: FreeScanValue,
+    positions: PositionsValue,
+    skip_hints: SkipHintsValue,
+    sampled_reset: bool,
+    flush_by: FlushByValue,
+    async_sources: AsyncSourcesValue,
+    skip_on_failure: bool,
+    rescan: RescanValue,
+    skip_huge_blocks: bool,
+    count_jumped: bool,
+    target_head: TargetHeadValue,
+    finish: FinishValue,
+    suitable: SuitableValue,
+    defer_by_order: bool,
+    defer_shift_max: u8,
+    extfrag_threshold: u16,
+    isolate_mark: IsolateMarkValue,
+    contention: ContentionValue,
+    capture: bool,
+    large_folios: bool,
+    batched: bool,
+    keeps_accessed: bool,
+    writeback_needs_sync: bool,
+    unevictable: bool,
+    movable_ops: bool,
+    isolated_limit: IsolatedLimitValue,
+    kcompactd_ignores_hints: bool,
+    proactiveness: u8,
+    counters: CompactCountersValue,
+});
 table!(LruValues {
     kind: LruKindValue,
     scope: LruScopeValue,
     batch_pages: u8,
     batch_flushes_when_full: bool,
+    batch_flushes_for_huge: bool,
     anon: AnonEntryValue,
     inactive_ratio: InactiveRatioValue,
     balance: BalanceValue,
     deactivate_on_refault: bool,
     scan_unit: ScanUnitValue,
+    refaults: bool,
 });
 table!(ReclaimValues {
     swappiness: u8,
@@ -208,7 +265,13 @@ table!(ReclaimValues {
     free_order: FreeOrderValue,
     huge_partial_unmap: HugePartialUnmapValue,
     huge_swapout: bool,
+    proportional: bool,
+    target_decrement: bool,
+    freeing_restores_hope: bool,
+    file_writes: FileWritesValue,
+    mapped_count_twice: bool,
 });
+table!(FilemapValues { fault_around_pages: u32 });
 table!(SwapValues {
     cluster_pages: u32,
     slot_cache: bool,
@@ -221,17 +284,93 @@ table!(VmstatValues {
     reclaim_by_type: bool,
     khugepaged_apart: bool,
     thp_split_apart: bool,
+    steal_apart: bool,
+    workingset: bool,
+    direct_throttle: bool,
+    skip_congestion_wait: bool,
+    thp_zero_page: bool,
+    swap_ra: bool,
+    kernel_stack_kib: bool,
+    drops: bool,
 });
 table!(KswapdValues {
     balanced: BalancedValue,
     balance_gap_permille: u32,
     failures_max: u32,
     from_highest_unbalanced: bool,
+    rounds: RoundsValue,
+    woken_below: WokenBelowValue,
+    marks_unreclaimable: bool,
+    singles_suffice: bool,
 });
-table!(SlowpathValues { retry: RetryValue, thisnode_early_exit: bool });
-table!(DirectValues { repeats: bool, repeats_deactivating: bool });
-table!(FilesValues { writes_mark_accessed: bool });
-table!(StallValues { rule: StallRuleValue, writeout_limit: bool });
+table!(SlowpathValues { retry: RetryValue, thisnode_exit: ThisnodeExitValue });
+table!(DirectValues {
+    repeats: bool,
+    repeats_deactivating: bool,
+    waits_for_devices: bool,
+    continues: ContinuesValue,
+    ready: ReadyValue,
+});
+table!(FilesValues {
+    writes_mark_accessed: bool,
+    anon_dirtyable: bool,
+    wakes_flushers: WakesFlushersValue,
+});
+table!(ThpValues {
+    enabled: EnabledValue,
+    defrag: DefragValue,
+    knows_defer: bool,
+    knows_defer_madvise: bool,
+    noretry: NoretryValue,
+    numa: ThpNumaValue,
+    zero_page: bool,
+});
+table!(CompactorsValues {
+    direct: DirectCompactionValue,
+    by_kswapd: bool,
+    kcompactd: KcompactdValue,
+    costly_exit: CostlyExitValue,
+    deferred_counts: bool,
+    withdrawn_asks_for_room: bool,
+});
+table!(KhugepagedValues {
+    defrag: bool,
+    pages_to_scan: u32,
+    scan_sleep_ms: u32,
+    alloc_sleep_ms: u32,
+    max_ptes_none: u32,
+    max_ptes_swap: u32,
+});
+table!(SlabValues {
+    allocator: SlabAllocatorValue,
+    high_order: HighOrderValue,
+    order: SlabOrderValue,
+    cpu_partial: CpuPartialValue,
+    xfs_log_reclaimable: bool,
+    dentry_bytes: u32,
+    ext4_inode_bytes: u32,
+    xfs_inode_bytes: u32,
+    xfs_ili_bytes: u32,
+    xfs_buf_bytes: u32,
+    radix_tree_node_bytes: u32,
+    buffer_head_bytes: u32,
+});
+table!(StackValues { order: u8, mapped: bool });
+table!(ShrinkersValues {
+    pressure: PressureValue,
+    by_node: bool,
+    shadow_nodes_shift: u32,
+    inodes: InodesValue,
+    first_use_references: bool,
+    emptied_inodes_go: bool,
+    unlink_keeps_dentry: bool,
+    xfs_buffer_heads: bool,
+});
+table!(StallValues {
+    rule: StallRuleValue,
+    writeout_limit: WriteoutLimitValue,
+    for_reserves: bool,
+});
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -248,6 +387,7 @@ struct Values {
     compaction: CompactionValues,
     lru: LruValues,
     reclaim: ReclaimValues,
+    filemap: FilemapValues,
     swap: SwapValues,
     vmstat: VmstatValues,
     kswapd: KswapdValues,
@@ -255,6 +395,12 @@ struct Values {
     direct: DirectValues,
     stall: StallValues,
     files: FilesValues,
+    slab: SlabValues,
+    stack: StackValues,
+    shrinkers: ShrinkersValues,
+    thp: ThpValues,
+    khugepaged: KhugepagedValues,
+    compactors: CompactorsValues,
 }
 
 /// Defines the words a value may take and what each stands for.
@@ -291,7 +437,21 @@ words!(PcpHighValue for PcpHigh {
 });
 words!(PcpDrainValue for PcpDrain {
     "round-robin" RoundRobin => Self::RoundRobin,
+    "round-robin-reclaimable-first" RoundRobinReclaimableFirst => Self::RoundRobinReclaimableFirst,
     "list-first" ListFirst => Self::ListFirst,
+});
+words!(ZonelistOrderValue for ZonelistOrder {
+    "node" Node => Self::Node,
+    "found-at-boot" FoundAtBoot => Self::FoundAtBoot,
+});
+words!(WatermarkCheckValue for WatermarkCheck {
+    "any-block" AnyBlock => Self::AnyBlock,
+    "each-order" EachOrder => Self::EachOrder,
+});
+words!(UrgencyValue for Urgency {
+    "high-then-non-blocking" HighThenNonBlocking => Self::HighThenNonBlocking,
+    "atomic" Atomic => Self::Atomic,
+    "non-blocking-alone" NonBlockingAlone => Self::NonBlockingAlone,
 });
 words!(ReserveValue for Highatomic {
     "off" Off => Self::Off,
@@ -308,6 +468,77 @@ words!(MigrateSearchValue for MigrateSearch {
     "mark-found" MarkFound => Self::MarkFound,
     "finish-blocks" FinishBlocks => Self::FinishBlocks,
 });
+words!(FreePagesValue for FreePages {
+    "scanner" Scanner => Self::Scanner,
+    "direct-held" DirectHeld => Self::DirectHeld,
+    "direct-tail" DirectTail => Self::DirectTail { as_posted: false },
+    "direct-tail-as-posted" DirectTailAsPosted => Self::DirectTail { as_posted: true },
+});
+words!(FreeScanValue for FreeScan {
+    "whole-blocks" WholeBlocks => Self::WholeBlocks,
+    "until-enough" UntilEnough => Self::UntilEnough,
+    "until-mark" UntilMark => Self::UntilMark,
+    "strided" Strided => Self::Strided,
+});
+words!(PositionsValue for Positions {
+    "none" None => Self::None,
+    "apart" Apart => Self::Apart,
+    "together" Together => Self::Together,
+});
+words!(SkipHintsValue for SkipHints {
+    "off" Off => Self::Off,
+    "in-vain" InVain => Self::InVain,
+    "first-page" FirstPage => Self::FirstPage,
+    "first-scan" FirstScan => Self::FirstScan,
+});
+words!(FlushByValue for FlushBy {
+    "all-but-kswapd" AllButKswapd => Self::AllButKswapd,
+    "direct" Direct => Self::Direct,
+});
+words!(AsyncSourcesValue for AsyncSources {
+    "movable" Movable => Self::Movable,
+    "requested" Requested => Self::Requested,
+});
+words!(RescanValue for Rescan {
+    "plain" Plain => Self::Plain,
+    "whole" Whole => Self::Whole,
+    "after-failure" AfterFailure => Self::AfterFailure,
+});
+words!(TargetHeadValue for TargetHead {
+    "any" Any => Self::Any,
+    "below-pageblock" BelowPageblock => Self::BelowPageblock,
+    "below-request" BelowRequest => Self::BelowRequest,
+});
+words!(FinishValue for Finish {
+    "mark-and-type" MarkAndType => Self::MarkAndType,
+    "mark-and-steal" MarkAndSteal => Self::MarkAndSteal,
+    "type-or-steal" TypeOrSteal => Self::TypeOrSteal,
+    "between-blocks" BetweenBlocks => Self::BetweenBlocks,
+});
+words!(SuitableValue for Suitable {
+    "room-first" RoomFirst => Self::RoomFirst,
+    "low-mark" LowMark => Self::LowMark,
+    "callers-mark" CallersMark => Self::CallersMark,
+});
+words!(IsolateMarkValue for IsolateMark {
+    "low" Low => Self::Low,
+    "min" Min => Self::Min,
+    "bare-min" BareMin => Self::BareMin,
+});
+words!(ContentionValue for Contention {
+    "abort" Abort => Self::Abort,
+    "finish-block" FinishBlock => Self::FinishBlock,
+});
+words!(IsolatedLimitValue for IsolatedLimit {
+    "half" Half => Self::Half,
+    "sixteenth-with-fs" SixteenthWithFs => Self::SixteenthWithFs,
+});
+words!(CompactCountersValue for CompactCounters {
+    "moved" Moved => Self::Moved,
+    "scanned" Scanned => Self::Scanned,
+    "daemon-wake" DaemonWake => Self::DaemonWake,
+    "daemon-scanned" DaemonScanned => Self::DaemonScanned,
+});
 words!(LruKindValue for LruKind {
     "classic" Classic => Self::Classic,
     "multi-generational" MultiGenerational => Self::MultiGenerational,
@@ -322,11 +553,16 @@ words!(InactiveRatioValue for InactiveRatio {
     "list-size" ListSize => Self::ListSize,
 });
 words!(BalanceValue for Balance {
+    "rotated-always" RotatedAlways => Self::RotatedAlways,
     "rotated" Rotated => Self::Rotated,
     "written" Written => Self::Written,
     "written-and-rotated" WrittenAndRotated => Self::WrittenAndRotated,
 });
-words!(ScanUnitValue for ScanUnit { "entry" Entry => Self::Entry, "page" Page => Self::Page });
+words!(ScanUnitValue for ScanUnit {
+    "entry-unbounded" EntryUnbounded => Self::EntryUnbounded,
+    "entry" Entry => Self::Entry,
+    "page" Page => Self::Page,
+});
 words!(BusyPagesValue for BusyPages {
     "keep" Keep => Self::Keep,
     "activate" Activate => Self::Activate,
@@ -339,7 +575,13 @@ words!(HugePartialUnmapValue for HugePartialUnmap {
     "split" Split => Self::Split,
     "defer" Defer => Self::Defer,
 });
+words!(FileWritesValue for FileWrites {
+    "low-priority" LowPriority => Self::LowPriority,
+    "many-dirty" ManyDirty => Self::ManyDirty,
+    "many-dirty-seen-twice" ManyDirtySeenTwice => Self::ManyDirtySeenTwice,
+});
 words!(ReadaheadValue for Readahead {
+    "whole-window" WholeWindow => Self::WholeWindow,
     "slots" Slots => Self::Slots,
     "addresses" Addresses => Self::Addresses,
 });
@@ -347,11 +589,108 @@ words!(BalancedValue for Balanced {
     "all-zones" AllZones => Self::AllZones,
     "any-zone" AnyZone => Self::AnyZone,
 });
+words!(RoundsValue for Rounds {
+    "until-balanced" UntilBalanced => Self::UntilBalanced,
+    "by-cluster" ByCluster => Self::ByCluster,
+});
+words!(WokenBelowValue for WokenBelow { "low" Low => Self::Low, "high" High => Self::High });
+words!(ThisnodeExitValue for ThisnodeExit {
+    "full" Full => Self::Full,
+    "without-reclaim" WithoutReclaim => Self::WithoutReclaim,
+    "never" Never => Self::Never,
+});
+words!(WriteoutLimitValue for WriteoutLimit {
+    "dirty" Dirty => Self::Dirty,
+    "smoothed" Smoothed => Self::Smoothed,
+    "off" Off => Self::Off,
+});
 words!(RetryValue for Retry {
+    "always" Always => Self::Always,
     "while-progress" WhileProgress => Self::WhileProgress,
     "no-progress-loops" NoProgressLoops => Self::NoProgressLoops,
 });
+words!(ContinuesValue for Continues {
+    "until-kept" Kept => Self::Kept,
+    "until-gap" Gap => Self::Gap,
+    "until-suitable" Suitable => Self::Suitable,
+});
+words!(ReadyValue for Ready {
+    "passes-over" PassesOver => Self::PassesOver,
+    "ends" Ends => Self::Ends,
+});
+words!(DirectCompactionValue for DirectCompaction {
+    "async-then-sync" AsyncThenSync => Self::AsyncThenSync,
+    "async-unless-deferred" AsyncUnlessDeferred => Self::AsyncUnlessDeferred,
+    "priorities" Priorities => Self::Priorities,
+});
+words!(KcompactdValue for KcompactdWake {
+    "never" Never => Self::Never,
+    "below-highest" BelowHighest => Self::BelowHighest,
+    "before-doze" BeforeDoze => Self::BeforeDoze,
+});
+words!(CostlyExitValue for CostlyExit {
+    "huge-deferred" HugeDeferred => Self::HugeDeferred,
+    "deferred" Deferred => Self::Deferred,
+    "skipped-huge" SkippedHuge => Self::SkippedHuge,
+    "skipped" Skipped => Self::Skipped,
+    "skipped-or-thisnode" SkippedOrThisnode => Self::SkippedOrThisnode,
+});
+words!(EnabledValue for Enabled {
+    "always" Always => Self::Always,
+    "madvise" Madvise => Self::Madvise,
+    "never" Never => Self::Never,
+});
+words!(DefragValue for Defrag {
+    "always" Always => Self::Always,
+    "defer" Defer => Self::Defer,
+    "defer+madvise" DeferMadvise => Self::DeferMadvise,
+    "madvise" Madvise => Self::Madvise,
+    "never" Never => Self::Never,
+});
+words!(NoretryValue for DefragNoretry {
+    "always" Always => Self::Always,
+    "not-advised" NotAdvised => Self::NotAdvised,
+});
+words!(ThpNumaValue for ThpNuma {
+    "anywhere" Anywhere => Self::Anywhere,
+    "thisnode-reclaim" ThisnodeReclaim => Self::ThisnodeReclaim,
+    "remote-allowed" RemoteAllowed => Self::RemoteAllowed,
+    "local-then-all" LocalThenAll => Self::LocalThenAll,
+    "local-then-allowed" LocalThenAllowed => Self::LocalThenAllowed,
+    "thisnode-cheap" ThisnodeCheap => Self::ThisnodeCheap,
+});
+words!(WakesFlushersValue for WakesFlushers {
+    "scanned-much" ScannedMuch => Self::ScannedMuch,
+    "all-dirty" AllDirty => Self::AllDirty,
+});
+words!(SlabAllocatorValue for SlabAllocator {
+    "slub" Slub => Self::Slub,
+    "slab" Slab => Self::Slab,
+});
+words!(HighOrderValue for HighOrder {
+    "may-reclaim" MayReclaim => Self::MayReclaim,
+    "may-wake-kswapd" MayWakeKswapd => Self::MayWakeKswapd,
+    "neither" Neither => Self::Neither,
+});
+words!(SlabOrderValue for SlabOrder {
+    "fewer-objects" FewerObjects => Self::FewerObjects,
+    "more-waste" MoreWaste => Self::MoreWaste,
+});
+words!(CpuPartialValue for CpuPartial {
+    "objects" Objects => Self::Objects,
+    "slabs" Slabs => Self::Slabs,
+});
+words!(PressureValue for SlabPressure {
+    "per-pass" PerPass => Self::PerPass,
+    "by-zone" ByZone => Self::ByZone,
+    "by-priority" ByPriority => Self::ByPriority,
+});
+words!(InodesValue for InodeLists {
+    "all" All => Self::All,
+    "unpopulated" Unpopulated => Self::Unpopulated,
+});
 words!(StallRuleValue for StallRule {
+    "congestion-by-share" CongestionByShare => Self::CongestionByShare,
     "congestion" Congestion => Self::Congestion,
     "throttle" Throttle => Self::Throttle,
 });
@@ -359,6 +698,7 @@ words!(StallRuleValue for StallRule {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RuleValue {
+    MoveOrTake,
     MoveAndSplit,
     MoveAndRetry,
     ClaimThenSteal,
@@ -380,6 +720,7 @@ impl Values {
             compaction: self.compaction.over(base.compaction),
             lru: self.lru.over(base.lru),
             reclaim: self.reclaim.over(base.reclaim),
+            filemap: self.filemap.over(base.filemap),
             swap: self.swap.over(base.swap),
             vmstat: self.vmstat.over(base.vmstat),
             kswapd: self.kswapd.over(base.kswapd),
@@ -387,6 +728,12 @@ impl Values {
             direct: self.direct.over(base.direct),
             stall: self.stall.over(base.stall),
             files: self.files.over(base.files),
+            slab: self.slab.over(base.slab),
+            stack: self.stack.over(base.stack),
+            shrinkers: self.shrinkers.over(base.shrinkers),
+            thp: self.thp.over(base.thp),
+            khugepaged: self.khugepaged.over(base.khugepaged),
+            compactors: self.compactors.over(base.compactors),
         }
     }
 
@@ -440,6 +787,7 @@ impl Values {
             return Err(InputError::file(path, text));
         }
         let rule = match need!(fallback.rule) {
+            RuleValue::MoveOrTake => FallbackRule::MoveOrTake,
             RuleValue::MoveAndSplit => FallbackRule::MoveAndSplit,
             RuleValue::MoveAndRetry => {
                 FallbackRule::MoveAndRetry { moved_to: need!(freelist.moved_to).into() }
@@ -447,6 +795,16 @@ impl Values {
             RuleValue::ClaimThenSteal => FallbackRule::ClaimThenSteal,
             RuleValue::Never => FallbackRule::Never,
         };
+        let power_of_two = |key: &str, value: u32| {
+            if value.is_power_of_two() {
+                Ok(value)
+            } else {
+                let text = format!("`{key}` is {value}, expected a power of two");
+                Err(InputError::file(path, text))
+            }
+        };
+        // As many bytes as an object of a generic cache may have.
+        let object = |key: &str, value: u32| within(key, value, 8, 8192);
         let policy = Policy {
             freelist: Freelist {
                 max_order,
@@ -462,6 +820,7 @@ impl Values {
                 drain: need!(pcp.drain).into(),
                 batch_limit: need!(pcp.batch_limit_pages),
                 batch_scale_max,
+                cold: need!(pcp.cold),
             },
             fallback: Fallback {
                 rule,
@@ -474,6 +833,8 @@ impl Values {
             zone: Zone {
                 fair_batches: need!(zone.fair_batches),
                 fragment_avoidance: need!(zone.fragment_avoidance),
+                zonelist_order: need!(zone.zonelist_order).into(),
+                dirty_percent: within("zone.dirty_percent", need!(zone.dirty_percent), 0, 100)?,
             },
             watermark: Watermark {
                 min_free_kbytes_max: need!(watermark.min_free_kbytes_max),
@@ -483,22 +844,72 @@ impl Values {
                 boost_factor: need!(watermark.boost_factor),
                 boost_single_steals: need!(watermark.boost_single_steals),
                 lowmem_reserve_ratio: need!(watermark.lowmem_reserve_ratio),
+                check: need!(watermark.check).into(),
+                urgency: need!(watermark.urgency).into(),
+                reserve_blocks_max: need!(watermark.reserve_blocks_max),
             },
             highatomic: need!(highatomic.reserve).into(),
             compaction: Compaction {
                 target_search: need!(compaction.target_search).into(),
                 migrate_search: need!(compaction.migrate_search).into(),
+                free_pages: need!(compaction.free_pages).into(),
+                free_scan: need!(compaction.free_scan).into(),
+                positions: need!(compaction.positions).into(),
+                skip_hints: need!(compaction.skip_hints).into(),
+                sampled_reset: need!(compaction.sampled_reset),
+                flush_by: need!(compaction.flush_by).into(),
+                async_sources: need!(compaction.async_sources).into(),
+                skip_on_failure: need!(compaction.skip_on_failure),
+                rescan: need!(compaction.rescan).into(),
+                skip_huge_blocks: need!(compaction.skip_huge_blocks),
+                count_jumped: need!(compaction.count_jumped),
+                target_head: need!(compaction.target_head).into(),
+                finish: need!(compaction.finish).into(),
+                suitable: need!(compaction.suitable).into(),
+                defer_by_order: need!(compaction.defer_by_order),
+                defer_shift_max: within(
+                    "compaction.defer_shift_max",
+                    u32::from(need!(compaction.defer_shift_max)),
+                    0,
+                    31,
+                )? as u8,
+                extfrag_threshold: within(
+                    "compaction.extfrag_threshold",
+                    u32::from(need!(compaction.extfrag_threshold)),
+                    0,
+                    1000,
+                )? as u16,
+                isolate_mark: need!(compaction.isolate_mark).into(),
+                contention: need!(compaction.contention).into(),
+                capture: need!(compaction.capture),
+                large_folios: need!(compaction.large_folios),
+                batched: need!(compaction.batched),
+                keeps_accessed: need!(compaction.keeps_accessed),
+                writeback_needs_sync: need!(compaction.writeback_needs_sync),
+                unevictable: need!(compaction.unevictable),
+                movable_ops: need!(compaction.movable_ops),
+                isolated_limit: need!(compaction.isolated_limit).into(),
+                kcompactd_ignores_hints: need!(compaction.kcompactd_ignores_hints),
+                proactiveness: within(
+                    "compaction.proactiveness",
+                    u32::from(need!(compaction.proactiveness)),
+                    0,
+                    100,
+                )? as u8,
+                counters: need!(compaction.counters).into(),
             },
             lru: Lru {
                 kind: need!(lru.kind).into(),
                 scope: need!(lru.scope).into(),
                 batch: within("lru.batch_pages", u32::from(need!(lru.batch_pages)), 1, 254)? as u8,
                 batch_flushes_when_full: need!(lru.batch_flushes_when_full),
+                batch_flushes_for_huge: need!(lru.batch_flushes_for_huge),
                 anon: need!(lru.anon).into(),
                 inactive_ratio: need!(lru.inactive_ratio).into(),
                 balance: need!(lru.balance).into(),
                 deactivate_on_refault: need!(lru.deactivate_on_refault),
                 scan_unit: need!(lru.scan_unit).into(),
+                refaults: need!(lru.refaults),
             },
             reclaim: Reclaim {
                 swappiness: within(
@@ -511,6 +922,43 @@ impl Values {
                 free_order: need!(reclaim.free_order).into(),
                 huge_partial_unmap: need!(reclaim.huge_partial_unmap).into(),
                 huge_swapout: need!(reclaim.huge_swapout),
+                proportional: need!(reclaim.proportional),
+                target_decrement: need!(reclaim.target_decrement),
+                freeing_restores_hope: need!(reclaim.freeing_restores_hope),
+                file_writes: need!(reclaim.file_writes).into(),
+                mapped_count_twice: need!(reclaim.mapped_count_twice),
+            },
+            filemap: Filemap {
+                fault_around_pages: power_of_two(
+                    "filemap.fault_around_pages",
+                    within(
+                        "filemap.fault_around_pages",
+                        need!(filemap.fault_around_pages),
+                        1,
+                        512,
+                    )?,
+                )?,
+            },
+            slab: Slab {
+                allocator: need!(slab.allocator).into(),
+                high_order: need!(slab.high_order).into(),
+                order: need!(slab.order).into(),
+                cpu_partial: need!(slab.cpu_partial).into(),
+                xfs_log_reclaimable: need!(slab.xfs_log_reclaimable),
+                dentry_bytes: object("slab.dentry_bytes", need!(slab.dentry_bytes))?,
+                ext4_inode_bytes: object("slab.ext4_inode_bytes", need!(slab.ext4_inode_bytes))?,
+                xfs_inode_bytes: object("slab.xfs_inode_bytes", need!(slab.xfs_inode_bytes))?,
+                xfs_ili_bytes: object("slab.xfs_ili_bytes", need!(slab.xfs_ili_bytes))?,
+                xfs_buf_bytes: object("slab.xfs_buf_bytes", need!(slab.xfs_buf_bytes))?,
+                radix_tree_node_bytes: object(
+                    "slab.radix_tree_node_bytes",
+                    need!(slab.radix_tree_node_bytes),
+                )?,
+                buffer_head_bytes: object("slab.buffer_head_bytes", need!(slab.buffer_head_bytes))?,
+            },
+            stack: Stack {
+                order: order("stack.order", need!(stack.order))?,
+                mapped: need!(stack.mapped),
             },
             swap: Swap {
                 cluster: within("swap.cluster_pages", need!(swap.cluster_pages), 1, 1 << 16)?,
@@ -529,6 +977,14 @@ impl Values {
                 reclaim_by_type: need!(vmstat.reclaim_by_type),
                 khugepaged_apart: need!(vmstat.khugepaged_apart),
                 thp_split_apart: need!(vmstat.thp_split_apart),
+                steal_apart: need!(vmstat.steal_apart),
+                workingset: need!(vmstat.workingset),
+                direct_throttle: need!(vmstat.direct_throttle),
+                skip_congestion_wait: need!(vmstat.skip_congestion_wait),
+                thp_zero_page: need!(vmstat.thp_zero_page),
+                swap_ra: need!(vmstat.swap_ra),
+                kernel_stack_kib: need!(vmstat.kernel_stack_kib),
+                drops: need!(vmstat.drops),
             },
         };
         let flows = Flows {
@@ -543,20 +999,83 @@ impl Values {
                 // 0 stands for "no such limit": zones are then given up one by one.
                 failures_max: Some(need!(kswapd.failures_max)).filter(|&failures| failures > 0),
                 from_highest_unbalanced: need!(kswapd.from_highest_unbalanced),
+                rounds: need!(kswapd.rounds).into(),
+                woken_below: need!(kswapd.woken_below).into(),
+                marks_unreclaimable: need!(kswapd.marks_unreclaimable),
+                singles_suffice: need!(kswapd.singles_suffice),
             },
             slowpath: Slowpath {
                 retry: need!(slowpath.retry).into(),
-                thisnode_early_exit: need!(slowpath.thisnode_early_exit),
+                thisnode_exit: need!(slowpath.thisnode_exit).into(),
             },
             direct: Direct {
                 repeats: need!(direct.repeats),
                 repeats_deactivating: need!(direct.repeats_deactivating),
+                waits_for_devices: need!(direct.waits_for_devices),
+                continues: need!(direct.continues).into(),
+                ready: need!(direct.ready).into(),
             },
             stall: Stall {
                 rule: need!(stall.rule).into(),
-                writeout_limit: need!(stall.writeout_limit),
+                writeout_limit: need!(stall.writeout_limit).into(),
+                for_reserves: need!(stall.for_reserves),
             },
-            files: Files { writes_mark_accessed: need!(files.writes_mark_accessed) },
+            files: Files {
+                writes_mark_accessed: need!(files.writes_mark_accessed),
+                anon_dirtyable: need!(files.anon_dirtyable),
+                wakes_flushers: need!(files.wakes_flushers).into(),
+            },
+            compaction: Compactors {
+                direct: need!(compactors.direct).into(),
+                by_kswapd: need!(compactors.by_kswapd),
+                kcompactd: need!(compactors.kcompactd).into(),
+                costly_exit: need!(compactors.costly_exit).into(),
+                deferred_counts: need!(compactors.deferred_counts),
+                withdrawn_asks_for_room: need!(compactors.withdrawn_asks_for_room),
+            },
+            slab: Shrinkers {
+                pressure: need!(shrinkers.pressure).into(),
+                by_node: need!(shrinkers.by_node),
+                shadow_nodes_shift: match need!(shrinkers.shadow_nodes_shift) {
+                    0 => None,
+                    shift => Some(within("shrinkers.shadow_nodes_shift", shift, 1, 16)?),
+                },
+                inodes: need!(shrinkers.inodes).into(),
+                first_use_references: need!(shrinkers.first_use_references),
+                emptied_inodes_go: need!(shrinkers.emptied_inodes_go),
+                unlink_keeps_dentry: need!(shrinkers.unlink_keeps_dentry),
+                xfs_buffer_heads: need!(shrinkers.xfs_buffer_heads),
+            },
+            thp: Thp {
+                knobs: ThpKnobs {
+                    enabled: need!(thp.enabled).into(),
+                    defrag: need!(thp.defrag).into(),
+                    use_zero_page: true,
+                    khugepaged: KhugepagedKnobs {
+                        defrag: need!(khugepaged.defrag),
+                        pages_to_scan: need!(khugepaged.pages_to_scan),
+                        scan_sleep: Ns::from_millis(need!(khugepaged.scan_sleep_ms).into()),
+                        alloc_sleep: Ns::from_millis(need!(khugepaged.alloc_sleep_ms).into()),
+                        max_ptes_none: within(
+                            "khugepaged.max_ptes_none",
+                            need!(khugepaged.max_ptes_none),
+                            0,
+                            511,
+                        )?,
+                        max_ptes_swap: within(
+                            "khugepaged.max_ptes_swap",
+                            need!(khugepaged.max_ptes_swap),
+                            0,
+                            511,
+                        )?,
+                    },
+                },
+                knows_defer: need!(thp.knows_defer),
+                knows_defer_madvise: need!(thp.knows_defer_madvise),
+                noretry: need!(thp.noretry).into(),
+                numa: need!(thp.numa).into(),
+                zero_page: need!(thp.zero_page),
+            },
         };
         Ok(Kernel {
             name: name.to_owned(),
@@ -649,6 +1168,22 @@ mod tests {
         let compaction = Kernel::load("linux-4.4").unwrap().policy.compaction;
         assert_eq!(compaction.target_search, TargetSearch::Off);
         assert_eq!(compaction.migrate_search, MigrateSearch::Off);
+    }
+
+    #[test]
+    fn the_two_forms_of_direct_targets_differ_from_4_14_in_nothing_else() {
+        let policy = |name| Kernel::load(name).unwrap().policy;
+        let base = policy("linux-4.14");
+        assert_eq!(base.compaction.free_pages, FreePages::Scanner);
+        for (name, form) in [
+            ("linux-4.14-direct-held", FreePages::DirectHeld),
+            ("linux-4.14-direct-tail", FreePages::DirectTail { as_posted: false }),
+        ] {
+            let mut found = policy(name);
+            assert_eq!(found.compaction.free_pages, form);
+            found.compaction.free_pages = FreePages::Scanner;
+            assert_eq!(found, base, "{name}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Kernel files, experiments and their runs, recordings and their replay.
 
+mod demands;
 pub mod error;
 pub mod experiment;
 pub mod free_running;

@@ -168,6 +168,8 @@ fn restore_marks(memory: &mut Memory, id: ZoneId, state: &ZoneState) {
     zone.nr_reserved_highatomic = state.nr_reserved_highatomic;
     let pfn =
         |name: &str| Pfn(state.fields.get(name).and_then(|&v| u32::try_from(v).ok()).unwrap_or(0));
+    let number =
+        |name: &str| state.fields.get(name).and_then(|&v| u8::try_from(v).ok()).unwrap_or(0);
     zone.compact = CompactZone {
         cached_free_pfn: pfn("compact_cached_free_pfn"),
         cached_migrate_pfn: [
@@ -177,6 +179,10 @@ fn restore_marks(memory: &mut Memory, id: ZoneId, state: &ZoneState) {
         init_free_pfn: pfn("compact_init_free_pfn"),
         init_migrate_pfn: pfn("compact_init_migrate_pfn"),
         blockskip_flush: state.fields.get("compact_blockskip_flush").is_some_and(|&v| v != 0),
+        considered: pfn("compact_considered").0,
+        defer_shift: number("compact_defer_shift"),
+        order_failed: Order(number("compact_order_failed")),
+        ..CompactZone::NEW
     };
     for class in 0..NR_ZONE_KINDS {
         zone.lowmem_reserve[class] = state.lowmem_reserve.get(class).copied().unwrap_or(0);
@@ -253,7 +259,9 @@ fn restore_used(memory: &mut Memory, snapshot: &Snapshot) {
 /// The type such memory is asked for with, and whether it can be migrated.
 const fn mobility(usage: FrameUse) -> (Migratetype, bool) {
     match usage {
-        FrameUse::Anon | FrameUse::File | FrameUse::Huge => (Migratetype::Movable, true),
+        FrameUse::Anon | FrameUse::File | FrameUse::FileMapped | FrameUse::Huge => {
+            (Migratetype::Movable, true)
+        }
         FrameUse::SlabReclaimable => (Migratetype::Reclaimable, false),
         _ => (Migratetype::Unmovable, false),
     }

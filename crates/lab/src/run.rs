@@ -10,6 +10,7 @@ use crate::target::{Ready, Real, RealError, RealOptions, Target, different};
 use crate::{InputError, Kernel, memory_map};
 use highorder_mm::Memory;
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
+use highorder_sim::kernel::demand::Demand;
 use highorder_sim::{Machine, Ns, RunError};
 use highorder_system::model::{self, ModelSpec};
 use highorder_workload::Configured;
@@ -42,6 +43,7 @@ pub struct Run {
     machine: Machine,
     kernel: Kernel,
     knobs: BTreeMap<String, String>,
+    demands: Vec<Demand>,
     workload: Configured,
     sample_interval: Ns,
 }
@@ -244,7 +246,11 @@ impl Experiment {
         let inputs = Inputs {
             source: Source::Model,
             experiment: self.name.clone(),
-            experiment_text: format!("sample_interval_ns = {}\n", sample_interval.0),
+            experiment_text: format!(
+                "sample_interval_ns = {}\n{}",
+                sample_interval.0,
+                demands_text(&variant.demands)
+            ),
             machine: Named {
                 name: variant.machine.name.clone(),
                 values: machine_values(&variant.machine),
@@ -266,10 +272,26 @@ impl Experiment {
             machine: variant.machine.clone(),
             kernel: variant.kernel.clone(),
             knobs: variant.knobs.clone(),
+            demands: variant.demands.clone(),
             workload,
             sample_interval,
         }
     }
+}
+
+/// Demands as text: equal texts mean equal demands.
+fn demands_text(demands: &[Demand]) -> String {
+    let lines = demands.iter().map(|demand| {
+        let Demand { kind, order, sleeps, gap, lifetime } = demand;
+        format!(
+            "demand = {} order {} sleeps {sleeps} gap_ns {} lifetime_ns {}\n",
+            kind.name(),
+            order.0,
+            gap.0,
+            lifetime.0
+        )
+    });
+    lines.collect()
 }
 
 impl Variant {
@@ -278,6 +300,11 @@ impl Variant {
         Ok(Self {
             machine: self.machine.scaled(numerator, denominator)?,
             workload: self.workload.clone().scaled(numerator, denominator),
+            demands: self
+                .demands
+                .iter()
+                .map(|demand| demand.scaled(numerator, denominator))
+                .collect(),
             ..self.clone()
         })
     }
@@ -298,6 +325,7 @@ impl Run {
             flows: self.kernel.flows.clone(),
             knobs: self.knobs.clone(),
             seed: self.inputs.seed,
+            demands: self.demands.clone(),
             sample_interval: self.sample_interval,
             draw: Some(memory_map::draw),
         };

@@ -24,6 +24,7 @@ pub(crate) fn machine_values(machine: &Machine) -> Map {
         device_hole_bytes,
         reserved,
         disks,
+        file_systems,
         swap,
         sched,
         costs,
@@ -56,6 +57,9 @@ pub(crate) fn machine_values(machine: &Machine) -> Map {
         put(format!("disk.{number}.max_request_bytes"), max_request_bytes.to_string());
         put(format!("disk.{number}.says_rotational"), says_rotational.to_string());
         put(format!("disk.{number}.kind"), format!("{kind:?}"));
+    }
+    for (number, file_system) in file_systems.iter().enumerate() {
+        put(format!("disk.{number}.filesystem"), file_system.name().to_owned());
     }
     for (number, SwapArea { device, offset_bytes, bytes }) in swap.iter().enumerate() {
         put(format!("swap.{number}.disk"), device.0.to_string());

@@ -95,6 +95,8 @@ pub struct RealOptions {
     pub guest_time: Ns,
     /// Where guests' disks lie, without a name.
     pub folder: PathBuf,
+    /// Where a folder is made for the files of a workload on the host; without one it has none.
+    pub host_folder: Option<PathBuf>,
     /// Whether knobs of this machine may be changed.
     pub apply_knobs: bool,
     /// Whether this machine may be made to swap.
@@ -112,6 +114,7 @@ impl Default for RealOptions {
             icount: false,
             guest_time: Ns::from_secs(3600),
             folder: std::env::temp_dir(),
+            host_folder: None,
             apply_knobs: false,
             may_swap: false,
             state_folder: PathBuf::from("/run/highorder"),
@@ -172,7 +175,15 @@ impl Target {
                         "knobs of this machine may be set by root only, and this is another user",
                     ));
                 }
+                if let Some(folder) = options.host_folder.as_deref().filter(|f| !f.is_dir()) {
+                    let message = "expected a folder for the workload's files";
+                    return Err(InputError::file(folder, message));
+                }
                 let found = Found::read(Path::new("/"))?;
+                let mut machine = host_values(&found);
+                if let Some(file_system) = options.host_folder.as_deref().and_then(file_system) {
+                    machine.insert("files.file_system".to_owned(), file_system);
+                }
                 let mut kernel = BTreeMap::new();
                 let uname = rustix::system::uname();
                 let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -182,7 +193,7 @@ impl Target {
                 // A kernel may lack any of them.
                 let now = HOST_KNOBS.iter().filter_map(|name| Some((name, knobs.get(name).ok()?)));
                 kernel.extend(now.map(|(name, value)| ((*name).to_owned(), value)));
-                Ok(Ready::Host { machine: host_values(&found), kernel })
+                Ok(Ready::Host { machine, kernel })
             }
             Self::Vm(image) => {
                 let input = |error: VmError| InputError::other(error);
@@ -195,6 +206,7 @@ impl Target {
                 let text = |pairs: &[(&str, String)]| {
                     pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
                 };
+                let none = || "none".to_owned();
                 Ok(Ready::Vm {
                     image: image.clone(),
                     emulator: text(&[
@@ -202,7 +214,11 @@ impl Target {
                         ("icount", options.icount.to_string()),
                         ("qemu", qemu),
                     ]),
-                    kernel: text(&[("kernel", looked.release), ("image_xxh3", looked.xxh3)]),
+                    kernel: text(&[
+                        ("kernel", looked.release),
+                        ("image_xxh3", looked.xxh3),
+                        ("modules_xxh3", looked.modules_xxh3.unwrap_or_else(none)),
+                    ]),
                 })
             }
         }
@@ -244,6 +260,8 @@ impl Ready {
                     seed,
                     sample_interval,
                     memory: rule,
+                    folder: options.host_folder.clone(),
+                    no_folder: NO_FOLDER.to_owned(),
                     ..HostSpec::new(&options.state_folder)
                 };
                 let machine = Named { name: "this machine".to_owned(), values: machine.clone() };
@@ -312,7 +330,34 @@ fn guest_values(machine: &Machine) -> BTreeMap<String, String> {
         put(format!("swap.{number}.bytes"), area.bytes.to_string());
         put(format!("swap.{number}.says_rotational"), says_rotational.to_string());
     }
+    if let Some(disk) = machine.disks.first() {
+        put("files.bytes".to_owned(), vm::file_bytes(machine).to_string());
+        put("files.says_rotational".to_owned(), disk.says_rotational.to_string());
+    }
     values
+}
+
+/// What a workload on the host that wants files is told without a folder.
+const NO_FOLDER: &str = "no folder was given for its files, expected --folder DIR with --on host";
+
+/// The kind of file system that a folder lies on, as `/proc/self/mountinfo` names it.
+fn file_system(folder: &Path) -> Option<String> {
+    let folder = folder.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    file_system_in(&mounts, &folder)
+}
+
+/// Documentation/filesystems/proc.rst: field 5 is where it is mounted; the kind is the first after ` - `. Of
+/// two mounts in one place the later hides the earlier.
+fn file_system_in(mounts: &str, folder: &Path) -> Option<String> {
+    let mount = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        // Blanks in names are written in octal.
+        let at = before.split(' ').nth(4)?.replace("\\040", " ");
+        let kind = after.split(' ').next()?.to_owned();
+        folder.starts_with(&at).then_some((at.len(), kind))
+    };
+    mounts.lines().filter_map(mount).max_by_key(|(len, _)| *len).map(|(_, kind)| kind)
 }
 
 /// What this machine is.
@@ -371,6 +416,21 @@ mod tests {
         for bad in ["", "vm", "vm:", "vm:debian:x", "guest"] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_folder_lies_on_the_innermost_and_last_mount() {
+        let mounts = "\
+22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+23 22 0:5 / /tmp rw - tmpfs tmpfs rw
+24 22 8:2 / /tmp/a\\040b rw shared:1 - xfs /dev/sdb rw
+25 22 0:6 / /tmp rw - btrfs x rw
+";
+        let of = |folder: &str| file_system_in(mounts, Path::new(folder));
+        assert_eq!(of("/home/me").as_deref(), Some("ext4"));
+        assert_eq!(of("/tmp/c").as_deref(), Some("btrfs"));
+        assert_eq!(of("/tmp/a b/c").as_deref(), Some("xfs"));
+        assert_eq!(of("/tmpfile").as_deref(), Some("ext4"), "a name that only begins so");
     }
 
     #[test]

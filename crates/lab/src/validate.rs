@@ -3,13 +3,23 @@
 //! A case is a folder as `highorder_record::foreign` reads it, whose `case.json` says what ran. The model
 //! gets the same machine (zones, marks and free blocks as `before/` has them, with as many CPUs and as
 //! much swap), the kernel file of that release, the same settings and the same program. What is compared
-//! is what the run did: the rise of each counter from before to after.
+//! is what the run did and left: the rise of each counter from before to after, the share of anonymous
+//! memory in huge pages at the workload's end, fallbacks to other types' memory, and where free blocks lie
+//! afterwards (`quantity`).
 //!
 //! Departs: positions of free blocks are made up from their counts, and what is in use before the run
 //! stays where it is: it is no page cache and belongs to no process. Visible as: what a guest's own
 //! programs had in memory, a few MiB, is not reclaimed.
 
+mod quantity;
+
+pub use quantity::{
+    BLOCKS_NAME, COUNTERS, FALLBACKS_NAME, FRAGMENTING_NAME, FREE_PAGES_NAME, Fallbacks,
+    HUGE_SHARE_NAME, Quantity, Row, relative_error,
+};
+
 use crate::{Experiment, InputError, Kernel, RealOptions, Scale, Target};
+use highorder_kernelfs::{Settings, TextFile};
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
 use highorder_mm::policy::LruKind;
@@ -20,6 +30,7 @@ use highorder_sim::{Machine, Ns};
 use highorder_snapshot::live::{Options, Way};
 use highorder_system::model::{ModelSpec, check_knob, run_from};
 use highorder_workload::recorded::{Program, Unknown, written_file};
+use quantity::compare;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -27,38 +38,6 @@ use std::path::{Path, PathBuf};
 
 /// The machine whose costs and disks stand for a guest under software emulation.
 pub const GUEST_MACHINE: &str = "guest-tcg";
-
-/// Counters that are compared where both kernels' records have them: name, what it is counted in, and the
-/// floor below which a difference is not taken for one. Names that end in `_` are sums over zone classes.
-pub const COUNTERS: [(&str, u64); 22] = [
-    ("pgfault", PAGES),
-    ("pgmajfault", EVENTS),
-    ("pgalloc_", PAGES),
-    ("pgfree", PAGES),
-    ("pswpin", PAGES),
-    ("pswpout", PAGES),
-    ("pgscan_kswapd", PAGES),
-    ("pgscan_direct", PAGES),
-    ("pgsteal_kswapd", PAGES),
-    ("pgsteal_direct", PAGES),
-    ("pgrefill", PAGES),
-    ("pgactivate", PAGES),
-    ("pgdeactivate", PAGES),
-    ("workingset_refault_anon", PAGES),
-    ("allocstall_", EVENTS),
-    ("pageoutrun", EVENTS),
-    ("swap_ra", PAGES),
-    ("thp_fault_alloc", EVENTS),
-    ("thp_fault_fallback", EVENTS),
-    ("compact_stall", EVENTS),
-    ("compact_migrate_scanned", PAGES),
-    ("pgmigrate_success", PAGES),
-];
-
-/// Floor of counters in pages: 2 MiB, about what a guest's own programs move in the time of a run.
-const PAGES: u64 = 512;
-/// Floor of counters in events.
-const EVENTS: u64 = 16;
 
 /// A recorded run.
 #[derive(Debug)]
@@ -76,7 +55,7 @@ pub struct Case {
 /// What the model makes of a case.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It was run: counter by counter, and the model's record.
+    /// It was run: figure by figure, and the model's record.
     Compared(Box<Compared>),
     /// Mechanisms are missing for it, a few words each.
     Waits(Vec<String>),
@@ -85,29 +64,10 @@ pub enum Outcome {
 /// A case that was run.
 #[derive(Debug)]
 pub struct Compared {
-    /// Each counter that either of them moved.
+    /// Each figure that either of them has.
     pub rows: Vec<Row>,
     /// What the model left.
     pub model: Record,
-}
-
-/// One counter of one case.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// The counter.
-    pub counter: String,
-    /// How far it rose on the real kernel.
-    pub real: f64,
-    /// How far it rose on the model.
-    pub model: f64,
-    /// Their distance as a share of the real rise, or of the floor if that is larger.
-    pub relative_error: f64,
-}
-
-/// The relative error of a model's figure, beside a real one that is not taken for smaller than `floor`.
-#[must_use]
-pub fn relative_error(real: f64, model: f64, floor: f64) -> f64 {
-    (model - real).abs() / real.abs().max(floor)
 }
 
 impl Case {
@@ -142,6 +102,24 @@ impl Case {
         settings
             .map(|map| map.iter().map(|(k, v)| (k.clone(), text(v))).collect())
             .unwrap_or_default()
+    }
+
+    /// Settings that the run was given, and of huge pages all as they were: what the kernel sets itself
+    /// depends on the machine's memory (mm/huge_memory.c, `hugepage_init`).
+    fn settings_in_force(&self) -> Result<BTreeMap<String, String>, InputError> {
+        const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage";
+        let mut settings = self.settings();
+        let path = self.folder.join("settings");
+        if path.is_file() {
+            let found = Settings::read(&path).map_err(|e| InputError::other(e.to_string()))?;
+            for name in ["enabled", "defrag", "use_zero_page"] {
+                let name = format!("{HUGE_PAGES}/{name}");
+                let Some(value) = found.get(&name) else { continue };
+                let text = value.chosen().map_or_else(|| value.to_string(), str::to_owned);
+                settings.entry(name).or_insert(text);
+            }
+        }
+        Ok(settings)
     }
 
     /// What the case is about but for its settings: cases alike in this can be told apart by settings.
@@ -199,12 +177,16 @@ impl Case {
             flows: kernel.flows,
             knobs,
             seed: 0,
+            demands: Vec::new(),
             sample_interval: Ns::from_secs(1),
             draw: None,
         };
-        let (model, _) = run_from(memory, spec, Inputs::default(), program.code(file))
+        let pageblock = memory.policy.freelist.pageblock_order;
+        let recorded = Fallbacks::read(&self.folder.join("extfrag.json"), pageblock)?;
+        let (model, mut left) = run_from(memory, spec, Inputs::default(), program.code(file))
             .map_err(|error| InputError::other(format!("{}: {error}", self.name)))?;
-        let rows = compare(&self.record, &model);
+        let modelled = Fallbacks::of(&left.memory.take_extfrag(), pageblock);
+        let rows = compare(&self.record, &model, recorded.map(|recorded| (recorded, modelled)));
         Ok(Outcome::Compared(Box::new(Compared { rows, model })))
     }
 
@@ -238,7 +220,7 @@ impl Case {
         let mut kernel = Kernel::for_release(release.unwrap_or_default())?;
         let mut knobs = BTreeMap::new();
         let advice = program.and_then(Program::advice);
-        for (name, value) in self.settings() {
+        for (name, value) in self.settings_in_force()? {
             let short = name
                 .strip_prefix("/sys/kernel/mm/")
                 .or_else(|| name.strip_prefix("/proc/sys/"))
@@ -250,7 +232,7 @@ impl Case {
                     kernel.policy.lru.kind =
                         if on { LruKind::MultiGenerational } else { LruKind::Classic };
                 }
-                "transparent_hugepage/enabled" => {
+                "transparent_hugepage/enabled" if check_knob(&short, &value).is_err() => {
                     use highorder_system::Advice::{Huge, NoHuge};
                     let used = match value.as_str() {
                         "never" => false,
@@ -261,8 +243,12 @@ impl Case {
                         waits.push("huge pages".to_owned());
                     }
                 }
-                // Of no consequence while nothing asks for a huge page.
-                other if other.starts_with("transparent_hugepage/") => {}
+                // A model that knows no huge pages does not ask for any.
+                other
+                    if other.starts_with("transparent_hugepage/")
+                        && check_knob(other, &value).is_err() => {}
+                // The model never moves pages to where they are used.
+                "kernel.numa_balancing" if value == "0" => {}
                 other => match check_knob(other, &value) {
                     Ok(()) => {
                         knobs.insert(other.to_owned(), value);
@@ -304,38 +290,12 @@ impl Case {
     }
 }
 
-fn compare(real: &Record, model: &Record) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (counter, floor) in COUNTERS {
-        let (Some(real), Some(model)) = (rise(real, counter), rise(model, counter)) else {
-            continue;
-        };
-        if real == 0.0 && model == 0.0 {
-            continue;
-        }
-        let relative_error = relative_error(real, model, floor as f64);
-        let counter = counter.trim_end_matches('_').to_owned();
-        rows.push(Row { counter, real, model, relative_error });
-    }
-    rows
-}
-
-/// How far a counter rose; the sum of those whose names begin so, if it ends in `_`.
-fn rise(record: &Record, counter: &str) -> Option<f64> {
-    if !counter.ends_with('_') {
-        return record.delta(counter).map(|rise| rise as f64);
-    }
-    let names = record.after.counters.keys().filter(|name| name.starts_with(counter));
-    let rises: Vec<i64> = names.filter_map(|name| record.delta(name)).collect();
-    if rises.is_empty() { None } else { Some(rises.iter().sum::<i64>() as f64) }
-}
-
 /// A fresh run of a real kernel in a guest, and the model's of the same experiment.
 #[derive(Debug)]
 pub struct Live {
     /// The guest's target, kernel and threads.
     pub name: String,
-    /// Each counter that either of them moved.
+    /// Each figure that either of them has.
     pub rows: Vec<Row>,
 }
 
@@ -370,7 +330,7 @@ pub fn live(
         let model = model.iter().find(|model| threads(model) == threads(real))?;
         let threads = threads(real).unwrap_or_default();
         let name = format!("{target} {} threads {threads}", experiment.name);
-        Some(Live { name, rows: compare(real, model) })
+        Some(Live { name, rows: compare(real, model, None) })
     });
     Ok(pairs.collect())
 }
@@ -403,15 +363,14 @@ pub struct Judged<'a> {
     pub subject: String,
     /// Settings.
     pub settings: BTreeMap<String, String>,
-    /// Counters.
+    /// What was compared.
     pub rows: &'a [Row],
 }
 
 /// The middle of all relative errors; `None` without any.
 #[must_use]
-pub fn median_relative_error(judged: &[Judged<'_>]) -> Option<f64> {
-    let mut errors: Vec<f64> =
-        judged.iter().flat_map(|case| case.rows.iter().map(|row| row.relative_error)).collect();
+pub fn median_relative_error<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<f64> {
+    let mut errors: Vec<f64> = rows.into_iter().map(|row| row.relative_error).collect();
     errors.sort_by(f64::total_cmp);
     let middle = errors.len() / 2;
     match errors.len() {
@@ -426,33 +385,46 @@ fn differs(a: f64, b: f64, floor: f64) -> bool {
     (a - b).abs() > floor.max(0.1 * a.abs().max(b.abs()))
 }
 
-/// How often the model puts two cases that differ in one setting in the same order as the real kernel
-/// does, counter by counter where the real ones differ: how many agree, of how many.
+/// How often the model puts two cases in the same order as the real kernel does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderAgreement {
+    /// How often it does.
+    pub agree: u64,
+    /// Of how many.
+    pub pairs: u64,
+}
+
+impl OrderAgreement {
+    /// As a share; none of none.
+    #[must_use]
+    pub fn share(self) -> Option<f64> {
+        (self.pairs > 0).then(|| self.agree as f64 / self.pairs as f64)
+    }
+}
+
+/// Whether the settings come in the same order, for cases that differ in one setting: figure by figure where
+/// the real ones differ, those of one name or all.
 #[must_use]
-pub fn order_agreement(judged: &[Judged<'_>]) -> (u64, u64) {
-    let (mut agree, mut all) = (0, 0);
+pub fn order_agreement(judged: &[Judged<'_>], name: Option<&str>) -> OrderAgreement {
+    let mut all = OrderAgreement::default();
     for (i, a) in judged.iter().enumerate() {
         for b in &judged[i + 1..] {
             if a.subject != b.subject || nr_differences(&a.settings, &b.settings) != 1 {
                 continue;
             }
-            for row in a.rows {
-                let Some(other) = b.rows.iter().find(|other| other.counter == row.counter) else {
+            for row in a.rows.iter().filter(|row| name.is_none_or(|name| name == row.name)) {
+                let Some(other) = b.rows.iter().find(|other| other.name == row.name) else {
                     continue;
                 };
-                let floor = COUNTERS
-                    .iter()
-                    .find(|(name, _)| name.trim_end_matches('_') == row.counter)
-                    .map_or(0, |&(_, floor)| floor);
-                if differs(row.real, other.real, floor as f64) {
-                    all += 1;
+                if differs(row.real, other.real, row.floor) {
+                    all.pairs += 1;
                     let real = row.real.total_cmp(&other.real);
-                    agree += u64::from(row.model.total_cmp(&other.model) == real);
+                    all.agree += u64::from(row.model.total_cmp(&other.model) == real);
                 }
             }
         }
     }
-    (agree, all)
+    all
 }
 
 fn nr_differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> usize {
@@ -467,15 +439,7 @@ mod tests {
     use super::*;
 
     fn row(counter: &str, real: f64, model: f64) -> Row {
-        let relative_error = relative_error(real, model, 512.0);
-        Row { counter: counter.to_owned(), real, model, relative_error }
-    }
-
-    #[test]
-    fn an_error_is_relative_to_the_real_figure_or_the_floor() {
-        assert_eq!(relative_error(1000.0, 1500.0, 512.0), 0.5);
-        assert_eq!(relative_error(0.0, 256.0, 512.0), 0.5);
-        assert_eq!(relative_error(-1024.0, 0.0, 512.0), 1.0);
+        Row::new(Quantity::Counter, counter, real, model, 512.0)
     }
 
     #[test]
@@ -497,13 +461,18 @@ mod tests {
         };
         let cases = [judged(0, "60", "3"), judged(1, "100", "3"), judged(2, "0", "0")];
         // pgfault differs by less than its floor; the third differs from the others in two settings.
-        assert_eq!(order_agreement(&cases), (0, 1));
+        let agreement = |agree, pairs| OrderAgreement { agree, pairs };
+        assert_eq!(order_agreement(&cases, None), agreement(0, 1));
+        assert_eq!(order_agreement(&cases, Some("pswpout")), agreement(0, 1));
+        assert_eq!(order_agreement(&cases, Some("pgfault")), agreement(0, 0));
+        assert_eq!(agreement(0, 0).share(), None);
         let cases = [judged(0, "60", "3"), judged(2, "0", "3")];
-        assert_eq!(order_agreement(&cases), (1, 1));
-        assert_eq!(median_relative_error(&cases[..0]), None);
+        assert_eq!(order_agreement(&cases, None), agreement(1, 1));
+        assert_eq!(median_relative_error([]), None);
         let errors = [0.1, 200.0 / 512.0, 0.9, 0.0];
         let mut sorted = errors;
         sorted.sort_by(f64::total_cmp);
-        assert_eq!(median_relative_error(&cases), Some((sorted[1] + sorted[2]) / 2.0));
+        let rows = cases.iter().flat_map(|case| case.rows);
+        assert_eq!(median_relative_error(rows), Some((sorted[1] + sorted[2]) / 2.0));
     }
 }

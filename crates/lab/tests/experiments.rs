@@ -1,8 +1,9 @@
 //! Experiment files: what they say, and how bad ones are refused.
 
-use highorder_lab::experiment::{BUILT_IN, thread_steps};
+use highorder_lab::experiment::{BUILT_IN, Variant, thread_steps};
 use highorder_lab::{Experiment, Scale};
-use highorder_record::Inputs;
+use highorder_record::{Inputs, published};
+use highorder_sim::{DeviceKind, machine};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -229,9 +230,10 @@ fn files_that_an_experiment_names_lie_beside_it() {
 
 #[test]
 fn an_unknown_experiment_is_told_the_names_there_are() {
+    let names = BUILT_IN.map(|(name, _)| name).join(", ");
     assert_eq!(
         Experiment::load("usemen").unwrap_err().to_string(),
-        "no experiment `usemen`; there are mmap-demo, overcommit, swap-small, usemem-anon, usemem-small, or give a .toml file"
+        format!("no experiment `usemen`; there are {names}, or give a .toml file")
     );
     let error = Experiment::load("nowhere/mine.toml").unwrap_err().to_string();
     assert!(error.starts_with("nowhere/mine.toml: cannot be read: "), "{error}");
@@ -258,11 +260,11 @@ fn unknown_and_missing_keys_are_named_with_their_line() {
 
 #[test]
 fn files_that_are_not_there_are_named_with_their_line() {
-    check(
-        "one-node-8g",
-        "one-node",
-        "mine.toml:2: `machine` is `one-node`, expected one of guest-tcg, one-node-8g, two-node-64g, or a .toml file",
+    let machines = machine::BUILT_IN.map(|(name, _)| name).join(", ");
+    let expected = format!(
+        "mine.toml:2: `machine` is `one-node`, expected one of {machines}, or a .toml file"
     );
+    check("one-node-8g", "one-node", &expected);
     let error = refusal("\"one-node-8g\"", "\"here/mine.toml\"");
     assert!(
         error.starts_with(
@@ -352,6 +354,66 @@ fn impossible_numbers_are_named_with_their_line() {
         "swap_mib = 4000000\nknobs",
         "mine.toml:17: `swap_mib` is 4000000, expected at most 1906324: there disk `sda` ends",
     );
+}
+
+#[test]
+fn a_published_form_is_one_of_those_there_are() {
+    let named = GOOD.replacen("threads", "published = \"000_usemem\"\nthreads", 1);
+    assert_eq!(parse(&named).unwrap().published, Some("000_usemem"));
+    assert_eq!(good().published, None);
+    let error = refusal("threads", "published = \"000_usemen\"\nthreads");
+    let expected = "mine.toml:3: `published` is `000_usemen`, expected one of 000_stutter, ";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn the_form_of_the_results_is_no_part_of_a_run() {
+    let named = GOOD.replacen("threads", "published = \"000_usemem\"\nthreads", 1);
+    assert_eq!(inputs(&parse(&named).unwrap(), "1"), inputs(&good(), "1"));
+}
+
+#[test]
+fn variants_that_repeat_published_tables_are_named_as_their_columns() {
+    for (name, _) in BUILT_IN {
+        let experiment = Experiment::load(name).unwrap();
+        let Some(form) = experiment.published.and_then(published::find) else { continue };
+        for variant in &experiment.variants {
+            let is_kernel = variant.name == variant.kernel.name;
+            let is_column = form.tables[0].columns.contains(&variant.name.as_str());
+            assert!(is_kernel || is_column, "{name}: {}", variant.name);
+        }
+    }
+}
+
+#[test]
+fn the_machine_of_2012_has_the_memory_and_the_files_that_were_published() {
+    let experiment = Experiment::load("fsmark").unwrap();
+    let memory = experiment.variants[0].machine.memory();
+    let zones = memory.nodes.iter().flat_map(|node| &node.zones);
+    let pages: u64 = zones.map(|zone| zone.managed_pages).sum();
+    // micro wrote 155,514,576 KiB, 20 times memory: 7.42 GiB.
+    let gib = pages as f64 / f64::from(1 << 18);
+    assert!((7.40..7.44).contains(&gib), "{gib}");
+    // 240 files of 30 MiB an iteration: 15 for each of 16 threads.
+    assert_eq!(pages * 4096 / (30 << 20) / 16, 15);
+    assert_eq!(memory.cpu_nodes.len(), 4);
+}
+
+#[test]
+fn two_machines_differ_in_the_disks_bandwidth_alone() {
+    let experiment = Experiment::load("dd-half-disk").unwrap();
+    let [whole, half] = &experiment.variants[..] else { panic!("{:?}", experiment.variants) };
+    let runs = inputs(&experiment, "1");
+    let values = |n: usize| &runs[n].machine.values;
+    let differing: Vec<&String> =
+        values(0).iter().filter(|(k, v)| values(1).get(*k) != Some(*v)).map(|(k, _)| k).collect();
+    assert_eq!(differing, ["disk.0.kind"]);
+    assert_eq!(values(0).len(), values(1).len());
+    let bandwidth = |variant: &Variant| match variant.machine.disks[0].kind {
+        DeviceKind::Rotating { bandwidth, .. } => bandwidth,
+        DeviceKind::Flash { .. } => panic!("{} has a flash disk", variant.machine.name),
+    };
+    assert_eq!((bandwidth(whole), bandwidth(half)), (90_000_000, 45_000_000));
 }
 
 #[test]

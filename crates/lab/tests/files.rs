@@ -1,10 +1,16 @@
 //! Files on the model: what is written is on the disk, what is read comes back, nothing is lost.
 
 use highorder_lab::Kernel as KernelFile;
+use highorder_mm::anon::Access;
 use highorder_mm::filemap::FileId;
+use highorder_mm::page_table::Vpn;
+use highorder_mm::slab::CacheId;
+use highorder_mm::vma::TaskId;
 use highorder_mm::vmstat::Vm;
+use highorder_sim::kernel::fault::{self, Extent, TouchError};
 use highorder_sim::kernel::files::Readahead;
-use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, writeback};
+use highorder_sim::kernel::thp::Enabled;
+use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
 use highorder_sim::{DeviceId, Machine, Ns, Sim, TaskSpec};
 
 const KERNELS: [&str; 3] = ["linux-4.4", "linux-6.1", "linux-6.12"];
@@ -26,7 +32,8 @@ fn run(
     program: impl FnOnce(&mut KernelCx<'_>) + 'static,
 ) -> (Ns, Sim<Kernel>) {
     let kernel = KernelFile::load(kernel).unwrap();
-    let knobs = Knobs { swappiness: kernel.policy.reclaim.swappiness };
+    let mut knobs = Knobs::at_boot(&kernel.policy, &kernel.flows);
+    knobs.thp.enabled = Enabled::Never;
     let mut sim = kernel::boot(machine, kernel.policy, kernel.flows, knobs);
     sim.world_mut().add_process("program");
     sim.spawn(TaskSpec::user("program"), program);
@@ -34,7 +41,7 @@ fn run(
     (end, sim)
 }
 
-const PROCESS: highorder_mm::vma::TaskId = highorder_mm::vma::TaskId(0);
+const PROCESS: TaskId = TaskId(0);
 
 fn write_all(cx: &mut KernelCx<'_>, bytes: u64) -> FileId {
     let file = cx.world().create_file(DeviceId(0));
@@ -106,6 +113,10 @@ fn a_file_that_is_deleted_gives_all_its_memory_and_space_back() {
             }
             let memory = &mut cx.world().memory;
             assert_eq!((memory.files.nr_pages(), memory.files.nr_dirty()), (0, 0));
+            // What buffer heads and nodes were in is kept for the next ones, until it is asked for.
+            for id in CacheId::all() {
+                memory.shrink_cache(id, 0);
+            }
             memory.drain_all_pages(None);
             let after = memory.zones.iter().map(|zone| zone.nr_free_pages).sum::<u64>();
             assert_eq!(after, free);
@@ -134,6 +145,122 @@ fn caches_are_dropped_on_request() {
         writeback::sync(cx);
         filemap::drop_pagecache(cx);
         assert_eq!(cx.world().cached_bytes(file), 0);
+    });
+    check(&mut sim);
+}
+
+/// Maps all of a file and touches a word of every page of it.
+fn touch_file(cx: &mut KernelCx<'_>, process: TaskId, file: FileId, access: Access) -> Vpn {
+    let pages = cx.world().file(file).nr_pages() as u32;
+    let start = filemap::map(cx, process, file, 0, pages, access == Access::Write).unwrap();
+    fault::touch_range(cx, process, start, pages, access, Extent::Word).unwrap();
+    start
+}
+
+#[test]
+fn a_mapped_file_larger_than_memory_is_read_once_in_whole_windows() {
+    for kernel in KERNELS {
+        let size = 1024 * MIB;
+        let (_, mut sim) = run(&machine(100), kernel, move |cx| {
+            let file = write_all(cx, size);
+            writeback::fsync(cx, file);
+            let written = cx.world().memory.files.nr_written();
+            touch_file(cx, PROCESS, file, Access::Read);
+            assert_eq!(cx.world().memory.files.nr_written(), written, "{kernel}: nothing is dirty");
+            let memory = &cx.world().memory;
+            let mapped = memory.lru.total_stats().nr_file_mapped;
+            assert_eq!(mapped, memory.spaces.task(PROCESS).file, "{kernel}");
+            assert!(mapped > 0 && mapped <= memory.files.nr_pages(), "{kernel}");
+            oom::exit_mmap(cx, PROCESS);
+            assert_eq!(cx.world().memory.lru.total_stats().nr_file_mapped, 0, "{kernel}");
+        });
+        check(&mut sim);
+        let memory = &sim.world().memory;
+        let read = memory.vm.get(Vm::PgPgIn) * 1024;
+        assert!(read >= size / 2 && read <= size + size / 8, "{kernel}: {} MiB read", read / MIB);
+        // Reading ahead is ahead: a fault in a hundred waits for the disk at most.
+        let (faults, major) = (memory.vm.get(Vm::PgFault), memory.vm.get(Vm::PgMajFault));
+        assert!(major * 100 <= size / 4096, "{kernel}: {major} of {faults} faults are major");
+        // Sixteen pages are mapped by a fault, but for the one at the mark.
+        assert!(faults < size / 4096 / 4, "{kernel}: {faults} faults");
+    }
+}
+
+#[test]
+fn what_is_written_through_a_mapping_is_dirtied_and_written_page_by_page() {
+    for kernel in KERNELS {
+        let (_, mut sim) = run(&machine(100), kernel, move |cx| {
+            let file = cx.world().create_file(DeviceId(0));
+            filemap::set_size(cx, PROCESS, file, 768 * MIB).unwrap();
+            // A hole gets its space when it is written.
+            touch_file(cx, PROCESS, file, Access::Write);
+            let before = cx.now();
+            writeback::fsync(cx, file);
+            assert!(cx.now() > before);
+            let files = &cx.world().memory.files;
+            assert_eq!((files.nr_dirtied(), files.nr_written()), (196_608, 196_608), "{kernel}");
+            assert_eq!(cx.world().memory.vm.get(Vm::PgPgOut), 4 * 196_608, "{kernel}");
+            assert_eq!(cx.world().memory.vm.get(Vm::PgPgIn), 0, "{kernel}: nothing was there");
+        });
+        check(&mut sim);
+        // Whoever writes goes no faster than the disk: 768 MiB take a while.
+        let stats = sim.world().memory.lru.total_stats();
+        assert_eq!(stats.nr_writeback, 0, "{kernel}");
+    }
+}
+
+#[test]
+fn two_processes_share_a_file_and_cutting_it_takes_its_pages_from_both() {
+    for kernel in KERNELS {
+        let (_, mut sim) = run(&machine(100), kernel, move |cx| {
+            let other = cx.world().add_process("other");
+            let file = write_all(cx, 8 * MIB);
+            let mine = touch_file(cx, PROCESS, file, Access::Write);
+            let theirs = touch_file(cx, other, file, Access::Read);
+            let mapped = cx.world().memory.lru.total_stats().nr_file_mapped;
+            assert_eq!(mapped, 2048, "{kernel}: pages, not entries");
+            // In the middle of page 1000.
+            filemap::set_size(cx, PROCESS, file, 1000 * 4096 + 100).unwrap();
+            assert_eq!(cx.world().cached_bytes(file), 1001 * 4096, "{kernel}");
+            for start in [mine, theirs] {
+                let table = cx.world().memory.spaces.table();
+                assert!(table.frame_at(Vpn(start.0 + 1000)).is_some(), "{kernel}");
+                assert!((1001..2048).all(|at| table.frame_at(Vpn(start.0 + at)).is_none()));
+            }
+            let behind = Vpn(theirs.0 + 1001);
+            let error = fault::touch_range(cx, other, behind, 1, Access::Read, Extent::Word);
+            let expected = TouchError::BehindEnd { page: 1001, pages: 1001 };
+            assert_eq!(error, Err(expected), "{kernel}");
+            let error = fault::touch_range(cx, other, theirs, 1, Access::Write, Extent::Word);
+            assert_eq!(error, Err(TouchError::ReadOnly), "{kernel}");
+            // Made longer again, what was cut off is a hole.
+            filemap::set_size(cx, PROCESS, file, 8 * MIB).unwrap();
+            fault::touch_range(cx, other, behind, 1, Access::Read, Extent::Word).unwrap();
+            let read = cx.world().memory.vm.get(Vm::PgPgIn);
+            assert_eq!(read, 0, "{kernel}: nothing is on the disk behind the cut");
+        });
+        check(&mut sim);
+    }
+}
+
+#[test]
+fn a_deleted_file_lives_until_its_last_mapping_goes() {
+    let (_, mut sim) = run(&machine(100), "linux-6.12", |cx| {
+        let other = cx.world().add_process("other");
+        let file = write_all(cx, 8 * MIB);
+        let mine = touch_file(cx, PROCESS, file, Access::Write);
+        touch_file(cx, other, file, Access::Read);
+        filemap::unlink(cx, file);
+        filemap::drop_pagecache(cx);
+        assert_eq!(cx.world().cached_bytes(file), 8 * MIB);
+        oom::exit_mmap(cx, other);
+        fault::touch_range(cx, PROCESS, mine, 2048, Access::Write, Extent::Word).unwrap();
+        assert_eq!(cx.world().cached_bytes(file), 8 * MIB);
+        oom::exit_mmap(cx, PROCESS);
+        let memory = &cx.world().memory;
+        let stats = memory.lru.total_stats();
+        assert_eq!((memory.files.nr_pages(), memory.files.nr_dirty()), (0, 0));
+        assert_eq!((stats.nr_file_mapped, stats.nr_page_table), (0, 0));
     });
     check(&mut sim);
 }

@@ -32,6 +32,7 @@ fn touch(memory: &mut Memory, start: Vpn, access: Access) -> u32 {
         cpu: 0,
         stop_for_huge: false,
         faults_max: u32::MAX,
+        stop_for_remote: false,
     };
     memory.touch_and_fault(range).pages
 }

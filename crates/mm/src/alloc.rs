@@ -2,18 +2,17 @@
 //!
 //! Models: `get_page_from_freelist`, `rmqueue`, `rmqueue_buddy`, `alloc_flags_nofragment`,
 //! mm/page_alloc.c, v6.12.
-//! Departs: no cpusets, no dirty limit per node, no node reclaim yet. Visible as: page cache written on
-//! several nodes spreads later than on a kernel that limits dirty pages per node.
+//! Models: `zone_dirty_ok`, `zone_dirty_limit`, `zone_dirtyable_memory`, mm/page-writeback.c, v3.3.
+//! Departs: no cpusets, no dirty limit per node (4.8), none per zone in 4.x, no node reclaim here, no memory
+//! of zones found full (`zlc_setup`, before 4.4). Visible as: page cache written on several nodes spreads
+//! later than on a kernel that limits dirty pages per node.
 //! Models: the fair shares of a node's zones (`ALLOC_FAIR`, `reset_alloc_batches`), mm/page_alloc.c, v4.4.
-//! Departs: a request that cannot wait, or an OOM victim's, takes from the highatomic reserve when all else
-//! fails, as in 6.12; in 4.x only requests of order > 0 that may use the reserve take from it, first.
-//! Visible as: on 4.x urgent single pages run out earlier, and the reserve stays whole.
 
 use crate::fallback::SearchMode;
 use crate::frame::State;
 use crate::gfp::{AllocFlags, Gfp};
 use crate::memory::Memory;
-use crate::policy::PcpHigh;
+use crate::policy::{PcpHigh, Urgency};
 use crate::types::{Migratetype, Order, Pfn, ZoneKind};
 use crate::watermark::Mark;
 use crate::zone::{Zone, ZoneId};
@@ -79,6 +78,13 @@ impl Memory {
                         continue;
                     }
                 }
+                if mark == Some(Mark::Low)
+                    && request.gfp.contains(Gfp::WRITE)
+                    && !self.zone_dirty_ok(id)
+                {
+                    continue;
+                }
+                let zone = &self.zones[id.index()];
                 if flags.intersects(AllocFlags::NOFRAGMENT) && Some(zone.node) != home {
                     // Another node is worse than a mixed pageblock: begin again without the wish.
                     flags = flags.without(AllocFlags::NOFRAGMENT);
@@ -119,6 +125,21 @@ impl Memory {
             }
             flags = flags.without(AllocFlags::NOFRAGMENT);
         }
+    }
+
+    /// Whether a zone has room for another page that will be dirty.
+    fn zone_dirty_ok(&self, id: ZoneId) -> bool {
+        let percent = u64::from(self.policy.zone.dirty_percent);
+        if percent == 0 {
+            return true;
+        }
+        let zone = &self.zones[id.index()];
+        let lists = &self.lru.lruvecs[self.lru.of_zone(id)];
+        let reserve = zone.lowmem_reserve.iter().max().copied().unwrap_or(0);
+        let kept = reserve + zone.watermarks.pages(Mark::High);
+        let reclaimable = self.reclaimable_pages(self.lru.of_zone(id));
+        let dirtyable = (zone.nr_free_pages + reclaimable).saturating_sub(kept);
+        lists.stats.nr_dirty + lists.stats.nr_writeback <= dirtyable * percent / 100
     }
 
     /// Renews the shares of a node's zones up to this one: as many pages as lie between the low and the
@@ -264,6 +285,8 @@ impl Memory {
     #[inline]
     pub fn rmqueue(&mut self, id: ZoneId, request: Request, flags: AllocFlags) -> Option<Pfn> {
         let migratetype = self.request_type(request.gfp);
+        let is_cold = self.policy.pcp.cold && request.gfp.contains(Gfp::COLD);
+        let flags = if is_cold { flags.with(AllocFlags::COLD) } else { flags };
         let pfn = if self.has_pcp_list(request.order) && !request.past_lists {
             self.rmqueue_pcp(id, request.cpu, request.order, migratetype, flags)
         } else {
@@ -307,7 +330,8 @@ impl Memory {
             })
             .or_else(|| {
                 let last = AllocFlags::OOM.with(AllocFlags::NON_BLOCK);
-                if flags.intersects(last) { reserve(self) } else { None }
+                let may = self.policy.watermark.urgency == Urgency::HighThenNonBlocking;
+                if may && flags.intersects(last) { reserve(self) } else { None }
             })?;
         debug_assert_eq!(self.frames.state(pfn), State::Allocated);
         Some(pfn)

@@ -2,7 +2,7 @@
 //!
 //! Models: mm/memory.c (`do_anonymous_page`, `do_swap_page`, `do_wp_page`, `zap_pte_range`),
 //! mm/huge_memory.c, mm/madvise.c, mm/mlock.c, v6.12 and v4.4.
-//! Departs: no `fork`, so that a page is mapped once at most. The frames of a task's upper page tables
+//! Departs: no `fork`, so that an anonymous page is mapped once at most. The frames of a task's upper page tables
 //! are not there. Unmapping frees as if the whole range were one gather. Visible as: a page of page
 //! table too few per task and GiB; a range unmapped under memory pressure frees nothing later than it
 //! could. The parts of a huge page that is split go to the head of its list instead of to its place on
@@ -11,18 +11,21 @@
 //! A fault is two steps, so that the flow above can wait between them: [`Memory::touch`] says what is
 //! missing, the flow finds a page for it ([`Memory::fault_request`]) or reads one, and an installing step
 //! ([`Memory::map_page`], [`Memory::map_huge`], [`Memory::map_zero`], [`Memory::map_swapped`],
-//! [`Memory::reuse_page`]) maps it. [`Memory::touch_and_fault`] does all of it at once for base pages
-//! as long as the fast path finds some.
+//! [`Memory::reuse_page`], [`Memory::map_file_page`]) maps it. [`Memory::touch_and_fault`] does all of it at
+//! once for base pages as long as the fast path finds some. What is particular to files is in
+//! [`crate::rmap`].
 
 use crate::alloc::Request;
+use crate::filemap::FileId;
 use crate::frame::{PageFlags, State};
 use crate::gfp::Gfp;
+use crate::kernel_use::KernelUse;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
 use crate::policy::{AnonEntry, HugePartialUnmap};
 use crate::swap::CacheEntry;
 use crate::types::{Migratetype, Order, Pfn};
-use crate::vma::{HugeAdvice, TaskId, Vma};
+use crate::vma::{HugeAdvice, MemPolicy, TaskId, Vma};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -60,6 +63,13 @@ pub enum FaultKind {
     ReadOnly(Pfn),
     /// Its content is in a slot.
     Swap(Slot),
+    /// Nothing, in a mapping of a file.
+    File {
+        /// The file.
+        file: FileId,
+        /// Its page.
+        index: u64,
+    },
 }
 
 /// A touch that could not go on.
@@ -106,7 +116,22 @@ pub struct TouchRange {
     pub stop_for_huge: bool,
     /// Faults at most, so that the flow can look at the clock.
     pub faults_max: u32,
+    /// Stop where the node that a fault begins at has no page, so that the flow may reclaim it before it
+    /// uses another one.
+    pub stop_for_remote: bool,
 }
+
+/// How much of a range lies on other nodes than its user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RemotePages {
+    /// Base pages, those of huge pages included.
+    pub pages: u32,
+    /// Cache lines of page table there, of those that lead to base pages.
+    pub table_lines: u32,
+}
+
+/// Entries of a page table in a cache line: 8 bytes each, of 64.
+const PTES_PER_LINE: u32 = 8;
 
 /// How far a touch with faults came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -121,6 +146,8 @@ pub struct Faulted {
     pub zero_faults: u32,
     /// Pages of page table that were needed.
     pub tables: u32,
+    /// Pages of files that became dirty.
+    pub dirtied: u32,
     /// The fault that the flow has to serve, if one stopped it.
     pub fault: Option<Fault>,
 }
@@ -146,7 +173,13 @@ impl Memory {
     }
 
     #[inline]
-    fn touch_in(&mut self, vma: &Vma, start: Vpn, pages: u32, access: Access) -> Touched {
+    pub(crate) fn touch_in(
+        &mut self,
+        vma: &Vma,
+        start: Vpn,
+        pages: u32,
+        access: Access,
+    ) -> Touched {
         let (need, set) = match access {
             Access::Read => (Pte::PRESENT, Pte::ACCESSED),
             Access::Write => (Pte::PRESENT | Pte::WRITE, Pte::ACCESSED | Pte::DIRTY),
@@ -193,9 +226,15 @@ impl Memory {
     }
 
     /// What a touch of `vpn` finds.
-    fn fault_at(&self, vma: &Vma, vpn: Vpn, access: Access) -> Fault {
+    pub(crate) fn fault_at(&self, vma: &Vma, vpn: Vpn, access: Access) -> Fault {
         let unit = self.spaces.table.units[vpn.unit()];
         let (kind, needs_table) = match unit.pmd {
+            pmd if vma.file.is_some() => {
+                let (file, index) = vma.file_page(vpn).expect("a mapping of a file");
+                let mapped = self.spaces.table.pte(vpn).pfn();
+                let kind = mapped.map_or(FaultKind::File { file, index }, FaultKind::ReadOnly);
+                (kind, pmd == Pmd::None)
+            }
             Pmd::None if vma.holds_unit(vpn) => (FaultKind::NoneHuge, true),
             Pmd::None => (FaultKind::None, true),
             Pmd::HugeZero => (FaultKind::HugeZero, false),
@@ -232,6 +271,61 @@ impl Memory {
         self.vma_request(vma, fault.vpn, order, gfp, cpu)
     }
 
+    /// What of a range lies on other nodes than `node`; nothing where there is no other.
+    #[must_use]
+    pub fn remote_pages(&self, start: Vpn, pages: u32, node: u32) -> RemotePages {
+        let mut remote = RemotePages::default();
+        if self.machine.nr_nodes() == 1 {
+            return remote;
+        }
+        let end = start.0 + pages;
+        let mut at = start.0;
+        while at < end {
+            let unit_end = end.min((at | (PTRS_PER_TABLE - 1)) + 1);
+            let Unit { pmd, table, .. } = self.spaces.table.units[Vpn(at).unit()];
+            match pmd {
+                Pmd::Huge(huge) => {
+                    let is_remote = huge.pfn().is_some_and(|head| self.node_of(head) != node);
+                    remote.pages += if is_remote { unit_end - at } else { 0 };
+                }
+                Pmd::Table => {
+                    let ptes = &self.spaces.table.ptes[at as usize..unit_end as usize];
+                    let pfns = ptes.iter().filter_map(|pte| pte.pfn());
+                    remote.pages += pfns.filter(|&pfn| self.node_of(pfn) != node).count() as u32;
+                    if table.is_some_and(|table| self.node_of(table) != node) {
+                        remote.table_lines += (unit_end - at).div_ceil(PTES_PER_LINE);
+                    }
+                }
+                Pmd::None | Pmd::HugeZero => {}
+            }
+            at = unit_end;
+        }
+        remote
+    }
+
+    /// The node that a frame belongs to.
+    #[must_use]
+    pub fn node_of(&self, pfn: Pfn) -> u32 {
+        self.zones[self.zone_of(pfn).index()].node
+    }
+
+    /// The request for a page that the kernel needs for a task, such as one of its page table: it follows
+    /// the task's policy, not the mapping's. As [`Self::fault_request`] otherwise.
+    ///
+    /// Departs: tables of a task that interleaves come from its CPU's node. Visible as: up to one page in
+    /// 512 lies on another node than the kernel would take it from.
+    #[must_use]
+    pub fn task_request(&self, task: TaskId, gfp: Gfp, cpu: usize) -> (Request, u64) {
+        let node = self.machine.cpu_nodes[cpu];
+        let placement = match self.spaces.task_policy(task) {
+            MemPolicy::Interleave(_) => MemPolicy::Default.placement(0, node),
+            policy => policy.placement(0, node),
+        };
+        let request =
+            Request { order: Order(0), gfp, cpu, node: placement.node, past_lists: false };
+        (request, placement.allowed)
+    }
+
     #[inline]
     fn vma_request(
         &self,
@@ -266,6 +360,7 @@ impl Memory {
             done.faults += part.faults;
             done.zero_faults += part.zero_faults;
             done.tables += part.tables;
+            done.dirtied += part.dirtied;
             done.fault = part.fault;
             if part.pages < pages {
                 break;
@@ -275,6 +370,9 @@ impl Memory {
     }
 
     fn touch_and_fault_in(&mut self, vma: &Vma, range: TouchRange) -> Faulted {
+        if vma.file.is_some() {
+            return self.touch_and_fault_file(vma, range);
+        }
         let end = range.start.0 + range.pages;
         let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::ZERO;
         let (first, _) = self.vma_request(vma, range.start, Order(0), gfp, range.cpu);
@@ -297,14 +395,11 @@ impl Memory {
                 break;
             }
             if fault.needs_table {
-                let (mut request, _) = self.vma_request(vma, at, Order(0), Gfp::KERNEL, range.cpu);
-                request.gfp = Gfp::KERNEL | Gfp::ZERO;
-                request.node = self.machine.cpu_nodes[range.cpu];
-                let Some(pfn) = self.get_page_from_freelist(
-                    request,
-                    Some(Mark::Low),
-                    self.fast_path_flags(request),
-                ) else {
+                let gfp = Gfp::KERNEL | Gfp::ZERO;
+                let (request, allowed) = self.task_request(vma.task, gfp, range.cpu);
+                let flags = self.fast_path_flags(request);
+                let low = Some(Mark::Low);
+                let Some(pfn) = self.get_page_from_nodes(request, allowed, low, flags) else {
                     done.fault = Some(fault);
                     break;
                 };
@@ -324,7 +419,11 @@ impl Memory {
                     self.spaces.table.set_pte(at, Pte::zero());
                     done.zero_faults += 1;
                 } else {
-                    let (request, allowed) = self.vma_request(vma, at, Order(0), gfp, range.cpu);
+                    let (request, mut allowed) =
+                        self.vma_request(vma, at, Order(0), gfp, range.cpu);
+                    if range.stop_for_remote {
+                        allowed &= 1 << request.node;
+                    }
                     let Some(pfn) =
                         self.get_page_from_nodes(request, allowed, Some(Mark::Low), flags)
                     else {
@@ -408,6 +507,9 @@ impl Memory {
     }
 
     fn account_table(&mut self, pfn: Pfn, task: TaskId, nr: i64) {
+        if nr > 0 {
+            self.set_kernel_use(pfn, KernelUse::PageTable);
+        }
         let lruvec = self.lruvec_of(pfn);
         let tables = &mut self.lru.lruvecs[lruvec].stats.nr_page_table;
         *tables = tables.wrapping_add_signed(nr);
@@ -448,22 +550,29 @@ impl Memory {
     /// If something else is mapped in the unit.
     pub fn map_huge(&mut self, fault: &Fault, pfn: Pfn, table: Option<Pfn>, cpu: usize) {
         let vpn = fault.vpn.unit_start();
-        let unit = &mut self.spaces.table.units[vpn.unit()];
-        assert!(matches!(unit.pmd, Pmd::None | Pmd::HugeZero), "the unit is in use");
-        unit.pmd = Pmd::Huge(Pte::page(pfn, Pte::WRITE | Pte::DIRTY | Pte::ACCESSED));
         if let Some(table) = table {
+            let unit = &mut self.spaces.table.units[vpn.unit()];
             assert_eq!(unit.table, None, "a unit has one table");
             unit.table = Some(table);
             self.account_table(table, fault.task, 1);
             self.count_alloc(table, 1);
         }
-        self.adopt(pfn, vpn, fault.locked, cpu);
-        self.account_run(Some((self.zone_of(pfn), HUGE_ORDER.pages())), fault.task);
-        let lruvec = self.lruvec_of(pfn);
-        self.lru.lruvecs[lruvec].stats.nr_anon_huge += 1;
-        self.work.pages_cleared += u64::from(HUGE_ORDER.pages());
+        let vma = *self.spaces.find(vpn).expect("a fault lies in a mapping");
+        self.install_huge(&vma, vpn, pfn, cpu);
+        self.work.huge_pages_cleared += 1;
         self.vm.add(Vm::PgFault, 1);
         self.vm.add(Vm::ThpFaultAlloc, 1);
+    }
+
+    /// Maps a huge page in a unit whose table, if it needs one, is there.
+    pub(crate) fn install_huge(&mut self, vma: &Vma, vpn: Vpn, pfn: Pfn, cpu: usize) {
+        let unit = &mut self.spaces.table.units[vpn.unit()];
+        assert!(matches!(unit.pmd, Pmd::None | Pmd::HugeZero), "the unit is in use");
+        unit.pmd = Pmd::Huge(Pte::page(pfn, Pte::WRITE | Pte::DIRTY | Pte::ACCESSED));
+        self.adopt(pfn, vpn, vma.locked, cpu);
+        self.account_run(Some((self.zone_of(pfn), HUGE_ORDER.pages())), vma.task);
+        let lruvec = self.lruvec_of(pfn);
+        self.lru.lruvecs[lruvec].stats.nr_anon_huge += 1;
     }
 
     /// Serves a read fault with the huge zero page, and deposits a page for its table.
@@ -553,7 +662,7 @@ impl Memory {
         }
     }
 
-    fn make_unevictable(&mut self, pfn: Pfn) {
+    pub(crate) fn make_unevictable(&mut self, pfn: Pfn) {
         if self.frames.has(pfn, PageFlags::UNEVICTABLE) {
             return;
         }
@@ -570,7 +679,7 @@ impl Memory {
         }
     }
 
-    fn make_evictable(&mut self, pfn: Pfn) {
+    pub(crate) fn make_evictable(&mut self, pfn: Pfn) {
         if !self.frames.has(pfn, PageFlags::UNEVICTABLE) {
             return;
         }
@@ -618,8 +727,10 @@ impl Memory {
     fn lock_page(&mut self, pfn: Pfn, locked: bool) {
         if locked {
             self.make_unevictable(pfn);
-        } else {
+        } else if self.frames.has(pfn, PageFlags::ANON) {
             self.make_evictable(pfn);
+        } else {
+            self.munlock_file_page(pfn);
         }
     }
 
@@ -680,8 +791,8 @@ impl Memory {
                     // Being read or written, or of a huge page partly in swap: reclaim finds it.
                     continue;
                 }
-                if self.frames.has(pfn, PageFlags::BATCHED) {
-                    // Another CPU's batch holds it and frees it later.
+                if self.frames.has(pfn, PageFlags::BATCHED.with(PageFlags::ISOLATED)) {
+                    // Another CPU's batch, or a compaction, holds it and frees it later.
                     self.frames.set_owner(pfn, NOBODY);
                     continue;
                 }
@@ -744,6 +855,7 @@ impl Memory {
     }
 
     fn zap_table(&mut self, vma: &Vma, range: Range<Vpn>, gather: &mut Vec<Pfn>) {
+        let mut any_file = false;
         for at in range.start.0..range.end.0 {
             let vpn = Vpn(at);
             let pte = self.spaces.table.pte(vpn);
@@ -761,6 +873,11 @@ impl Memory {
                 continue;
             }
             let Some(pfn) = pte.pfn() else { continue };
+            if vma.file.is_some() {
+                self.zap_file_pte(vma, pte, pfn);
+                any_file = true;
+                continue;
+            }
             self.account_mapped(pfn, vma.task, -1);
             let head = self.frames.head_of(pfn);
             if self.frames.order(head) == Order(0) {
@@ -772,6 +889,8 @@ impl Memory {
                 self.unmap_part(head, gather);
             }
         }
+        // Pages of files are not gathered to be freed, but CPUs have to be told of their entries too.
+        self.work.tlb_flushes += u64::from(any_file);
     }
 
     /// A copy in the swap cache that nobody maps or names goes, unless it is being read or written.

@@ -1,12 +1,14 @@
 //! The invariants of user memory, checked from scratch.
 
+use crate::filemap::{CachedPage, FileId};
 use crate::frame::{List, PageFlags, State};
 use crate::lru::LruList;
 use crate::memory::Memory;
-use crate::page_table::{PTRS_PER_TABLE, Pmd, Vpn};
+use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Vpn};
 use crate::swap::CacheEntry;
 use crate::types::{NR_ZONE_KINDS, Pfn};
-use crate::vma::TaskPages;
+use crate::vma::{FileRange, TaskPages};
+use std_alloc::collections::BTreeMap;
 use std_alloc::format;
 use std_alloc::string::String;
 use std_alloc::vec;
@@ -16,6 +18,9 @@ use std_alloc::vec::Vec;
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Tally {
     mapped: Vec<u64>,
+    file_mapped: Vec<u64>,
+    /// Entries that map a page of a file, by the page.
+    mapcounts: BTreeMap<Pfn, u32>,
     huge: Vec<u64>,
     tables: Vec<u64>,
     tasks: Vec<TaskPages>,
@@ -28,9 +33,11 @@ impl Memory {
     /// - A page is on exactly the list that its flags and zone name, once, or in one batch, or isolated;
     ///   sizes are the sums of the lists.
     /// - An entry that maps a frame and the owner of the frame's page name each other; each anonymous
-    ///   page is mapped, in the swap cache, or held by a batch.
+    ///   page is mapped, in the swap cache, or held by a batch or by a compaction.
     /// - An entry that names a slot and the slot's owner name each other; slots in use are those named,
     ///   copied or kept by CPUs.
+    /// - An entry that maps a page of a file maps the one that its mapping shows there, and may be written
+    ///   only while the page is dirty; pages count their entries, and files know all their mappings.
     /// - What tasks, lists and units count is what is there.
     ///
     /// # Errors
@@ -48,7 +55,14 @@ impl Memory {
                     "lists {at} count {counted:?} mapped, huge, tables: {there:?}"
                 ));
             }
+            if stats.nr_file_mapped != tally.file_mapped[at] {
+                return Err(format!(
+                    "lists {at} count {} pages of files mapped: {}",
+                    stats.nr_file_mapped, tally.file_mapped[at]
+                ));
+            }
         }
+        self.audit_i_mmap()?;
         for (owner, pfn) in self.files.audit()? {
             let is_ours = self.frames.state(pfn) == State::Allocated
                 && !self.frames.has(pfn, PageFlags::ANON)
@@ -56,7 +70,15 @@ impl Memory {
             if !is_ours {
                 return Err(format!("{pfn} is in the page cache and does not say so"));
             }
+            let (counted, there) = (self.files.mapcount(owner), tally.mapcounts.get(&pfn));
+            if counted != there.copied().unwrap_or(0) {
+                return Err(format!("{pfn} counts {counted} entries: {there:?}"));
+            }
+            if self.frames.has(pfn, PageFlags::DIRTY) != self.files.is_dirty(owner) {
+                return Err(format!("{pfn} and its file differ about whether it is dirty"));
+            }
         }
+        self.audit_slabs()?;
         if self.spaces.tasks != tally.tasks {
             return Err(format!("tasks count {:?}: {:?}", self.spaces.tasks, tally.tasks));
         }
@@ -129,7 +151,9 @@ impl Memory {
                 if !listed && !self.frames.has(pfn, PageFlags::BATCHED) {
                     isolated[0] += self.nr_pages(pfn);
                 }
-                let held = self.frames.has(pfn, PageFlags::BATCHED.with(PageFlags::SWAPCACHE));
+                let holders =
+                    PageFlags::BATCHED.with(PageFlags::SWAPCACHE).with(PageFlags::ISOLATED);
+                let held = self.frames.has(pfn, holders);
                 if self.mapped_parts(pfn) == 0 && !held {
                     return Err(format!("{pfn} is anonymous, and nobody has it"));
                 }
@@ -151,6 +175,8 @@ impl Memory {
         let nr = self.lru.lruvecs.len();
         let mut tally = Tally {
             mapped: vec![0; nr],
+            file_mapped: vec![0; nr],
+            mapcounts: BTreeMap::new(),
             huge: vec![0; nr],
             tables: vec![0; nr],
             tasks: vec![TaskPages::default(); self.spaces.tasks.len()],
@@ -185,7 +211,13 @@ impl Memory {
                 let vma =
                     self.spaces.find(vpn).ok_or_else(|| format!("{vpn} is not in a mapping"))?;
                 let task = vma.task.0 as usize;
-                if let Some(pfn) = pte.pfn() {
+                if let (Some(place), Some(pfn)) = (vma.file_page(vpn), pte.pfn()) {
+                    self.audit_file_pte(vpn, pte, pfn, place)?;
+                    let count = tally.mapcounts.entry(pfn).or_insert(0);
+                    *count += 1;
+                    tally.file_mapped[self.lruvec_of(pfn)] += u64::from(*count == 1);
+                    tally.tasks[task].file += 1;
+                } else if let Some(pfn) = pte.pfn() {
                     let head = self.frames.head_of(pfn);
                     let owner = self.vpn_of(head).map(|owner| owner.0 + pfn.0 - head.0);
                     if self.frames.state(head) != State::Allocated || owner != Some(vpn.0) {
@@ -206,6 +238,42 @@ impl Memory {
             }
         }
         Ok(tally)
+    }
+
+    fn audit_file_pte(
+        &self,
+        vpn: Vpn,
+        pte: Pte,
+        pfn: Pfn,
+        place: (FileId, u64),
+    ) -> Result<(), String> {
+        let (file, index) = place;
+        if self.files.get(file, index) != CachedPage::Page(pfn) {
+            return Err(format!("{vpn} maps {pfn}, which is not page {index} of {file:?}"));
+        }
+        let may_write = self.spaces.find(vpn).and_then(|vma| vma.file).is_some_and(|m| m.writable);
+        let is_dirty = self.frames.has(pfn, PageFlags::DIRTY);
+        if pte.has(Pte::WRITE | Pte::DIRTY) && !(may_write && is_dirty) {
+            return Err(format!("{vpn} may write {pfn}, which is not dirty or not to be written"));
+        }
+        if !self.file_places(pfn).contains(&vpn) {
+            return Err(format!("{vpn} maps {pfn}, whose file does not find it"));
+        }
+        Ok(())
+    }
+
+    fn audit_i_mmap(&self) -> Result<(), String> {
+        let mut nr = 0;
+        for vma in self.spaces.vmas() {
+            let Some((file, first)) = vma.file_page(vma.start) else { continue };
+            let own = FileRange { start: vma.start, end: vma.end, first };
+            if self.spaces.ranges_of(file).iter().filter(|&&range| range == own).count() != 1 {
+                return Err(format!("{file:?} does not know its mapping at {}", vma.start));
+            }
+            nr += 1;
+        }
+        let known = self.spaces.nr_file_ranges();
+        if known == nr { Ok(()) } else { Err(format!("files know {known} mappings of {nr}")) }
     }
 
     fn audit_swap(&self, tally: &Tally) -> Result<(), String> {

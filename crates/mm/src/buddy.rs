@@ -121,8 +121,17 @@ impl Memory {
     ) {
         let max_order = self.policy.freelist.max_order;
         let pageblock_order = self.policy.freelist.pageblock_order;
-        self.zones[id.index()].account_free(i64::from(order.pages()), migratetype);
+        let zone = &mut self.zones[id.index()];
+        zone.account_free(i64::from(order.pages()), migratetype);
+        zone.flags.all_unreclaimable = false;
+        if self.policy.reclaim.freeing_restores_hope {
+            let lruvec = self.lru.of_zone(id);
+            self.lru.lruvecs[lruvec].pages_scanned = 0;
+        }
         while order < max_order {
+            if self.capture.is_some() && self.capture_block(id, pfn, order, migratetype) {
+                return;
+            }
             let buddy = pfn.buddy(order);
             if !self.frames.is_free(buddy, order) || !self.zones[id.index()].spans(buddy) {
                 break;

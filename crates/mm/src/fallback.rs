@@ -2,12 +2,8 @@
 //!
 //! Models: `__rmqueue`, `__rmqueue_claim`, `__rmqueue_steal`, `try_to_steal_block`,
 //! `reserve_highatomic_pageblock`, mm/page_alloc.c, Debian's 6.12.107; `__rmqueue_fallback`,
-//! `steal_suitable_fallback`, v6.1 and v4.20; `__rmqueue_fallback`, `try_to_steal_freepages`, v4.4.
-//! Departs: no MIGRATE_RESERVE pageblocks (before 4.4). Visible as: on kernels before 4.4 the last two
-//! pageblocks of a zone go earlier.
-//! Departs: the rule before 4.12 is 4.4's. In 3.3 and 3.4 only a reclaimable request, not an unmovable one,
-//! takes small blocks' pageblocks over, and what is left of a block taken alone returns to its old type.
-//! Visible as: more pageblocks turn Unmovable here than on those kernels.
+//! `steal_suitable_fallback`, v6.1 and v4.20; `__rmqueue_fallback`, `try_to_steal_freepages`, v4.4;
+//! `__rmqueue`, `__rmqueue_fallback`, `move_freepages_block`, v3.3.
 //! Departs: a movable page counts as such from its allocation on, in the kernel once it is on an LRU list.
 //! Visible as: a pageblock with fresh pages, still in a CPU's batch, is claimed for movable requests sooner,
 //! and for others later.
@@ -17,6 +13,7 @@ use crate::gfp::AllocFlags;
 use crate::memory::Memory;
 use crate::policy::{FallbackRule, Highatomic, ListType};
 use crate::types::{Migratetype, Order, Pfn};
+use crate::watermark::Mark;
 use crate::zone::ZoneId;
 use core::ops::Range;
 
@@ -111,11 +108,14 @@ impl Memory {
                 self.rmqueue_smallest(id, order, migratetype)
             }
             FallbackRule::MoveAndSplit => self.rmqueue_split_fallback(id, order, migratetype),
+            FallbackRule::MoveOrTake => self
+                .rmqueue_split_fallback(id, order, migratetype)
+                .or_else(|| self.rmqueue_smallest(id, order, Migratetype::Reserve)),
         }
     }
 
     /// The first fallback type that has a block of this order.
-    fn find_fallback(
+    pub(crate) fn find_fallback(
         &self,
         id: ZoneId,
         order: Order,
@@ -126,9 +126,16 @@ impl Memory {
     }
 
     /// Whether a request of this type may take over a pageblock in which it found a block of `order`.
-    /// Only movable requests are held back: what they mix can be migrated out again.
-    fn may_take_block(&self, order: Order, migratetype: Migratetype) -> bool {
-        order >= self.policy.fallback.movable_min_order || migratetype != Migratetype::Movable
+    /// Only movable requests are held back: what they mix can be migrated out again. At first it was all
+    /// but reclaimable ones, which come in bursts.
+    pub(crate) fn may_take_block(&self, order: Order, migratetype: Migratetype) -> bool {
+        let is_held_back = match self.policy.fallback.rule {
+            FallbackRule::MoveOrTake => {
+                migratetype != Migratetype::Reclaimable && self.policy.freelist.mobility_grouping
+            }
+            _ => migratetype == Migratetype::Movable,
+        };
+        order >= self.policy.fallback.movable_min_order || !is_held_back
     }
 
     /// The smallest order a fallback may look at.
@@ -309,7 +316,8 @@ impl Memory {
     }
 
     /// The rule before 4.12: no count of compatible pages, moved pages go to list heads, and the block
-    /// found is split at once onto the wanted type's lists.
+    /// found is split at once: onto the wanted type's lists, but before 4.0 only if its pageblock could be
+    /// taken over.
     fn rmqueue_split_fallback(
         &mut self,
         id: ZoneId,
@@ -333,10 +341,13 @@ impl Memory {
             }
         }
         let list_type = self.unlink_free(id, block, found);
+        let is_taken_alone = self.policy.fallback.rule == FallbackRule::MoveOrTake
+            && !self.may_take_block(found, migratetype);
+        let rest_type = if is_taken_alone { from } else { migratetype };
         let zone = &mut self.zones[id.index()];
         zone.account_free(-i64::from(found.pages()), list_type);
-        zone.account_free(i64::from(found.pages() - order.pages()), migratetype);
-        self.expand(id, block, order, found, migratetype);
+        zone.account_free(i64::from(found.pages() - order.pages()), rest_type);
+        self.expand(id, block, order, found, rest_type);
         self.frames.set(block, State::Allocated, order, migratetype);
         let change_ownership = self.block_type(block) == migratetype;
         self.note_extfrag(id, block, (order, found), (migratetype, from), change_ownership);
@@ -365,6 +376,46 @@ impl Memory {
         }
         self.work.pfns_scanned += u64::from(range.end.0 - range.start.0);
         usage
+    }
+
+    // The reserve of last resort.
+
+    /// Makes the zone's lowest pageblocks that are wholly usable and movable its last resort, as many as its
+    /// min mark fills, and gives back those that are too many (`setup_zone_migrate_reserve`, v3.3).
+    pub(crate) fn setup_reserve(&mut self, id: ZoneId) {
+        let pageblock = self.policy.freelist.pageblock_order;
+        let zone = &self.zones[id.index()];
+        let wanted = zone.watermarks.raw(Mark::Min).div_ceil(u64::from(pageblock.pages()));
+        let mut missing = wanted.min(u64::from(self.policy.watermark.reserve_blocks_max));
+        let (mut pfn, end) = (zone.start.0.next_multiple_of(pageblock.pages()), zone.end.0);
+        while pfn < end {
+            let (start, block_end) = (Pfn(pfn), (pfn + pageblock.pages()).min(end));
+            pfn += pageblock.pages();
+            let block_type = self.block_type(start);
+            if missing > 0 {
+                let is_usable = |frame: u32| {
+                    !matches!(self.frames.state(Pfn(frame)), State::Hole | State::Reserved)
+                };
+                if !(start.0..block_end).all(is_usable) {
+                    continue;
+                }
+                if block_type == Migratetype::Movable {
+                    self.change_block(id, start, Migratetype::Reserve);
+                }
+                missing -=
+                    u64::from(matches!(block_type, Migratetype::Movable | Migratetype::Reserve));
+            } else if block_type == Migratetype::Reserve {
+                self.change_block(id, start, Migratetype::Movable);
+            }
+        }
+    }
+
+    /// Changes a pageblock's type and moves its free pages to that type's lists.
+    fn change_block(&mut self, id: ZoneId, start: Pfn, to: Migratetype) {
+        self.set_block_type(start, to);
+        if let Some(range) = self.movable_range(id, start) {
+            self.move_freepages(id, range, to, self.moved_to());
+        }
     }
 
     // The reserve for atomic requests.
@@ -407,7 +458,7 @@ impl Memory {
     /// Which end of the lists free pages go to when their pageblock changes type.
     fn moved_to(&self) -> End {
         match self.policy.fallback.rule {
-            FallbackRule::MoveAndSplit => End::Head,
+            FallbackRule::MoveOrTake | FallbackRule::MoveAndSplit => End::Head,
             FallbackRule::MoveAndRetry { moved_to } => moved_to,
             FallbackRule::ClaimThenSteal | FallbackRule::Never => End::Tail,
         }

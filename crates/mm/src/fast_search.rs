@@ -152,6 +152,21 @@ pub struct CompactZone {
     pub init_migrate_pfn: Pfn,
     /// Whether the skip hints are to be reset (`compact_blockskip_flush`).
     pub blockskip_flush: bool,
+    /// Runs asked for since the last one that failed (`compact_considered`).
+    pub considered: u32,
+    /// Runs that follow a failure are deferred until `2^defer_shift` were asked for
+    /// (`compact_defer_shift`).
+    pub defer_shift: u8,
+    /// The smallest order that failed: smaller ones are not deferred (`compact_order_failed`).
+    pub order_failed: Order,
+    /// Pages that runs hold as targets at this moment, or as pages of a block that is being emptied.
+    pub nr_held: u64,
+    /// The most that were held at any moment.
+    pub nr_held_max: u64,
+    /// Free blocks of more than one page that were taken apart for targets.
+    pub nr_split: u64,
+    /// Pages that were moved though they had been before.
+    pub nr_moved_again: u64,
 }
 
 impl CompactZone {
@@ -162,6 +177,13 @@ impl CompactZone {
         init_free_pfn: Pfn(0),
         init_migrate_pfn: Pfn(0),
         blockskip_flush: false,
+        considered: 0,
+        defer_shift: 0,
+        order_failed: Order(0),
+        nr_held: 0,
+        nr_held_max: 0,
+        nr_split: 0,
+        nr_moved_again: 0,
     };
 }
 

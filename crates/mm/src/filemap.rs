@@ -2,17 +2,25 @@
 //!
 //! Models: mm/filemap.c, the page-cache tree (`address_space`, lib/radix-tree.c and lib/xarray.c) with its
 //! shadows, tags of dirty pages, v4.4 and v6.12.
-//! Departs: pages of a cache are all of order 0, and its tree's own nodes are no memory. Visible as: on
-//! file systems with large folios files take more LRU entries than there; a few slabs too little.
+//! Departs: pages of a cache are all of order 0. Visible as: on file systems with large folios files take
+//! more LRU entries than there.
 //!
 //! Files share one flat space of places for pages, in chunks of 512 that a file gets where it has pages.
-//! A frame's owner is its place, so that reclaim finds the file from the frame.
+//! A frame's owner is its place, so that reclaim finds the file from the frame. How often a page is mapped
+//! stands with it; [`crate::rmap`] finds where.
 
-use crate::frame::PageFlags;
+mod nodes;
+
+pub use nodes::NODE_ENTRIES;
+
+use crate::anon::NOBODY;
+use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
+use crate::slab::{CacheId, Object};
 use crate::types::Pfn;
 use crate::vmstat::Vm;
 use std_alloc::boxed::Box;
+use std_alloc::collections::BTreeMap;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
@@ -20,8 +28,12 @@ use std_alloc::vec::Vec;
 const CHUNK: usize = 512;
 /// No chunk.
 const NIL: u32 = u32::MAX;
-/// An entry that is a page: the frame's number is in the low 32 bits.
+/// An entry that is a page: the frame's number is in the low 32 bits, above it how often it is mapped.
 const PAGE_MARK: u64 = 1 << 63;
+/// One entry of a page table that maps a page.
+const MAPPED_ONE: u64 = 1 << 32;
+/// Entries that map a page, in [`MAPPED_ONE`]: 30 bits.
+const MAPPED_BITS: u64 = ((1 << 30) - 1) << 32;
 /// An entry that is a shadow.
 const SHADOW_MARK: u64 = 1 << 62;
 
@@ -45,11 +57,15 @@ struct Chunk {
     entries: Box<[u64; CHUNK]>,
     /// A bit for each dirty page.
     dirty: [u64; CHUNK / 64],
+    /// A bit for each page that was migrated since it came.
+    moved: [u64; CHUNK / 64],
     file: u32,
     /// Which chunk of the file it is.
     number: u32,
     /// Entries that are pages or shadows.
     used: u16,
+    nodes: [nodes::Node; nodes::NODES],
+    buffers: nodes::Buffers,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -70,6 +86,11 @@ pub struct PageCache {
     nr_dirty: u64,
     nr_dirtied: u64,
     nr_written: u64,
+    /// Nodes that hold nothing but shadows, by when that began: chunk and which of its nodes.
+    shadow_nodes: BTreeMap<u64, (u32, u8)>,
+    shadow_clock: u64,
+    /// Objects whose page or node went.
+    released: Vec<(CacheId, Object)>,
 }
 
 impl PageCache {
@@ -146,9 +167,12 @@ impl PageCache {
                 self.chunks.push(Chunk {
                     entries: Box::new([0; CHUNK]),
                     dirty: [0; CHUNK / 64],
+                    moved: [0; CHUNK / 64],
                     file: NIL,
                     number: 0,
                     used: 0,
+                    nodes: [nodes::Node::EMPTY; nodes::NODES],
+                    buffers: None,
                 });
                 self.chunks.len() as u32 - 1
             });
@@ -167,10 +191,57 @@ impl PageCache {
         assert!(!matches!(before, CachedPage::Page(_)), "page {index} is in memory already");
         this.used += u16::from(before == CachedPage::None);
         this.entries[at] = PAGE_MARK | u64::from(pfn.0);
+        self.note_entry(chunk, at, before, CachedPage::Page(pfn));
         self.nr_pages += 1;
         self.files[file.0 as usize].nr_pages += 1;
         let shadow = if let CachedPage::Shadow(shadow) = before { Some(shadow) } else { None };
         ((chunk * CHUNK + at) as u32, shadow)
+    }
+
+    /// How many entries of page tables map the page whose owner this is (`page_mapcount`).
+    #[inline]
+    #[must_use]
+    pub fn mapcount(&self, owner: u32) -> u32 {
+        let entry = self.chunks[owner as usize / CHUNK].entries[owner as usize % CHUNK];
+        debug_assert!(entry & PAGE_MARK != 0, "only pages are mapped");
+        ((entry & MAPPED_BITS) / MAPPED_ONE) as u32
+    }
+
+    /// One entry more maps a page. Whether it is the first.
+    #[inline]
+    pub(crate) fn inc_mapcount(&mut self, owner: u32) -> bool {
+        let entry = &mut self.chunks[owner as usize / CHUNK].entries[owner as usize % CHUNK];
+        assert!(*entry & MAPPED_BITS != MAPPED_BITS, "a page is mapped fewer than 2^30 times");
+        *entry += MAPPED_ONE;
+        *entry & MAPPED_BITS == MAPPED_ONE
+    }
+
+    /// One entry less maps a page. Whether it was the last.
+    #[inline]
+    pub(crate) fn dec_mapcount(&mut self, owner: u32) -> bool {
+        let entry = &mut self.chunks[owner as usize / CHUNK].entries[owner as usize % CHUNK];
+        assert!(*entry & MAPPED_BITS != 0, "a page is unmapped as often as it was mapped");
+        *entry -= MAPPED_ONE;
+        *entry & MAPPED_BITS == 0
+    }
+
+    /// Whether a page is to be written.
+    #[must_use]
+    pub fn is_dirty(&self, owner: u32) -> bool {
+        let at = owner as usize % CHUNK;
+        self.chunks[owner as usize / CHUNK].dirty[at / 64] >> (at % 64) & 1 != 0
+    }
+
+    /// A page is in another frame from now on. Whether it was moved before.
+    pub(crate) fn replace(&mut self, owner: u32, pfn: Pfn) -> bool {
+        let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
+        let this = &mut self.chunks[chunk];
+        assert!(matches!(decode(this.entries[at]), CachedPage::Page(_)), "only pages are moved");
+        this.entries[at] = this.entries[at] & !u64::from(u32::MAX) | u64::from(pfn.0);
+        let bit = 1 << (at % 64);
+        let was_moved = this.moved[at / 64] & bit != 0;
+        this.moved[at / 64] |= bit;
+        was_moved
     }
 
     /// A page went out of memory; `shadow` stays in its place. Its chunk goes with its last entry.
@@ -179,8 +250,14 @@ impl PageCache {
         self.clear_dirty(owner);
         let this = &mut self.chunks[chunk];
         assert!(matches!(decode(this.entries[at]), CachedPage::Page(_)), "only pages are evicted");
+        assert!(this.entries[at] & MAPPED_BITS == 0, "a page is unmapped before it goes");
+        let before = decode(this.entries[at]);
         this.entries[at] = shadow.map_or(0, |shadow| SHADOW_MARK | shadow);
+        this.moved[at / 64] &= !(1 << (at % 64));
         this.used -= u16::from(shadow.is_none());
+        let after = shadow.map_or(CachedPage::None, CachedPage::Shadow);
+        self.note_entry(chunk, at, before, after);
+        let this = &self.chunks[chunk];
         let (file, number, empty) = (this.file as usize, this.number as usize, this.used == 0);
         self.nr_pages -= 1;
         self.files[file].nr_pages -= 1;
@@ -270,6 +347,29 @@ impl PageCache {
         None
     }
 
+    /// Forgets the shadows of a file's pages from `from` on, where truncation left no pages.
+    fn forget_shadows(&mut self, file: FileId, from: u64) {
+        for number in from as usize / CHUNK..self.files[file.0 as usize].chunks.len() {
+            let chunk = self.files[file.0 as usize].chunks[number];
+            if chunk == NIL {
+                continue;
+            }
+            let first = (from as usize).saturating_sub(number * CHUNK);
+            for at in first..CHUNK {
+                let this = &mut self.chunks[chunk as usize];
+                let before = decode(this.entries[at]);
+                if let CachedPage::Shadow(_) = before {
+                    this.entries[at] = 0;
+                    this.used -= 1;
+                    self.note_entry(chunk as usize, at, before, CachedPage::None);
+                }
+            }
+            if self.chunks[chunk as usize].used == 0 {
+                self.release(chunk as usize, file.0 as usize, number);
+            }
+        }
+    }
+
     /// Forgets the shadows of a file that has no pages, and lets its name be given again.
     ///
     /// # Panics
@@ -278,6 +378,7 @@ impl PageCache {
         let this = core::mem::take(&mut self.files[file.0 as usize]);
         assert_eq!(this.nr_pages, 0, "a file that goes has no pages in memory");
         for chunk in this.chunks.into_iter().filter(|&chunk| chunk != NIL) {
+            self.release_chunk_objects(chunk as usize);
             let this = &mut self.chunks[chunk as usize];
             this.entries.fill(0);
             (this.used, this.file) = (0, NIL);
@@ -316,6 +417,7 @@ impl PageCache {
         if nr_dirty != self.nr_dirty {
             return Err("the cache counts its dirty pages");
         }
+        self.audit_nodes()?;
         Ok(pages)
     }
 }
@@ -352,6 +454,35 @@ impl Memory {
         self.add_file_page(pfn, owner, shadow, cpu);
     }
 
+    /// As [`Self::add_to_page_cache`] during a fault: with generations, what comes in then is of the
+    /// youngest (`lru_gen_in_fault`, 6.1).
+    ///
+    /// # Panics
+    /// As [`Self::add_to_page_cache`].
+    pub fn add_to_page_cache_in_fault(
+        &mut self,
+        file: FileId,
+        index: u64,
+        pfn: Pfn,
+        to_be_read: bool,
+        cpu: usize,
+    ) {
+        if self.faults_enter_youngest() {
+            self.frames.set_flags(pfn, PageFlags::ACTIVE);
+        }
+        self.add_to_page_cache(file, index, pfn, to_be_read, cpu);
+    }
+
+    /// The file and page that a frame holds, if it is one of the cache's.
+    #[must_use]
+    pub fn file_page_at(&self, pfn: Pfn) -> Option<(FileId, u64)> {
+        if self.frames.state(pfn) != State::Allocated || self.frames.has(pfn, PageFlags::ANON) {
+            return None;
+        }
+        let place = self.files.page_of(self.frames.owner(pfn));
+        place.filter(|&(file, index)| self.files.get(file, index) == CachedPage::Page(pfn))
+    }
+
     /// The page has been read.
     pub fn end_read(&mut self, pfn: Pfn) {
         self.frames.clear_flags(pfn, PageFlags::LOCKED);
@@ -367,22 +498,34 @@ impl Memory {
         self.frames.test_clear(pfn, PageFlags::READAHEAD)
     }
 
-    /// Marks a page of a file to be written. Whether it was not yet.
+    /// Marks a page of a file to be written. Whether it was not yet. Reclaim no longer waits for it
+    /// (`set_page_dirty` clears the mark).
     pub fn set_page_dirty(&mut self, pfn: Pfn) -> bool {
         let owner = self.frames.owner(pfn);
         self.frames.set_flags(pfn, PageFlags::DIRTY);
-        self.files.set_dirty(owner)
+        self.frames.clear_flags(pfn, PageFlags::RECLAIM);
+        let is_new = self.files.set_dirty(owner);
+        let lruvec = self.lruvec_of(pfn);
+        self.lru.lruvecs[lruvec].stats.nr_dirty += u64::from(is_new);
+        is_new
     }
 
-    /// Begins to write a dirty page of a file (`clear_page_dirty_for_io`, `set_page_writeback`). Whether
-    /// it is to be written at all: it may be under way already.
+    /// Begins to write a dirty page of a file (`clear_page_dirty_for_io`, `set_page_writeback`): the
+    /// entries that map it may not be written until a fault has made it dirty again. Whether it is to be
+    /// written at all: it may be under way already.
     pub fn begin_page_writeback(&mut self, pfn: Pfn) -> bool {
         if self.frames.has(pfn, PageFlags::WRITEBACK) {
             return false;
         }
-        if !self.files.clear_dirty(self.frames.owner(pfn)) {
+        let owner = self.frames.owner(pfn);
+        if self.files.is_dirty(owner) && self.page_mkclean(pfn) {
+            self.set_page_dirty(pfn);
+        }
+        if !self.files.clear_dirty(owner) {
             return false;
         }
+        let lruvec = self.lruvec_of(pfn);
+        self.lru.lruvecs[lruvec].stats.nr_dirty -= 1;
         self.files.nr_written += 1;
         self.vm.add(Vm::PgPgOut, 4);
         self.begin_file_writeback(pfn);
@@ -396,9 +539,12 @@ impl Memory {
         }
     }
 
-    /// Takes a page of a file out of memory, as truncation does. Whether it went: one that is being read
-    /// or written stays.
+    /// Takes a page of a file out of memory, as truncation does, and out of all page tables before. Whether
+    /// it went: one that is being read or written stays.
     pub fn truncate_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+        if self.unmap_file_page(pfn) {
+            self.work.tlb_flushes += 1;
+        }
         let busy = PageFlags::WRITEBACK.with(PageFlags::LOCKED);
         if self.frames.has(pfn, busy) {
             return false;
@@ -408,14 +554,30 @@ impl Memory {
         }
         let owner = self.frames.owner(pfn);
         self.frames.clear_flags(pfn, PageFlags::DIRTY);
-        assert!(self.remove_file_page(pfn, cpu), "{pfn} is on a list or on none");
+        let was_dirty = self.files.clear_dirty(owner);
+        let lruvec = self.lruvec_of(pfn);
+        self.lru.lruvecs[lruvec].stats.nr_dirty -= u64::from(was_dirty);
+        if self.frames.has(pfn, PageFlags::ISOLATED) {
+            // Whoever isolated it frees it.
+            self.frames.set_owner(pfn, NOBODY);
+        } else {
+            assert!(self.remove_file_page(pfn, cpu), "{pfn} is on a list or on none");
+        }
         self.files.evict(owner, None);
+        self.release_objects(cpu);
         true
     }
 
-    /// Drops a clean page that nobody uses, as `drop_caches` does. Whether it went.
+    /// Forgets what is remembered of a file's pages from `from` on that went before.
+    pub fn forget_shadows(&mut self, file: FileId, from: u64, cpu: usize) {
+        self.files.forget_shadows(file, from);
+        self.release_objects(cpu);
+    }
+
+    /// Drops a clean page that nobody uses or maps, as `drop_caches` does. Whether it went.
     pub fn invalidate_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
-        if self.frames.has(pfn, PageFlags::DIRTY) {
+        let is_mapped = self.files.mapcount(self.frames.owner(pfn)) > 0;
+        if is_mapped || self.frames.has(pfn, PageFlags::DIRTY) {
             return false;
         }
         self.truncate_page(pfn, cpu)

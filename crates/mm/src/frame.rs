@@ -46,7 +46,7 @@ const STATES: [State; 8] = [
 ];
 
 // Layout of `Frame::word`, lowest bits first. A page in use has its flags from bit 19 up, and its
-// generation where a page on a per-CPU list names the CPU.
+// generation and three more flags where a page on a per-CPU list names the CPU.
 const STATE_BITS: u32 = 0b111;
 const ORDER_SHIFT: u32 = 3;
 const ORDER_BITS: u32 = 0b1111 << ORDER_SHIFT;
@@ -57,6 +57,8 @@ const CPU_BITS: u32 = 0xff << CPU_SHIFT;
 const MOVABLE_BIT: u32 = 1 << 18;
 const GENERATION_SHIFT: u32 = CPU_SHIFT;
 const GENERATION_BITS: u32 = 0b111 << GENERATION_SHIFT;
+/// In place of a generation, of which there are four: the kernel's own block.
+const KERNEL_MARK: u32 = GENERATION_BITS;
 const HOME_SHIFT: u32 = GENERATION_SHIFT + 3;
 const HOME_BITS: u32 = 0b11 << HOME_SHIFT;
 
@@ -65,6 +67,12 @@ const HOME_BITS: u32 = 0b11 << HOME_SHIFT;
 pub struct PageFlags(u32);
 
 impl PageFlags {
+    /// Held by a device or a system call besides its mappings: it must not move.
+    pub const PINNED: Self = Self(1 << 15);
+    /// No page of a file or a task, but its driver can move it (`PageMovable`).
+    pub const MOVABLE_OPS: Self = Self(1 << 16);
+    /// Taken off its list to be moved; whoever holds it so frees it if it is left alone meanwhile.
+    pub const ISOLATED: Self = Self(1 << 17);
     /// On an LRU list.
     pub const LRU: Self = Self(1 << 19);
     /// On an active list, or to go on one.
@@ -485,6 +493,24 @@ impl Frames {
         self.frame_mut(first.index()).prev = NIL;
         list.head = first.0;
         list.tail = new_tail;
+    }
+
+    /// What the kernel noted of the block of its own at `pfn`; `None` if it is not one.
+    #[inline]
+    #[must_use]
+    pub fn kernel_owner(&self, pfn: Pfn) -> Option<u32> {
+        let frame = &self.frames[pfn.index()];
+        let is_kernels = frame.word & STATE_BITS == State::Allocated as u32
+            && frame.word & GENERATION_BITS == KERNEL_MARK;
+        is_kernels.then_some(frame.owner)
+    }
+
+    /// Notes what the kernel uses the block at `pfn` for, until it is freed.
+    #[inline]
+    pub(crate) fn set_kernel_owner(&mut self, pfn: Pfn, owner: u32) {
+        let frame = self.frame_mut(pfn.index());
+        frame.word |= KERNEL_MARK;
+        frame.owner = owner;
     }
 
     /// Whom the page at `pfn` belongs to.

@@ -221,6 +221,8 @@ impl AllocFlags {
     pub const KSWAPD: Self = Self(1 << 6);
     /// Only zones of the preferred node whose share is not used up (before 4.8).
     pub const FAIR: Self = Self(1 << 7);
+    /// A page that is in no cache will do (`__GFP_COLD`, before 4.15).
+    pub const COLD: Self = Self(1 << 8);
 
     /// With the flags of `other` too.
     #[inline]

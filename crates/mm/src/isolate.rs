@@ -1,20 +1,17 @@
 //! Taking free blocks off the lists for private use, and putting them back.
 //!
 //! Models: `__isolate_free_page`, `__putback_isolated_page`, mm/page_alloc.c, v6.12 and v6.1.
-//! Departs: the mark to stay above is the bare min mark. 4.4 to 4.6 asked for the low mark, 5.0 for the min
-//! mark with its boost. Visible as: on those kernels compaction finds no targets while a little more memory
-//! is free.
 
 use crate::buddy::FreeTo;
 use crate::frame::{End, State};
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
-use crate::policy::ListType;
+use crate::policy::{IsolateMark, ListType};
 use crate::types::{Migratetype, Order, Pfn, ZoneKind};
 use crate::watermark::Mark;
 
 impl Memory {
-    /// Takes the free block at `pfn` off its list, unless that would leave the zone below its min mark.
+    /// Takes the free block at `pfn` off its list, unless that would leave the zone below the policy's mark.
     ///
     /// A block of half a pageblock or more turns its pageblocks Movable, so that what will be migrated
     /// into it finds its like.
@@ -25,8 +22,14 @@ impl Memory {
         assert!(self.frames.is_free(pfn, order), "no free block of order {order} at {pfn}");
         let id = self.zone_of(pfn);
         if self.block_type(pfn) != Migratetype::Isolate {
-            let mark = self.zones[id.index()].watermarks.raw(Mark::Min) + u64::from(order.pages());
-            if !self.watermark_ok(id, Order(0), mark, ZoneKind::Dma, AllocFlags::NONE) {
+            let marks = &self.zones[id.index()].watermarks;
+            let mark = match self.policy.compaction.isolate_mark {
+                IsolateMark::Low => marks.pages(Mark::Low),
+                IsolateMark::Min => marks.pages(Mark::Min),
+                IsolateMark::BareMin => marks.raw(Mark::Min),
+            };
+            let above = mark + u64::from(order.pages());
+            if !self.watermark_ok(id, Order(0), above, ZoneKind::Dma, AllocFlags::NONE) {
                 return false;
             }
         }

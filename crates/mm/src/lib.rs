@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`types`], [`policy`], [`machine`], [`frame`], [`zone`], [`buddy`], [`fallback`], [`pcp`],
 //! [`watermark`], [`alloc`](mod@alloc), [`fast_search`], [`validate`]; then user memory: [`page_table`],
-//! [`vma`], [`anon`], [`lru`], [`reclaim`], [`mglru`], [`workingset`], [`swap`], [`vmstat`], [`audit`].
+//! [`vma`], [`anon`], [`filemap`], [`rmap`], [`lru`], [`reclaim`], [`mglru`], [`workingset`], [`swap`], [`vmstat`], [`audit`].
 #![no_std]
 extern crate alloc as std_alloc;
 
@@ -15,6 +15,7 @@ pub mod alloc;
 pub mod anon;
 pub mod audit;
 pub mod buddy;
+pub mod compaction;
 pub mod fallback;
 pub mod fast_search;
 pub mod filemap;
@@ -22,15 +23,20 @@ pub mod frame;
 pub mod gfp;
 pub mod index;
 pub mod isolate;
+pub mod kernel_use;
+pub mod khugepaged;
 pub mod lru;
 pub mod machine;
 pub mod memory;
 pub mod mglru;
+pub mod migrate;
 pub mod page_table;
 pub mod pcp;
 pub mod policy;
 pub mod reclaim;
 pub mod restore;
+pub mod rmap;
+pub mod slab;
 pub mod swap;
 pub mod types;
 pub mod validate;

@@ -11,7 +11,7 @@ use crate::anon::NOBODY;
 use crate::frame::{End, List, PageFlags};
 use crate::memory::Memory;
 use crate::mglru::Generations;
-use crate::policy::{Balance, BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
+use crate::policy::{BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
 use crate::types::{NR_ZONE_KINDS, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::zone::ZoneId;
@@ -88,12 +88,16 @@ pub struct LruStats {
     pub nr_anon_mapped: u64,
     /// Pages of huge pages among them, in huge pages.
     pub nr_anon_huge: u64,
+    /// Pages of files that somebody maps (`NR_FILE_MAPPED`).
+    pub nr_file_mapped: u64,
     /// Pages that hold page tables.
     pub nr_page_table: u64,
     /// Pages taken off the lists: anonymous, file.
     pub nr_isolated: [u64; 2],
     /// Pages being written.
     pub nr_writeback: u64,
+    /// Pages of files that are to be written.
+    pub nr_dirty: u64,
 }
 
 /// The LRU lists of a zone or of a node.
@@ -144,9 +148,11 @@ impl Lruvec {
             stats: LruStats {
                 nr_anon_mapped: 0,
                 nr_anon_huge: 0,
+                nr_file_mapped: 0,
                 nr_page_table: 0,
                 nr_isolated: [0; 2],
                 nr_writeback: 0,
+                nr_dirty: 0,
             },
             generations: Generations::NEW,
         }
@@ -223,10 +229,12 @@ impl LruState {
             let stats = &lruvec.stats;
             total.nr_anon_mapped += stats.nr_anon_mapped;
             total.nr_anon_huge += stats.nr_anon_huge;
+            total.nr_file_mapped += stats.nr_file_mapped;
             total.nr_page_table += stats.nr_page_table;
             total.nr_isolated[0] += stats.nr_isolated[0];
             total.nr_isolated[1] += stats.nr_isolated[1];
             total.nr_writeback += stats.nr_writeback;
+            total.nr_dirty += stats.nr_dirty;
         }
         total
     }
@@ -345,7 +353,8 @@ impl Memory {
         let batch = &mut self.lru.batches[cpu];
         batch.push(pfn);
         let is_full = batch.len() >= usize::from(lru.batch);
-        if lru.batch_flushes_when_full && (is_full || self.frames.order(pfn) > Order(0)) {
+        let is_huge = lru.batch_flushes_for_huge && self.frames.order(pfn) > Order(0);
+        if lru.batch_flushes_when_full && is_full || is_huge {
             self.lru_add_drain(cpu);
         }
     }
@@ -406,7 +415,7 @@ impl Memory {
             Target::List(list)
         };
         self.frames.turn_listed(pfn);
-        if self.policy.lru.balance == Balance::Rotated {
+        if self.policy.lru.balance.is_by_rotation() {
             // A page that comes in counts as scanned, an active one as put back (`__pagevec_lru_add_fn`).
             let lists = &mut self.lru.lruvecs[lruvec];
             lists.recent_scanned[usize::from(file)] += 1;
@@ -455,7 +464,7 @@ impl Memory {
         self.add_page_to_lru(pfn, End::Head);
         self.vm.add_in(Vm::PgActivate, ZoneKind::Dma, pages);
         let lruvec = self.lruvec_of(pfn);
-        if self.policy.lru.balance == Balance::Rotated {
+        if self.policy.lru.balance.is_by_rotation() {
             let file = usize::from(!self.frames.has(pfn, PageFlags::ANON));
             self.lru.lruvecs[lruvec].recent_scanned[file] += 1;
             self.lru.lruvecs[lruvec].recent_rotated[file] += 1;
@@ -528,7 +537,8 @@ impl Memory {
         let mut found = Isolated::default();
         let mut skipped = Vec::new();
         let mut scan = 0;
-        while scan < nr_to_scan && found.nr_taken < nr_to_scan {
+        let is_bounded = self.policy.lru.scan_unit != ScanUnit::EntryUnbounded;
+        while scan < nr_to_scan && !(is_bounded && found.nr_taken >= nr_to_scan) {
             let Some(pfn) = self.lru.lruvecs[lruvec].list(list).tail() else { break };
             let (zone, pages) = (self.zone_kind(pfn), self.nr_pages(pfn));
             let counts = if self.policy.lru.scan_unit == ScanUnit::Page { pages } else { 1 };

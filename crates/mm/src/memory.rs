@@ -1,6 +1,7 @@
 //! A machine's physical memory: frames, pageblocks, zones, zonelists, and the policy that rules them.
 
 use crate::buddy::FreeTo;
+use crate::compaction::Capture;
 use crate::fallback::Extfrag;
 use crate::fast_search::CompactZone;
 use crate::filemap::PageCache;
@@ -9,9 +10,10 @@ use crate::gfp::Gfp;
 use crate::lru::LruState;
 use crate::machine::Machine;
 use crate::pcp::PerCpuPages;
-use crate::policy::Policy;
+use crate::policy::{Policy, ZonelistOrder};
+use crate::slab::SlabCaches;
 use crate::swap::Swap;
-use crate::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn};
+use crate::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn, ZoneKind};
 use crate::vma::AddressSpaces;
 use crate::vmstat::VmEvents;
 use crate::watermark::Watermarks;
@@ -39,6 +41,12 @@ pub struct Work {
     pub ptes_scanned: u64,
     /// Pages filled with zeros.
     pub pages_cleared: u64,
+    /// Huge pages filled with zeros.
+    pub huge_pages_cleared: u64,
+    /// Objects allocated from slabs, or freed.
+    pub slab_ops: u64,
+    /// Pages copied to another frame.
+    pub pages_copied: u64,
     /// Rounds of telling the CPUs that entries are gone.
     pub tlb_flushes: u64,
 }
@@ -64,6 +72,8 @@ pub struct Memory {
     /// Work done since [`Self::take_work`].
     pub(crate) work: Work,
     pub(crate) extfrag: Vec<Extfrag>,
+    /// What the compaction whose step this is would keep for itself.
+    pub(crate) capture: Option<Capture>,
     /// Mappings and page tables.
     pub spaces: AddressSpaces,
     /// The lists that reclaim takes from.
@@ -72,6 +82,9 @@ pub struct Memory {
     pub swap: Swap,
     /// Pages of files.
     pub files: PageCache,
+    /// The kernel's caches of objects.
+    pub slabs: SlabCaches,
+    pub(crate) nr_kernel_stack_pages: u64,
     /// Counters.
     pub vm: VmEvents,
 }
@@ -131,10 +144,13 @@ impl Memory {
             zonelists: Vec::new(),
             work: Work::default(),
             extfrag: Vec::new(),
+            capture: None,
             spaces: AddressSpaces::default(),
             lru: LruState::new(&machine, policy.lru.scope),
             swap: Swap::new(machine.cpu_nodes.len()),
             files: PageCache::default(),
+            slabs: SlabCaches::default(),
+            nr_kernel_stack_pages: 0,
             vm: VmEvents::NEW,
             machine,
             policy,
@@ -165,15 +181,19 @@ impl Memory {
         }
     }
 
-    /// Zonelists in node order: nearest node first, a node's zones from the highest down.
+    /// Zonelists in node order: nearest node first, a node's zones from the highest down. In zone order: the
+    /// highest zones of all nodes first, nearest node first.
     ///
-    /// Models: `build_zonelists`, `find_next_best_node`, mm/page_alloc.c, v6.12.
+    /// Models: `build_zonelists`, `find_next_best_node`, mm/page_alloc.c, v6.12;
+    /// `build_zonelists_in_zone_order`, `default_zonelist_order`, v3.3.
     /// Departs: nodes without memory have their place and their load too, while the kernel passes them
     /// over. Visible as: another order of equally distant nodes on machines with such nodes.
-    /// Departs: no zonelists in zone order (before 4.14, where the kernel chose it at boot or was told so).
-    /// Visible as: on such machines the far node's Normal zone is used before the near one's DMA32.
+    /// Departs: nobody tells the kernel the order (`numa_zonelist_order`, before 4.14). Visible as: nothing
+    /// where it was left alone.
     fn build_zonelists(&mut self) {
         let nr_nodes = self.machine.nr_nodes() as u32;
+        let in_zone_order = self.policy.zone.zonelist_order == ZonelistOrder::FoundAtBoot
+            && self.prefers_zone_order();
         // How often a node has been put behind a nearer one: the next list prefers another.
         let mut node_load = vec![0u64; nr_nodes as usize];
         for node in 0..nr_nodes {
@@ -211,8 +231,51 @@ impl Memory {
                 }
                 next = best;
             }
-            self.zonelists.push([all..self.zonelist_entries.len() as u32, all..own_end]);
+            let end = self.zonelist_entries.len() as u32;
+            let mut both = [all..end, all..own_end];
+            if in_zone_order {
+                let own = self.zonelist_entries[all as usize..own_end as usize].to_vec();
+                let zones = &self.zones;
+                // A stable sort: zones of one kind stay by distance.
+                self.zonelist_entries[all as usize..]
+                    .sort_by_key(|id| core::cmp::Reverse(zones[id.index()].kind));
+                self.zonelist_entries.extend(own);
+                both[1] = end..self.zonelist_entries.len() as u32;
+            }
+            self.zonelists.push(both);
         }
+    }
+
+    /// Whether low zones are so small that they had better be spared, on all nodes: not if some node has
+    /// nothing else, nor if they are more than half of all memory, nor more than 70 % of a node of some
+    /// size.
+    fn prefers_zone_order(&self) -> bool {
+        let nr_nodes = self.machine.nr_nodes() as u32;
+        let pages = |node: u32| {
+            let zones = self.zones.iter().filter(move |z| z.node == node && z.present_pages > 0);
+            zones.fold((0, 0, false), |(low, total, has_normal), zone| {
+                let is_low = zone.kind < ZoneKind::Normal;
+                let low = low + if is_low { zone.present_pages } else { 0 };
+                let has_normal = has_normal || zone.kind == ZoneKind::Normal;
+                (low, total + zone.present_pages, has_normal)
+            })
+        };
+        let nodes: Vec<(u64, u64, bool)> = (0..nr_nodes).map(pages).collect();
+        let low: u64 = nodes.iter().map(|node| node.0).sum();
+        let total: u64 = nodes.iter().map(|node| node.1).sum();
+        if nodes.iter().any(|node| !node.2) || low == 0 || low > total / 2 {
+            return false;
+        }
+        let average = total / u64::from(nr_nodes + 1);
+        !nodes.iter().any(|&(low, total, _)| low > 0 && total > average && low > total * 70 / 100)
+    }
+
+    /// The zones that a request could use, in the order of its zonelist.
+    #[must_use]
+    pub fn zones_for(&self, node: u32, gfp: Gfp) -> Vec<ZoneId> {
+        let class = gfp.highest_zone();
+        let zones = self.zonelist(node, gfp).map(|position| self.zonelist_entry(position));
+        zones.filter(|id| self.zones[id.index()].kind <= class).collect()
     }
 
     /// Positions of the zonelist for requests that begin at `node`.

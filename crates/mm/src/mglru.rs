@@ -299,6 +299,8 @@ impl Memory {
     /// An entry of the page was found accessed: it belongs to the youngest generation.
     fn promote(&mut self, pfn: Pfn) {
         if self.frames.generation(pfn).is_none() {
+            // Isolated, or on its way to a list: whoever has it shall know (`folio_update_gen`).
+            self.frames.set_flags(pfn, PageFlags::REFERENCED);
             return;
         }
         let lruvec = self.lruvec_of(pfn);
@@ -387,9 +389,7 @@ impl Memory {
     /// youngest, and the entries forget it (`try_to_inc_max_seq`).
     pub fn lru_gen_age(&mut self, lruvec: usize, sc: &ScanControl) {
         self.lru_add_drain(sc.cpu);
-        if self.can_swap(sc) {
-            self.walk_tables(lruvec);
-        }
+        self.walk_tables(lruvec, self.can_swap(sc));
         for file in 0..2 {
             if self.generations(lruvec).nr_gens(file) == MAX_NR_GENS as u64 {
                 self.merge_oldest(lruvec, file);
@@ -408,8 +408,12 @@ impl Memory {
         lists.generations.max_seq += 1;
     }
 
-    fn walk_tables(&mut self, lruvec: usize) {
+    /// Anonymous memory is passed over where nothing of it could go.
+    fn walk_tables(&mut self, lruvec: usize, can_swap: bool) {
         for unit in 0..self.spaces.table.units.len() {
+            if !can_swap && !self.is_of_file(unit) {
+                continue;
+            }
             match self.spaces.table.units[unit].pmd {
                 Pmd::None | Pmd::HugeZero => {}
                 Pmd::Huge(pte) => {
@@ -429,6 +433,13 @@ impl Memory {
                 }
             }
         }
+    }
+
+    /// Whether the pages of a unit, which has one owner, are those of files.
+    fn is_of_file(&self, unit: usize) -> bool {
+        let start = Vpn(unit as u32 * PTRS_PER_TABLE);
+        let behind = Vpn(start.0 + PTRS_PER_TABLE);
+        self.spaces.vmas_in(start..behind).iter().any(|vma| vma.file.is_some())
     }
 
     fn promote_if_accessed(&mut self, vpn: Vpn, lruvec: usize) {

@@ -2,7 +2,7 @@
 //!
 //! Models: include/asm/pgtable.h of x86-64, v6.12, two levels of it: entries of base pages, and entries
 //! of 512 of them that hold a table or a huge page.
-//! Departs: one flat table holds every task's anonymous memory, each task in ranges of its own; the
+//! Departs: one flat table holds every task's memory, each task in ranges of its own; the
 //! tables above, which hold gigabytes, are not there. Visible as: a page of page table too few per GiB
 //! mapped and per task.
 
@@ -13,7 +13,7 @@ use std_alloc::vec::Vec;
 /// Base pages that one table maps, and a huge page has.
 pub const PTRS_PER_TABLE: u32 = 512;
 
-/// A virtual page number: all tasks' anonymous memory, each mapping in a range of its own.
+/// A virtual page number: all tasks' memory, each mapping in a range of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Vpn(pub u32);
 
@@ -84,6 +84,8 @@ impl Pte {
     const ZERO: u64 = 1 << 4;
     /// Not mapped, but in this slot.
     const SWAP: u64 = 1 << 5;
+    /// The page mapped has been migrated since it was mapped: for statistics alone.
+    pub const MOVED: u64 = 1 << 6;
     const PAYLOAD_SHIFT: u32 = 32;
 
     /// Maps a frame.

@@ -2,16 +2,12 @@
 //!
 //! Models: `rmqueue_pcplist`, `nr_pcp_alloc`, `nr_pcp_high`, `nr_pcp_free`, `free_unref_page_commit`,
 //! `free_pcppages_bulk`, `decay_pcp_high`, `zone_batchsize`, `zone_highsize`, mm/page_alloc.c, v6.12;
-//! the same functions of v6.1 and v4.20 where the policy says so.
+//! the same functions of v6.1 and v4.20 where the policy says so; `free_hot_cold_page`,
+//! `buffered_rmqueue`, `rmqueue_bulk`, v4.4 and v3.3.
 //! Departs: the list set's lock is never contended. Visible as: no allocation or free bypasses the lists
 //! because an interrupt found them locked.
 //! Departs: lists of other nodes' zones are not drained after three idle seconds (`expire`). Visible as: on
 //! machines of several nodes such lists keep pages that a kernel would have merged.
-//! Departs: no page is cold. Before 4.15 a free could go to its list's tail (reclaimed pages did) and an
-//! allocation could come from there (`__GFP_COLD`). Visible as: on those kernels reclaimed pages are reused
-//! later, and drained sooner.
-//! Departs: a round-robin drain looks at movable pages first, as since 4.4; before, reclaimable ones came
-//! first. Visible as: the first page of a drain on older kernels.
 //! Departs: sizes that an administrator sets (`percpu_pagelist_high_fraction`; `percpu_pagelist_fraction`
 //! before 5.14) are not known. Visible as: lists of the kernel's own size on such machines.
 
@@ -211,7 +207,8 @@ impl Memory {
             let blocks = self.refill_size(id, cpu, order);
             self.refill_pcp(id, cpu, (order, migratetype), blocks, flags);
         }
-        let pfn = self.zones[id.index()].pcp[cpu].list(index).head()?;
+        let list = self.zones[id.index()].pcp[cpu].list(index);
+        let pfn = if flags.intersects(AllocFlags::COLD) { list.tail() } else { list.head() }?;
         self.unlink_pcp(id, cpu, pfn, index);
         self.frames.set(pfn, State::Allocated, order, migratetype);
         Some(pfn)
@@ -263,7 +260,8 @@ impl Memory {
     }
 
     /// Moves up to `blocks` blocks from the zone's free lists to the tail of a CPU's list, in the order
-    /// found. Returns how many.
+    /// found; for a request that wants cold pages to its head, so that it finds the first at the other end.
+    /// Returns how many.
     pub fn refill_pcp(
         &mut self,
         id: ZoneId,
@@ -273,6 +271,7 @@ impl Memory {
         flags: AllocFlags,
     ) -> u32 {
         let index = pcp_index(order, migratetype);
+        let end = if flags.intersects(AllocFlags::COLD) { End::Head } else { End::Tail };
         let mut mode = SearchMode::Normal;
         let mut moved = 0;
         while moved < blocks {
@@ -282,7 +281,7 @@ impl Memory {
             {
                 for part in 0..parts {
                     let pfn = Pfn(first.0 + part * order.pages());
-                    self.link_pcp(id, cpu, pfn, order, (index, migratetype), End::Tail);
+                    self.link_pcp(id, cpu, pfn, order, (index, migratetype), end);
                 }
                 moved += parts;
                 continue;
@@ -291,7 +290,7 @@ impl Memory {
             else {
                 break;
             };
-            self.link_pcp(id, cpu, pfn, order, (index, migratetype), End::Tail);
+            self.link_pcp(id, cpu, pfn, order, (index, migratetype), end);
             moved += 1;
         }
         self.work.refills += 1;
@@ -302,6 +301,19 @@ impl Memory {
     /// or its pageblock is isolated. May drain the lists.
     #[inline]
     pub fn free(&mut self, pfn: Pfn, order: Order, cpu: usize) {
+        self.free_to(pfn, order, cpu, End::Head);
+    }
+
+    /// As [`Self::free`], for a page that is likely cold: where the kernel knows such, it goes to its list's
+    /// tail, to be drained first and taken last (`free_hot_cold_page`).
+    #[inline]
+    pub fn free_cold(&mut self, pfn: Pfn, order: Order, cpu: usize) {
+        let end = if self.policy.pcp.cold { End::Tail } else { End::Head };
+        self.free_to(pfn, order, cpu, end);
+    }
+
+    #[inline]
+    fn free_to(&mut self, pfn: Pfn, order: Order, cpu: usize, end: End) {
         debug_assert!(
             matches!(self.frames.state(pfn), State::Allocated | State::Isolated)
                 && self.frames.order(pfn) == order,
@@ -313,7 +325,7 @@ impl Memory {
             self.free_to_buddy(id, pfn, order, FreeTo::Policy);
             return;
         }
-        if let Some(drain) = self.free_to_pcp(id, pfn, order, cpu) {
+        if let Some(drain) = self.free_to_pcp_end(id, pfn, order, cpu, end) {
             self.drain_pcp_bulk(id, cpu, drain);
             self.note_overflow_drained(id);
         }
@@ -332,10 +344,22 @@ impl Memory {
     /// Puts a freed block at the head of its CPU list and says what must be drained now.
     #[inline]
     pub fn free_to_pcp(&mut self, id: ZoneId, pfn: Pfn, order: Order, cpu: usize) -> Option<Drain> {
+        self.free_to_pcp_end(id, pfn, order, cpu, End::Head)
+    }
+
+    #[inline]
+    fn free_to_pcp_end(
+        &mut self,
+        id: ZoneId,
+        pfn: Pfn,
+        order: Order,
+        cpu: usize,
+        end: End,
+    ) -> Option<Drain> {
         let migratetype = self.block_type(pfn);
         let index = pcp_index(order, migratetype);
         // HighAtomic pages lie with the movable ones, but older kernels remember where they belong.
-        self.link_pcp(id, cpu, pfn, order, (index, migratetype), End::Head);
+        self.link_pcp(id, cpu, pfn, order, (index, migratetype), end);
         match self.policy.pcp.high {
             PcpHigh::AutoTuned => self.overflow_auto_tuned(id, cpu, order),
             PcpHigh::LowWatermark => self.overflow_free_factor(id, cpu, order),
@@ -558,8 +582,8 @@ impl DrainCursor {
         let pages_left = i64::from(drain.pages.min(count));
         let list = match rule {
             PcpDrain::ListFirst => drain.first_list,
-            // Steps on before it looks, so that it begins with the movable list.
-            PcpDrain::RoundRobin => 0,
+            // Steps on before it looks, so that it does not begin with the unmovable list.
+            PcpDrain::RoundRobin | PcpDrain::RoundRobinReclaimableFirst => 0,
         };
         Self { rule, pages_left, list, run: 0 }
     }
@@ -577,7 +601,7 @@ impl DrainCursor {
                     self.list = (self.list + 1) % NR_PCP_LISTS;
                 }
             }
-            PcpDrain::RoundRobin => {
+            PcpDrain::RoundRobin | PcpDrain::RoundRobinReclaimableFirst => {
                 let nr_lists = match memory.policy.pcp.orders {
                     PcpOrders::Zero => MIGRATE_PCPTYPES,
                     PcpOrders::CostlyAndThp => NR_PCP_LISTS,
@@ -585,7 +609,12 @@ impl DrainCursor {
                 if self.run == 0 || pcp.list(self.list).is_empty() {
                     loop {
                         self.run += 1;
-                        self.list = (self.list + 1) % nr_lists;
+                        self.list = match self.rule {
+                            PcpDrain::RoundRobinReclaimableFirst => {
+                                (self.list + nr_lists - 1) % nr_lists
+                            }
+                            _ => (self.list + 1) % nr_lists,
+                        };
                         if !pcp.list(self.list).is_empty() {
                             break;
                         }

@@ -26,6 +26,12 @@ pub struct Policy {
     pub lru: Lru,
     /// What reclaim does with what it takes.
     pub reclaim: Reclaim,
+    /// Mapped files.
+    pub filemap: Filemap,
+    /// Slab caches.
+    pub slab: Slab,
+    /// The stacks of threads within the kernel.
+    pub stack: Stack,
     /// Swap areas and read-ahead.
     pub swap: Swap,
     /// Which counters there are.
@@ -85,6 +91,9 @@ pub struct Pcp {
     /// A batch grows up to `2^batch_scale_max` times (`CONFIG_PCP_BATCH_SCALE_MAX`, 6.7; the fixed
     /// bound of `free_factor` before).
     pub batch_scale_max: u8,
+    /// Pages that are expected to be cold lie at the lists' tails: reclaimed ones are freed there, and
+    /// requests that want such (`__GFP_COLD`) take from there (before 4.15; 2d4894b5d2ae, 453f85d43fa9).
+    pub cold: bool,
 }
 
 /// Which orders per-CPU lists hold.
@@ -111,8 +120,12 @@ pub enum PcpHigh {
 /// Which blocks a drain takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcpDrain {
-    /// From the tails of the types' lists in turn, more from one after each empty one (before 6.0).
+    /// From the tails of the types' lists in turn, more from one after each empty one; movable pages
+    /// come first (4.4 to 5.19).
     RoundRobin,
+    /// The same, but reclaimable pages come first, as long as their type's number was next to
+    /// Unmovable's (before 4.4; 016c13daa5c9).
+    RoundRobinReclaimableFirst,
     /// The list that overflowed first, whole, then the next (fd56eef258a1, 6.0).
     ListFirst,
 }
@@ -132,8 +145,13 @@ pub struct Fallback {
 /// How a request is served from another type's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallbackRule {
+    /// Largest first: where the block found is large, or a reclaimable request wants it, free pages of the
+    /// pageblock move, its type changes if half of it is free, and the block is split onto the wanted
+    /// type's lists. Otherwise the block alone is taken, and what is left of it stays with its type. The
+    /// zone's reserve comes last (before 4.0; 3a1086fba92b, 9c0415eb8cbf).
+    MoveOrTake,
     /// Largest first: free pages of the pageblock move, and its type changes if half of it is free; the
-    /// block found is split at once (before 4.12).
+    /// block found is split at once onto the wanted type's lists (4.0 to 4.11).
     MoveAndSplit,
     /// Largest first (smallest for small movable requests): free pages of the pageblock move, its type
     /// changes if half of it is free or compatible; then the own lists are searched again (4.12 to 6.14).
@@ -157,6 +175,21 @@ pub struct Zone {
     pub fair_batches: bool,
     /// Prefer a lower zone of the node over mixing pageblocks (`ALLOC_NOFRAGMENT`, 6bb154504f8b, 5.0).
     pub fragment_avoidance: bool,
+    /// In which order zonelists go through nodes and zones.
+    pub zonelist_order: ZonelistOrder,
+    /// The fast path passes over zones of which more than this share of what may be dirty is, for pages
+    /// that will be written, in percent (`zone_dirty_ok`, a756cf590853, 3.3); 0 if it does not look.
+    pub dirty_percent: u32,
+}
+
+/// In which order zonelists go through nodes and zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZonelistOrder {
+    /// All zones of the nearest node first.
+    Node,
+    /// The Normal zones of all nodes first, unless low zones are large or some node has no other: as found
+    /// out at boot (`default_zonelist_order`, before 3.17 on 64-bit machines).
+    FoundAtBoot,
 }
 
 /// Watermark policy.
@@ -177,6 +210,35 @@ pub struct Watermark {
     /// Pages in the reserve of a lower zone per page of the higher ones, for DMA, DMA32, Normal
     /// (`lowmem_reserve_ratio`).
     pub lowmem_reserve_ratio: [u32; 3],
+    /// What a request of order > 0 has to find.
+    pub check: WatermarkCheck,
+    /// Which requests may go how far below a mark.
+    pub urgency: Urgency,
+    /// Pageblocks at most that a zone keeps as its last resort (`MIGRATE_RESERVE`: 2 before 4.4,
+    /// 974a786e63c9; none since).
+    pub reserve_blocks_max: u32,
+}
+
+/// What a watermark check asks for a request of order > 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatermarkCheck {
+    /// A free block of at least that order (97a16fc82a7c, 4.4).
+    AnyBlock,
+    /// That what is free beyond each smaller order exceeds the mark, which is halved at each (before 4.4).
+    EachOrder,
+}
+
+/// Which requests may go how far below a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// `__GFP_HIGH` by a half; those of them that cannot wait by a quarter of the rest. Either counts the
+    /// highatomic reserve as free, and the latter take from it when all else fails (1ebbb21811b7, 6.4).
+    HighThenNonBlocking,
+    /// The same shares. Requests that are both (`__GFP_ATOMIC`) count the highatomic reserve as free; of
+    /// these, those of order > 0 take from it first, others never (4.4 to 4.6).
+    Atomic,
+    /// `__GFP_HIGH` by a half, and whoever cannot wait by a quarter of what is then left (before 4.4).
+    NonBlockingAlone,
 }
 
 /// High-atomic reserve policy.
@@ -198,6 +260,239 @@ pub struct Compaction {
     pub target_search: TargetSearch,
     /// The search for a pageblock to empty.
     pub migrate_search: MigrateSearch,
+    /// Where targets come from.
+    pub free_pages: FreePages,
+    /// How the free scanner goes through memory.
+    pub free_scan: FreeScan,
+    /// What is remembered of where the scanners were.
+    pub positions: Positions,
+    /// When a pageblock is marked as one to be skipped.
+    pub skip_hints: SkipHints,
+    /// Marks are cleared only where a sample of the pageblock shows something to move or a place to move it
+    /// to (e332f741a8dd, 5.1), instead of all.
+    pub sampled_reset: bool,
+    /// Who asks for the marks to be cleared once the scanners have met.
+    pub flush_by: FlushBy,
+    /// In which pageblocks async compaction looks for pages to move.
+    pub async_sources: AsyncSources,
+    /// Async direct compaction gives a block of the wanted size up with the first page that cannot be
+    /// isolated or moved (fdd048e12c9a, 4.7).
+    pub skip_on_failure: bool,
+    /// What happens to a pageblock that is scanned a second time.
+    pub rescan: Rescan,
+    /// Pageblocks that a huge page fills are no sources (9bebefd59084, 5.1).
+    pub skip_huge_blocks: bool,
+    /// Pages of blocks that a scanner jumps over count as scanned (6.12; one each in 6.1).
+    pub count_jumped: bool,
+    /// Which pageblocks are refused as targets for the free block at their head.
+    pub target_head: TargetHead,
+    /// When a run is done.
+    pub finish: Finish,
+    /// When a zone is worth a run.
+    pub suitable: Suitable,
+    /// Deferral knows which order failed (aff622495c9a, 3.4).
+    pub defer_by_order: bool,
+    /// Runs are deferred up to `2^defer_shift_max` times (`COMPACT_MAX_DEFER_SHIFT`).
+    pub defer_shift_max: u8,
+    /// `vm.extfrag_threshold` unless set: up to this fragmentation index a failure is for want of memory.
+    pub extfrag_threshold: u16,
+    /// The mark above which a free block may be isolated.
+    pub isolate_mark: IsolateMark,
+    /// What contention does to an async run.
+    pub contention: Contention,
+    /// A block of the wanted size that the compacting task itself frees is its own, before it reaches a
+    /// list (5e1f0f098b46, 5.1).
+    pub capture: bool,
+    /// Pages of several base pages, up to less than the wanted size, move whole (6.12, not 6.1); else
+    /// they are passed over, and targets are split into base pages at once.
+    pub large_folios: bool,
+    /// All pages of a batch have their targets before the first is moved (5dfab109d519, 6.3).
+    pub batched: bool,
+    /// Migration keeps the accessed and dirty bits of entries (2e3468778dbe, 6.1); before, the entry is
+    /// old afterwards and the page dirty.
+    pub keeps_accessed: bool,
+    /// Only full sync runs isolate pages under writeback (4.14; before, sync-light ones do
+    /// too: 4.6).
+    pub writeback_needs_sync: bool,
+    /// `vm.compact_unevictable_allowed` unless set (5bbe3547aa3b, 4.1); before, locked memory stays.
+    pub unevictable: bool,
+    /// Drivers' pages with operations of their own move (bda807d44454, 4.8).
+    pub movable_ops: bool,
+    /// How many pages may be off the LRU before a run waits or gives up.
+    pub isolated_limit: IsolatedLimit,
+    /// kcompactd scans pageblocks even if that was in vain the last time (4.6 to 4.14; 4.20 minds them).
+    pub kcompactd_ignores_hints: bool,
+    /// `vm.compaction_proactiveness` unless set (facdaa917c4d, 5.9); 0 is off.
+    pub proactiveness: u8,
+    /// Which counters there are.
+    pub counters: CompactCounters,
+}
+
+/// Where compaction's targets come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreePages {
+    /// From the free scanner, and the search of the lists where the kernel has one.
+    Scanner,
+    /// Async direct compaction takes single pages as an allocation would, down to the low mark; those of
+    /// the block that is being emptied are held until it is (a patch posted for 4.6 and 4.14, never merged).
+    DirectHeld,
+    /// Every run takes whole blocks from the heads of the lists, and puts those of the pageblock that is being
+    /// emptied at their tails (the patch posted in reply, never merged).
+    DirectTail {
+        /// As it was posted: having enough ends only the list at hand, so that each longer list gives a block.
+        as_posted: bool,
+    },
+}
+
+/// How the free scanner goes through memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeScan {
+    /// It takes all of a pageblock, whatever was wanted (3.x).
+    WholeBlocks,
+    /// Until there is enough, and the next time goes on from there; a block that the watermark forbids is
+    /// passed over (4.4).
+    UntilEnough,
+    /// Likewise, but the watermark ends the walk of the pageblock (66c64223ad4e, 4.8).
+    UntilMark,
+    /// Likewise; async runs look at each 32nd page until they find something (4fca9730c51d, 5.1).
+    Strided,
+}
+
+/// What is remembered of where the scanners were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// Nothing: each run begins at the zone's ends (before 3.7).
+    None,
+    /// One place of the free scanner, and two of the migrate scanner, for async and sync runs apart
+    /// (c89511ab2f8f, 3.7; 35979ef33931, 3.16).
+    Apart,
+    /// The same, but an async run moves the sync one along as long as both are equal and nothing is found,
+    /// and unsuitable pageblocks count as passed (8854c55f54bc, 5.1).
+    Together,
+}
+
+/// When a pageblock is marked as one to be skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipHints {
+    /// Never (before 3.7).
+    Off,
+    /// When it was scanned to its end in vain (bb13ffeb9f6b, 3.7).
+    InVain,
+    /// A source with its first page isolated, if that is the pageblock's first, or when its rest holds
+    /// nothing; a target when it was scanned to its end (e380bebe4771, 5.1).
+    FirstPage,
+    /// A source with the first page isolated in a scan from its beginning (6.12).
+    FirstScan,
+}
+
+/// Who asks for skip marks to be cleared once the scanners have met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushBy {
+    /// Every run but kswapd's (before 4.6).
+    AllButKswapd,
+    /// Direct compaction (accf62422b3a, 4.6).
+    Direct,
+}
+
+/// In which pageblocks async compaction looks for pages to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncSources {
+    /// Movable ones (before 4.12).
+    Movable,
+    /// Those of the request's own type, for direct compaction; any for others (b682debd9715, 4.12).
+    Requested,
+}
+
+/// What happens to a pageblock that is scanned a second time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rescan {
+    /// It is scanned on, 32 pages at a time (before 5.1).
+    Plain,
+    /// All that is left of it is taken at once, and it is marked (804d3121ba5f, 5.1).
+    Whole,
+    /// Likewise; and at once when migration failed in it (cfccd2e63e7e, 6.3).
+    AfterFailure,
+}
+
+/// Which pageblocks are refused as targets for the free block at their head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetHead {
+    /// None: one that is free as a whole is a target whatever its type (3.x).
+    Any,
+    /// Those free as a whole (4.4 to 6.1).
+    BelowPageblock,
+    /// Those whose head is free up to the wanted order (6.12).
+    BelowRequest,
+}
+
+/// When a run is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The low mark with the wanted block on top holds, and there is a block of the type, or one of a
+    /// pageblock (3.x).
+    MarkAndType,
+    /// The low mark holds, and there is a block of the type or one that would be stolen (2149cdaef6c0, 4.1).
+    MarkAndSteal,
+    /// There is such a block; a sync run that would steal for an unmovable request finishes the pageblock first
+    /// (baf6a9a1db5a, 4.12).
+    TypeOrSteal,
+    /// There is such a block and the migrate scanner is between two pageblocks (efe771c7603b, 5.1).
+    BetweenBlocks,
+}
+
+/// When a zone is worth a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suitable {
+    /// Room above the low mark, and a failure that is not for want of memory; nothing to do if a block is
+    /// free at that mark (3.x).
+    RoomFirst,
+    /// Nothing to do if the low mark holds for the order; else the same (4.4).
+    LowMark,
+    /// Nothing to do if the caller's mark holds; the fragmentation index is asked for order 4 and more, and
+    /// the room is above the min mark for less (8348faf91f56, 4.9).
+    CallersMark,
+}
+
+/// The mark above which a free block may be isolated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolateMark {
+    /// Low (4.4, 4.6).
+    Low,
+    /// Min, with the boost where there is one (8348faf91f56, 4.9).
+    Min,
+    /// Min without the boost (5.1).
+    BareMin,
+}
+
+/// What contention does to an async run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contention {
+    /// It ends at once.
+    Abort,
+    /// The rest of the pageblock is taken, and the run ends if that brought nothing (cb2dcaf023c2, 5.1).
+    FinishBlock,
+}
+
+/// How many pages may be off the LRU before a run waits or gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolatedLimit {
+    /// As many as half of those on it.
+    Half,
+    /// For requests that may call file systems, as many as a sixteenth (6.12).
+    SixteenthWithFs,
+}
+
+/// Which counters of compaction there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactCounters {
+    /// `compact_blocks_moved` and its like (before 3.8).
+    Moved,
+    /// `compact_migrate_scanned` and its like (397487db696c, 3.8).
+    Scanned,
+    /// With `compact_daemon_wake` (698b1b30642f, 4.6).
+    DaemonWake,
+    /// With kcompactd's own scans (7f354a548d1c, 4.12).
+    DaemonScanned,
 }
 
 /// How far compaction searches the free lists for targets.
@@ -232,9 +527,10 @@ pub struct Lru {
     pub scope: LruScope,
     /// Pages a CPU gathers before they go on the lists (`PAGEVEC_SIZE`: 14, 15 since 4.16, 31 in 6.12).
     pub batch: u8,
-    /// A huge page empties the batch (8f182270dfec, 4.7) and a full batch is emptied by the page that
-    /// fills it; before, by the next one.
+    /// A full batch is emptied by the page that fills it; between 3.11 and 4.6, by the next one.
     pub batch_flushes_when_full: bool,
+    /// A huge page empties the batch (8f182270dfec, 4.7).
+    pub batch_flushes_for_huge: bool,
     /// Where anonymous pages begin, and what one reference does for them.
     pub anon: AnonEntry,
     /// Which size decides how many inactive pages are too few.
@@ -246,6 +542,9 @@ pub struct Lru {
     pub deactivate_on_refault: bool,
     /// What a huge page counts in the scan.
     pub scan_unit: ScanUnit,
+    /// Pages of files that went leave a shadow, by which they may be active at once when they come back
+    /// (a528910e12ec, 3.15).
+    pub refaults: bool,
 }
 
 /// How pages are ordered by age.
@@ -289,6 +588,10 @@ pub enum InactiveRatio {
 /// How scanning is shared between anonymous and file pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
+    /// As [`Self::Rotated`], but swappiness counts one more for either type, and anonymous pages are not
+    /// spared while there are enough inactive pages of files (before 3.5 and 3.8; fe35004fbf9e,
+    /// e9868505987a).
+    RotatedAlways,
     /// By the share of scanned pages that were put back as in use (before 5.8).
     Rotated,
     /// By the cost noted of each type: pages written, refaults (314b57fb0460 and its fellows, 5.8).
@@ -298,9 +601,19 @@ pub enum Balance {
     WrittenAndRotated,
 }
 
+impl Balance {
+    /// Whether what was scanned and put back is counted.
+    #[must_use]
+    pub const fn is_by_rotation(self) -> bool {
+        matches!(self, Self::RotatedAlways | Self::Rotated)
+    }
+}
+
 /// What a huge page counts in the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanUnit {
+    /// One, and what was taken bounds nothing: 32 huge pages may be taken at once (3.x).
+    EntryUnbounded,
     /// One, as any other (before 5.1).
     Entry,
     /// Its base pages.
@@ -320,6 +633,39 @@ pub struct Reclaim {
     pub huge_partial_unmap: HugePartialUnmap,
     /// Huge pages go to swap whole where the area has clusters (bd4c82c22c36, 4.14).
     pub huge_swapout: bool,
+    /// When kswapd writes dirty pages of files.
+    pub file_writes: FileWrites,
+    /// A page that is mapped or in the swap cache counts twice as scanned (before 5.3; 886cf1901db9).
+    pub mapped_count_twice: bool,
+    /// Once enough is reclaimed, what is left to scan of the lists is brought into the proportion that was
+    /// planned (e82e0561dae9, 3.11); before, the scan ends.
+    pub proportional: bool,
+    /// What all rounds through the lists have reclaimed is taken off the target after each one, so that
+    /// the scan ends sooner (c38446cc65e1, in release candidates of 3.4 alone). Nothing if `proportional`.
+    pub target_decrement: bool,
+    /// A zone counts as hopeful again once anything is freed in it (`free_pcppages_bulk`); else once
+    /// something is reclaimed from it.
+    pub freeing_restores_hope: bool,
+}
+
+/// When kswapd writes dirty pages of files; others never do (since 3.2, ee72886d8ed5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileWrites {
+    /// Once its priority has fallen below `DEF_PRIORITY - 2` (f84f6e2b0868, 3.2; before 3.11). A page found
+    /// under writeback is not marked to be reclaimed next (before 3.11; 283aba9f9e0e).
+    LowPriority,
+    /// Where the lists are known to be full of dirty pages that nobody has queued (d43006d503ac, 3.11).
+    ManyDirty,
+    /// There, and only those that it has met before (4eda48235011, 4.11).
+    ManyDirtySeenTwice,
+}
+
+/// Policy of mapped files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filemap {
+    /// A read fault maps what is in memory of this many pages around it, a power of two: 1 is the page
+    /// alone (before 3.15), 16 since (`fault_around_bytes`, 8c6e50b0290c).
+    pub fault_around_pages: u32,
 }
 
 /// What becomes of a page that reclaim finds under writeback or dirty.
@@ -349,6 +695,83 @@ pub enum HugePartialUnmap {
     Defer,
 }
 
+/// Policy of slab caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab {
+    /// Which allocator.
+    pub allocator: SlabAllocator,
+    /// What the attempt for a larger order than the least may do.
+    pub high_order: HighOrder,
+    /// How SLUB gives in where no order fits.
+    pub order: SlabOrder,
+    /// How much SLUB lets a CPU keep in partial slabs.
+    pub cpu_partial: CpuPartial,
+    /// XFS's log items and buffers count as reclaimable.
+    pub xfs_log_reclaimable: bool,
+    /// Bytes of a directory entry.
+    pub dentry_bytes: u32,
+    /// Bytes of an inode of ext4.
+    pub ext4_inode_bytes: u32,
+    /// Bytes of an inode of XFS.
+    pub xfs_inode_bytes: u32,
+    /// Bytes of XFS's note of what changed in an inode.
+    pub xfs_ili_bytes: u32,
+    /// Bytes of what XFS knows of a buffer.
+    pub xfs_buf_bytes: u32,
+    /// Bytes of a node of a file's tree of pages.
+    pub radix_tree_node_bytes: u32,
+    /// Bytes of a buffer head.
+    pub buffer_head_bytes: u32,
+}
+
+/// Policy of the stacks that threads have within the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Order of its pages (`THREAD_SIZE_ORDER`: 2 since 3.15, 6538b8ea886e; 1 before).
+    pub order: Order,
+    /// It is of single pages that are mapped in a row (`CONFIG_VMAP_STACK`, 4.9; ba14a194a434), instead of
+    /// one block.
+    pub mapped: bool,
+}
+
+/// The allocators of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlabAllocator {
+    /// A slab for each CPU, partial slabs for CPUs and nodes (mm/slub.c).
+    Slub,
+    /// Arrays of objects for CPUs, lists of slabs for nodes (mm/slab.c, until 6.7).
+    Slab,
+}
+
+/// What a request for a slab of a larger order than the least may do, if the caller's may reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HighOrder {
+    /// What the caller's may do, without trying hard (before 4.4).
+    MayReclaim,
+    /// Wake kswapd and no more (d0164adc89f6, 4.4).
+    MayWakeKswapd,
+    /// Neither (444eb2a449ef, 4.6).
+    Neither,
+}
+
+/// How SLUB gives in where no order up to 3 holds the objects it wants with little waste.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlabOrder {
+    /// Fewer objects, of a waste up to a quarter (before 6.7).
+    FewerObjects,
+    /// As many objects, with a waste up to a half (`calculate_order`, 6.7).
+    MoreWaste,
+}
+
+/// How much SLUB lets a CPU keep in partial slabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuPartial {
+    /// Up to 30 free objects, fewer of larger ones (49e2258586b4, 3.2).
+    Objects,
+    /// Slabs that hold up to 240 objects, fewer of larger ones (b47291ef02b0, 5.16).
+    Slabs,
+}
+
 /// Swap policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swap {
@@ -366,7 +789,9 @@ pub struct Swap {
 /// What is read beside the page asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readahead {
-    /// Neighbouring slots.
+    /// The whole aligned window of slots, whatever it was good for before (before 3.14; 579f82901f6f).
+    WholeWindow,
+    /// Neighbouring slots, as many as were of use lately.
     Slots,
     /// Neighbouring addresses, unless some area rotates (ec560175c0b6, 4.14).
     Addresses,
@@ -385,4 +810,21 @@ pub struct Vmstat {
     pub khugepaged_apart: bool,
     /// `thp_split_page` and `thp_split_pmd` instead of `thp_split` (4.5).
     pub thp_split_apart: bool,
+    /// `pgsteal_kswapd` and `pgsteal_direct` (904249aa6834, 3.4-rc3) instead of `pgsteal` and
+    /// `kswapd_steal`.
+    pub steal_apart: bool,
+    /// `workingset_*` (3.15).
+    pub workingset: bool,
+    /// `pgscan_direct_throttle` (5515061d22f0, 3.6).
+    pub direct_throttle: bool,
+    /// `kswapd_skip_congestion_wait` (bb3ab596832b, 2.6.33; 4.4 no longer has it).
+    pub skip_congestion_wait: bool,
+    /// `thp_zero_page_alloc` and its like (d8a8e1f0da3d, 3.8).
+    pub thp_zero_page: bool,
+    /// `swap_ra` and `swap_ra_hit` (cbc65df240c1, 4.14).
+    pub swap_ra: bool,
+    /// `nr_kernel_stack` counts KiB (d30dd8be06e1, 4.9) instead of stacks.
+    pub kernel_stack_kib: bool,
+    /// `drop_pagecache` and `drop_slab` (5509a5d27b97, 3.15).
+    pub drops: bool,
 }

@@ -1,11 +1,15 @@
 //! Reclaim by active and inactive lists: how much to scan of which, and what becomes of each page.
 //!
 //! Models: mm/vmscan.c (`get_scan_count`, `shrink_lruvec`, `shrink_inactive_list`, `shrink_active_list`,
-//! `shrink_folio_list`, `folio_check_references`), v6.12, v6.1 and v4.4.
-//! Departs: a page has one mapping at most and files are not mapped, so that neither executables nor
-//! shared pages are protected. No control groups but the root. A zone counts as hopeful again when
+//! `shrink_folio_list`, `folio_check_references`), v6.12, v6.1, v4.4 and v3.3.
+//! Departs: an anonymous page has one mapping at most; files are not mapped for execution, so that
+//! executables are not protected. No control groups but the root. In 4.4 a zone counts as hopeful again when
 //! something is reclaimed from it, instead of when anything is freed in it. Visible as: program text does
 //! not stay in memory longer than other file pages.
+//! Departs: in 3.x pages that are off the lists are no hope, and here they are; no swap token protects one
+//! process's pages; the tails of a huge page that is split to be swapped follow it at once, instead of going
+//! to the tail of the inactive list. Visible as: a zone is given up some 32 pages later, and a process that
+//! thrashes is as slow as the others.
 //!
 //! A step takes up to 32 pages, decides about each, and puts back what stays. Nothing is waited for:
 //! what has to be written is handed to the caller, who tells by [`Memory::end_writeback`].
@@ -15,7 +19,7 @@ use crate::frame::{End, PageFlags};
 use crate::lru::{LruList, Lruvec};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
-use crate::policy::{AnonEntry, Balance, BusyPages};
+use crate::policy::{AnonEntry, Balance, BusyPages, FileWrites};
 use crate::swap::SwapIo;
 use crate::types::{Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
@@ -156,20 +160,22 @@ pub enum References {
     Activate,
 }
 
-/// The rule of references: by entries that were accessed, and by whether the page was marked before.
+/// The rule of references: by how many entries were accessed, and by whether the page was marked before.
+/// A page that was used once stays one round more; it is in use once it was used twice.
 /// Returns also whether it is marked now.
 #[must_use]
 pub const fn check_references(
     anon: bool,
     entry: AnonEntry,
-    accessed: bool,
+    accessed: u32,
     marked: bool,
 ) -> (References, bool) {
-    if accessed {
+    if accessed > 0 {
         if anon && matches!(entry, AnonEntry::Active) {
             return (References::Activate, false);
         }
-        return if marked { (References::Activate, true) } else { (References::Keep, true) };
+        let in_use = marked || accessed > 1;
+        return if in_use { (References::Activate, true) } else { (References::Keep, true) };
     }
     if marked && !anon { (References::ReclaimClean, false) } else { (References::Reclaim, false) }
 }
@@ -191,9 +197,18 @@ impl ScanBalance {
     /// Pages to scan of lists of these sizes.
     #[must_use]
     pub fn counts(self, sizes: [u64; 4], priority: u8) -> [u64; 4] {
+        self.counts_at_least(sizes, priority, 0)
+    }
+
+    /// The same, of lists so small that the priority leaves nothing of them as if that were `least`.
+    #[must_use]
+    pub fn counts_at_least(self, sizes: [u64; 4], priority: u8, least: u64) -> [u64; 4] {
         let mut counts = [0; 4];
         for list in LruList::EVICTABLE {
-            let scan = sizes[list as usize] >> priority;
+            let mut scan = sizes[list as usize] >> priority;
+            if scan == 0 {
+                scan = least;
+            }
             counts[list as usize] = match self {
                 Self::Equal => scan,
                 Self::Fractions(anon, file, whole) => {
@@ -211,6 +226,19 @@ impl ScanBalance {
     #[must_use]
     pub const fn by_rotation(swappiness: u8, scanned: [u64; 2], rotated: [u64; 2]) -> Self {
         let (anon_weight, file_weight) = (swappiness as u64, 200 - swappiness as u64);
+        let anon = anon_weight * (scanned[0] + 1) / (rotated[0] + 1);
+        let file = file_weight * (scanned[1] + 1) / (rotated[1] + 1);
+        Self::Fractions(anon, file, anon + file + 1)
+    }
+
+    /// The same with one more of either weight (before 3.5).
+    #[must_use]
+    pub const fn by_rotation_plus_one(
+        swappiness: u8,
+        scanned: [u64; 2],
+        rotated: [u64; 2],
+    ) -> Self {
+        let (anon_weight, file_weight) = (swappiness as u64 + 1, 200 - swappiness as u64 + 1);
         let anon = anon_weight * (scanned[0] + 1) / (rotated[0] + 1);
         let file = file_weight * (scanned[1] + 1) / (rotated[1] + 1);
         Self::Fractions(anon, file, anon + file + 1)
@@ -238,6 +266,8 @@ pub struct ScanPlan {
     /// Base pages reclaimed so far.
     pub nr_reclaimed: u64,
     adjusted: bool,
+    /// Where not in proportion: what is wanted, and whether it falls with each round.
+    ends_at: Option<(u64, bool)>,
     at: usize,
     /// Types whose active pages may be deactivated: anonymous, file.
     pub may_deactivate: [bool; 2],
@@ -255,10 +285,32 @@ impl ScanPlan {
             nr_reclaimed: 0,
             // The first, lightest pass of direct reclaim scans all it planned.
             adjusted: sc.who != Reclaimer::Kswapd && sc.priority == DEF_PRIORITY,
+            ends_at: None,
             at: 0,
             may_deactivate,
             skipped_deactivate: false,
         }
+    }
+
+    /// The same plan without proportion (before 3.11): a round that has come to as many pages as are wanted
+    /// is the last one, but at the lightest pressure. With `decrement` what all rounds came to is taken off
+    /// the number wanted after each.
+    #[must_use]
+    pub const fn ending_at_target(mut self, sc: &ScanControl, decrement: bool) -> Self {
+        self.ends_at = Some((sc.nr_to_reclaim, decrement));
+        self
+    }
+
+    /// A round is over. Whether it was the last one.
+    fn round_is_last(&mut self, sc: &ScanControl) -> bool {
+        let Some((target, decrement)) = &mut self.ends_at else {
+            return self.nr_reclaimed >= sc.nr_to_reclaim && !self.adjusted && !self.adjust();
+        };
+        let is_enough = self.nr_reclaimed >= *target;
+        if *decrement {
+            *target = target.saturating_sub(self.nr_reclaimed);
+        }
+        is_enough && sc.priority < DEF_PRIORITY
     }
 
     /// The next list to shrink and by how many pages.
@@ -272,7 +324,7 @@ impl ScanPlan {
             }
             if self.at == 4 {
                 self.at = 0;
-                if self.nr_reclaimed >= sc.nr_to_reclaim && !self.adjusted && !self.adjust() {
+                if self.round_is_last(sc) {
                     self.nr = [0; 4];
                 }
                 continue;
@@ -324,7 +376,17 @@ impl Memory {
         let balance = self.scan_balance(lruvec, sc, may_deactivate);
         let lists = &self.lru.lruvecs[lruvec];
         let sizes = LruList::EVICTABLE.map(|list| lists.size_up_to(list, sc.highest));
-        ScanPlan::new(balance.counts(sizes, sc.priority), sc, may_deactivate)
+        // kswapd keeps on trying a zone that it has given up.
+        let is_given_up =
+            lists.zone.is_some_and(|zone| self.zones[zone.index()].flags.all_unreclaimable);
+        let least = if is_given_up && sc.who == Reclaimer::Kswapd { SWAP_CLUSTER_MAX } else { 0 };
+        let counts = balance.counts_at_least(sizes, sc.priority, least);
+        let plan = ScanPlan::new(counts, sc, may_deactivate);
+        if self.policy.reclaim.proportional {
+            plan
+        } else {
+            plan.ending_at_target(sc, self.policy.reclaim.target_decrement)
+        }
     }
 
     /// The refaults seen so far are those of the past (`snapshot_refaults`): to be called when a reclaim
@@ -343,7 +405,8 @@ impl Memory {
         if !sc.may_swap || self.swap.nr_free() == 0 {
             return ScanBalance::File;
         }
-        let by_rotation = self.policy.lru.balance == Balance::Rotated;
+        let by_rotation = self.policy.lru.balance.is_by_rotation();
+        let is_plain = self.policy.lru.balance == Balance::RotatedAlways;
         if !by_rotation && sc.priority == 0 && sc.swappiness > 0 {
             return ScanBalance::Equal;
         }
@@ -353,13 +416,13 @@ impl Memory {
         let file = size(LruList::InactiveFile) + size(LruList::ActiveFile);
         let anon = size(LruList::InactiveAnon) + size(LruList::ActiveAnon);
         if by_rotation {
-            if sc.priority == 0 && sc.swappiness > 0 {
+            if sc.priority == 0 && (sc.swappiness > 0 || is_plain) {
                 return ScanBalance::Equal;
             }
             if free + file <= high {
                 return ScanBalance::Anon;
             }
-            if !self.inactive_is_low(lruvec, true) {
+            if !is_plain && !self.inactive_is_low(lruvec, true) {
                 return ScanBalance::File;
             }
             let lists = &mut self.lru.lruvecs[lruvec];
@@ -370,6 +433,9 @@ impl Memory {
                 }
             }
             let (scanned, rotated) = (lists.recent_scanned, lists.recent_rotated);
+            if is_plain {
+                return ScanBalance::by_rotation_plus_one(sc.swappiness, scanned, rotated);
+            }
             return ScanBalance::by_rotation(sc.swappiness, scanned, rotated);
         }
         let inactive_anon = size(LruList::InactiveAnon) >> sc.priority > 0;
@@ -455,7 +521,7 @@ impl Memory {
         self.vm.add_in(Vm::PgRefill, self.event_zone(lruvec), taken.nr_scanned);
         let mut rotated = 0;
         for &pfn in &taken.pages {
-            if self.test_clear_accessed(pfn) {
+            if self.page_referenced(pfn) > 0 {
                 rotated += self.nr_pages(pfn);
             }
             let pages = self.nr_pages(pfn);
@@ -465,7 +531,8 @@ impl Memory {
             self.putback_lru_page(pfn);
         }
         self.lru.lruvecs[lruvec].recent_rotated[kind] += rotated;
-        Shrunk { nr_scanned: taken.nr_scanned, nr_taken: taken.nr_taken, ..Shrunk::default() }
+        // What ages is no progress of the scan: `sc->nr_scanned` counts in `shrink_page_list` alone.
+        Shrunk { nr_taken: taken.nr_taken, ..Shrunk::default() }
     }
 
     /// Reclaims up to `nr` pages from the tail of an inactive list.
@@ -519,7 +586,7 @@ impl Memory {
         };
         self.vm.add_in(event, self.event_zone(lruvec), nr);
         self.vm.add(if file { Vm::PgStealFile } else { Vm::PgStealAnon }, nr);
-        if nr > 0 {
+        if nr > 0 && !self.policy.reclaim.freeing_restores_hope {
             self.lru.lruvecs[lruvec].pages_scanned = 0;
         }
     }
@@ -564,7 +631,7 @@ impl Memory {
         if unmapped {
             self.work.tlb_flushes += 1;
         }
-        self.free_batch(&mut freed, sc.cpu);
+        self.free_cold_batch(&mut freed, sc.cpu);
         kept
     }
 
@@ -590,8 +657,12 @@ impl Memory {
             BusyPages::Keep => Fate::Keep,
             BusyPages::Activate => Fate::Activate,
         };
-        if !sc.may_unmap && anon && self.mapped_parts(pfn) > 0 {
+        if !sc.may_unmap && self.is_mapped(pfn) {
             return Fate::Keep;
+        }
+        // An anonymous page is mapped or in the swap cache.
+        if self.policy.reclaim.mapped_count_twice && (anon || self.is_mapped(pfn)) {
+            shrunk.nr_scanned += 1;
         }
         if self.frames.has(pfn, PageFlags::DIRTY.with(PageFlags::WRITEBACK)) && !anon {
             shrunk.nr_dirty += nr;
@@ -604,13 +675,16 @@ impl Memory {
             if sc.who == Reclaimer::Kswapd && marked && sc.writeback_flag {
                 shrunk.nr_immediate += nr;
             } else {
-                self.frames.set_flags(pfn, PageFlags::RECLAIM);
+                if self.policy.reclaim.file_writes != FileWrites::LowPriority {
+                    self.frames.set_flags(pfn, PageFlags::RECLAIM);
+                }
                 shrunk.nr_writeback += nr;
             }
             return busy;
         }
-        let accessed = self.test_clear_accessed(pfn);
-        if accessed
+        let accessed = self.page_referenced(pfn);
+        if accessed > 0
+            && anon
             && self.faults_enter_youngest()
             && let Some(vpn) = self.vpn_of(pfn)
         {
@@ -631,6 +705,7 @@ impl Memory {
             References::Reclaim | References::ReclaimClean => {}
         }
         if !anon {
+            *unmapped |= self.unmap_file_page(pfn);
             return self.shrink_file_page(pfn, references, sc, shrunk, busy);
         }
         if !self.frames.has(pfn, PageFlags::SWAPCACHE) {
@@ -703,9 +778,14 @@ impl Memory {
     ) -> Fate {
         let nr = self.nr_pages(pfn);
         if self.frames.has(pfn, PageFlags::DIRTY) {
-            // Only kswapd writes files, where it meets the page again and nothing else is left.
+            // Only kswapd writes files, and only where little else is left.
             let marked = self.frames.has(pfn, PageFlags::RECLAIM);
-            if sc.who != Reclaimer::Kswapd || !marked || !sc.dirty_flag {
+            let writes = match self.policy.reclaim.file_writes {
+                FileWrites::LowPriority => sc.priority < DEF_PRIORITY - 2,
+                FileWrites::ManyDirty => sc.dirty_flag,
+                FileWrites::ManyDirtySeenTwice => sc.dirty_flag && marked,
+            };
+            if sc.who != Reclaimer::Kswapd || !writes {
                 self.frames.set_flags(pfn, PageFlags::RECLAIM);
                 self.vm.add(Vm::NrVmscanImmediate, nr);
                 return busy;
@@ -715,6 +795,7 @@ impl Memory {
             }
             shrunk.nr_pageout += nr;
             shrunk.file_writes.push(pfn);
+            self.frames.set_flags(pfn, PageFlags::RECLAIM);
             self.vm.add(Vm::NrVmscanWrite, nr);
             return Fate::Keep;
         }
@@ -723,26 +804,36 @@ impl Memory {
         Fate::Free
     }
 
-    /// Whether the page was accessed through its entries, which forget it.
-    pub(crate) fn test_clear_accessed(&mut self, pfn: Pfn) -> bool {
-        if !self.frames.has(pfn, PageFlags::ANON) {
-            return false;
+    /// Whether anybody maps a page.
+    fn is_mapped(&self, pfn: Pfn) -> bool {
+        if self.frames.has(pfn, PageFlags::ANON) {
+            self.mapped_parts(pfn) > 0
+        } else {
+            self.files.mapcount(self.frames.owner(pfn)) > 0
         }
-        let Some(vpn) = self.vpn_of(pfn) else { return false };
+    }
+
+    /// Entries through which the page was accessed, which forget it (`page_referenced`). A huge page has one,
+    /// or those of its parts.
+    pub(crate) fn page_referenced(&mut self, pfn: Pfn) -> u32 {
+        if !self.frames.has(pfn, PageFlags::ANON) {
+            return self.file_page_referenced(pfn);
+        }
+        let Some(vpn) = self.vpn_of(pfn) else { return 0 };
         let pages = self.frames.order(pfn).pages();
         let table = &mut self.spaces.table;
         if let Pmd::Huge(pte) = &mut table.units[vpn.unit()].pmd {
             let was = pte.pfn() == Some(pfn) && pte.has(Pte::ACCESSED);
             *pte = pte.without(Pte::ACCESSED);
             self.work.ptes_scanned += 1;
-            return was;
+            return u32::from(was);
         }
         self.work.ptes_scanned += u64::from(pages);
-        let mut was = false;
+        let mut was = 0;
         for i in 0..pages {
             let pte = table.pte(Vpn(vpn.0 + i));
             if pte.pfn() == Some(Pfn(pfn.0 + i)) && pte.has(Pte::ACCESSED) {
-                was = true;
+                was += 1;
                 table.set_pte(Vpn(vpn.0 + i), pte.without(Pte::ACCESSED));
             }
         }
@@ -786,7 +877,7 @@ impl Memory {
     /// `shadow` what an earlier one left.
     pub fn add_file_page(&mut self, pfn: Pfn, owner: u32, shadow: Option<u64>, cpu: usize) {
         self.frames.set_owner(pfn, owner);
-        if let Some(shadow) = shadow {
+        if let Some(shadow) = shadow.filter(|_| self.policy.lru.refaults) {
             self.workingset_refault(pfn, shadow);
         }
         self.lru_cache_add(pfn, cpu);

@@ -491,6 +491,12 @@ impl Memory {
         self.frames.set_owner(pfn, owner);
     }
 
+    /// The copy of a slot is in another frame from now on.
+    pub(crate) fn replace_cached(&mut self, slot: Slot, pfn: Pfn) {
+        debug_assert!(matches!(self.swap.cached(slot), CacheEntry::Page(_)), "there is a copy");
+        self.swap.cache[slot.index()] = PAGE_MARK | u64::from(pfn.0);
+    }
+
     /// Makes a page table entry name the slot of a page of the swap cache.
     pub(crate) fn map_slot(&mut self, slot: Slot, vpn: Vpn) {
         self.swap.change_use(slot, MAPPED, 0, self.policy.swap.cluster);
@@ -574,7 +580,9 @@ impl Memory {
         let (start, end) = (area.slots.start, area.slots.end);
         let offset = slot.0 - start;
         let mut window = 1;
-        if window_max > 1 {
+        if self.policy.swap.readahead == Readahead::WholeWindow {
+            window = window_max;
+        } else if window_max > 1 {
             let previous = self.swap.previous;
             let neighbours = offset == previous.wrapping_add(1) || offset + 1 == previous;
             window = swapin_window(self.swap.hits, neighbours, self.swap.window, window_max);
@@ -715,6 +723,18 @@ impl Memory {
         }
         for pfn in pages.drain(..) {
             self.free_page(pfn, cpu);
+        }
+    }
+
+    /// As [`Self::free_batch`], for pages that reclaim took: nobody has used them for long.
+    pub(crate) fn free_cold_batch(&mut self, pages: &mut Vec<Pfn>, cpu: usize) {
+        if self.policy.reclaim.free_order == FreeOrder::LastFirst {
+            pages.reverse();
+        }
+        for pfn in pages.drain(..) {
+            let order = self.frames.order(pfn);
+            self.vm.add(Vm::PgFree, u64::from(order.pages()));
+            self.free_cold(pfn, order, cpu);
         }
     }
 

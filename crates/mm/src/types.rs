@@ -95,10 +95,12 @@ pub enum Migratetype {
     Cma = 4,
     /// Taken out of use for offlining or a contiguous range.
     Isolate = 5,
+    /// A zone's last resort, for requests of any type (before 4.4, 974a786e63c9).
+    Reserve = 6,
 }
 
 /// Number of migratetypes.
-pub const NR_MIGRATETYPES: usize = 6;
+pub const NR_MIGRATETYPES: usize = 7;
 
 impl Migratetype {
     /// Every type, in the order of their numbers.
@@ -109,6 +111,7 @@ impl Migratetype {
         Self::HighAtomic,
         Self::Cma,
         Self::Isolate,
+        Self::Reserve,
     ];
 
     /// The type with this number.
@@ -129,11 +132,11 @@ impl Migratetype {
     }
 
     /// Whether free pageblocks of this type may join others (`migratetype_is_mergeable`): the types that
-    /// differ in mobility alone.
+    /// differ in mobility alone, and the reserve of kernels that kept nothing but isolated ones apart.
     #[inline]
     #[must_use]
     pub const fn is_mergeable(self) -> bool {
-        matches!(self, Self::Unmovable | Self::Movable | Self::Reclaimable)
+        matches!(self, Self::Unmovable | Self::Movable | Self::Reclaimable | Self::Reserve)
     }
 
     /// The name that `/proc/pagetypeinfo` prints.
@@ -146,6 +149,7 @@ impl Migratetype {
             Self::HighAtomic => "HighAtomic",
             Self::Cma => "CMA",
             Self::Isolate => "Isolate",
+            Self::Reserve => "Reserve",
         }
     }
 

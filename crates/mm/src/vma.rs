@@ -1,10 +1,12 @@
-//! Mappings: ranges of anonymous memory, whose they are and what was advised about them.
+//! Mappings: ranges of anonymous memory or of files, whose they are and what was advised about them.
 //!
-//! Models: `vm_area_struct`, mm/mmap.c and mm/madvise.c, v6.12, for private anonymous memory.
+//! Models: `vm_area_struct`, mm/mmap.c and mm/madvise.c, v6.12, for private anonymous memory and for shared
+//! mappings of files; `i_mmap` of a file, mm/interval_tree.c.
 //! Departs: neighbours that have become alike are not merged, and a range begins at a multiple of 512
 //! pages always. Visible as: nothing, but that a small mapping never shares a huge page's place with
 //! another.
 
+use crate::filemap::FileId;
 use crate::page_table::{PTRS_PER_TABLE, PageTable, Vpn};
 use core::ops::Range;
 use std_alloc::collections::BTreeMap;
@@ -70,6 +72,19 @@ impl MemPolicy {
     }
 }
 
+/// What a mapping shows of a file; what is written there is written to the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileMapping {
+    /// The file.
+    pub file: FileId,
+    /// Its page at [`Vma::origin`].
+    pub first: u64,
+    /// Whether it may be written.
+    pub writable: bool,
+    /// Faults that found no page, less pages that were found since (`mmap_miss`).
+    pub(crate) nr_missed: u32,
+}
+
 /// One mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Vma {
@@ -87,6 +102,8 @@ pub struct Vma {
     pub policy: MemPolicy,
     /// Where the range began that `mmap` gave: pages are numbered from here for interleaving.
     pub origin: Vpn,
+    /// The file that it shows; none for anonymous memory.
+    pub file: Option<FileMapping>,
     /// What swap read-ahead remembers: the last page read, the window, the hits.
     pub(crate) readahead: (Vpn, u32, u32),
 }
@@ -98,6 +115,36 @@ impl Vma {
         let start = vpn.unit_start().0;
         self.start.0 <= start && start + PTRS_PER_TABLE <= self.end.0
     }
+
+    /// The page of the file that `vpn` shows.
+    #[inline]
+    #[must_use]
+    pub fn file_page(&self, vpn: Vpn) -> Option<(FileId, u64)> {
+        let mapping = self.file?;
+        Some((mapping.file, mapping.first + u64::from(vpn.0 - self.origin.0)))
+    }
+}
+
+/// A part of a file that some mapping shows: an entry of the file's `i_mmap`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileRange {
+    pub(crate) start: Vpn,
+    pub(crate) end: Vpn,
+    /// The file's page at `start`.
+    pub(crate) first: u64,
+}
+
+impl FileRange {
+    /// Where page `index` of the file is shown.
+    #[inline]
+    pub(crate) fn vpn_of(&self, index: u64) -> Option<Vpn> {
+        let offset = index.checked_sub(self.first)?;
+        if offset < u64::from(self.end.0 - self.start.0) {
+            Some(Vpn(self.start.0 + offset as u32))
+        } else {
+            None
+        }
+    }
 }
 
 /// What a task has in memory.
@@ -105,6 +152,8 @@ impl Vma {
 pub struct TaskPages {
     /// Anonymous pages mapped (`RssAnon`).
     pub anon: u64,
+    /// Pages of files mapped (`RssFile`).
+    pub file: u64,
     /// Pages in swap (`VmSwap`).
     pub swap: u64,
     /// Pages of page table (`VmPTE`).
@@ -125,6 +174,12 @@ pub struct AddressSpaces {
     next: u32,
     pub(crate) table: PageTable,
     pub(crate) tasks: Vec<TaskPages>,
+    /// Policies of tasks that have one of their own.
+    task_policies: BTreeMap<TaskId, MemPolicy>,
+    /// For each file by number, where it is mapped, in the order in which that was done.
+    i_mmap: Vec<Vec<FileRange>>,
+    /// Files that nobody maps any more and nobody was told of.
+    unmapped_files: Vec<FileId>,
 }
 
 impl AddressSpaces {
@@ -133,6 +188,38 @@ impl AddressSpaces {
     /// # Panics
     /// If all mappings together would pass 16 TiB.
     pub fn mmap(&mut self, task: TaskId, pages: u32, policy: MemPolicy) -> Vpn {
+        self.map(task, pages, policy, None)
+    }
+
+    /// Maps `pages` pages of a file from `first` on, shared with whoever maps them too.
+    ///
+    /// # Panics
+    /// As [`Self::mmap`].
+    pub fn mmap_file(
+        &mut self,
+        task: TaskId,
+        pages: u32,
+        file: FileId,
+        first: u64,
+        writable: bool,
+    ) -> Vpn {
+        let mapping = FileMapping { file, first, writable, nr_missed: 0 };
+        let start = self.map(task, pages, MemPolicy::Default, Some(mapping));
+        let number = file.0 as usize;
+        if self.i_mmap.len() <= number {
+            self.i_mmap.resize(number + 1, Vec::new());
+        }
+        self.i_mmap[number].push(FileRange { start, end: Vpn(start.0 + pages), first });
+        start
+    }
+
+    fn map(
+        &mut self,
+        task: TaskId,
+        pages: u32,
+        policy: MemPolicy,
+        file: Option<FileMapping>,
+    ) -> Vpn {
         assert!(pages > 0, "a mapping has pages");
         let room = pages.next_multiple_of(PTRS_PER_TABLE);
         let fit = self.free.iter().find(|&(_, &len)| len >= room).map(|(&at, &len)| (at, len));
@@ -156,10 +243,12 @@ impl AddressSpaces {
             start,
             end: Vpn(start.0 + pages),
             task,
-            huge: HugeAdvice::None,
+            // Huge pages of files are not there.
+            huge: if file.is_some() { HugeAdvice::NoHuge } else { HugeAdvice::None },
             locked: false,
             policy,
             origin: start,
+            file,
             readahead: (start, 0, READAHEAD_HITS),
         };
         self.vmas.insert(start, vma);
@@ -175,6 +264,29 @@ impl AddressSpaces {
     pub(crate) fn find_mut(&mut self, vpn: Vpn) -> Option<&mut Vma> {
         let found = self.vmas.range_mut(..=vpn).next_back().map(|(_, vma)| vma);
         found.filter(|vma| vpn < vma.end)
+    }
+
+    /// Where a file is mapped.
+    pub(crate) fn ranges_of(&self, file: FileId) -> &[FileRange] {
+        self.i_mmap.get(file.0 as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Mappings of files, as the files know them.
+    pub(crate) fn nr_file_ranges(&self) -> usize {
+        self.i_mmap.iter().map(Vec::len).sum()
+    }
+
+    /// Whether anybody maps a file.
+    #[must_use]
+    pub fn is_file_mapped(&self, file: FileId) -> bool {
+        !self.ranges_of(file).is_empty()
+    }
+
+    /// The files whose last mapping went since this was last asked, and which nobody has mapped again.
+    pub fn take_unmapped_files(&mut self) -> Vec<FileId> {
+        let mut files = core::mem::take(&mut self.unmapped_files);
+        files.retain(|&file| !self.is_file_mapped(file));
+        files
     }
 
     /// Every mapping, by address.
@@ -200,6 +312,20 @@ impl AddressSpaces {
         self.tasks.get(task.0 as usize).copied().unwrap_or_default()
     }
 
+    /// Where the kernel's own pages for a task come from (`set_mempolicy`).
+    ///
+    /// Departs: all threads of a process share it. Visible as: tables of a thread with another policy than
+    /// its process lie on other nodes.
+    #[must_use]
+    pub fn task_policy(&self, task: TaskId) -> MemPolicy {
+        self.task_policies.get(&task).copied().unwrap_or_default()
+    }
+
+    /// Sets it.
+    pub fn set_task_policy(&mut self, task: TaskId, policy: MemPolicy) {
+        self.task_policies.insert(task, policy);
+    }
+
     #[inline]
     pub(crate) fn task_mut(&mut self, task: TaskId) -> &mut TaskPages {
         &mut self.tasks[task.0 as usize]
@@ -219,10 +345,16 @@ impl AddressSpaces {
         if vma.start == vpn {
             return;
         }
-        let mut upper = *vma;
+        let (start, mut upper) = (vma.start, *vma);
         vma.end = vpn;
         upper.start = vpn;
         self.vmas.insert(vpn, upper);
+        if let Some((file, first)) = upper.file_page(vpn) {
+            let ranges = &mut self.i_mmap[file.0 as usize];
+            let lower = ranges.iter_mut().find(|range| range.start == start);
+            lower.expect("a mapping of a file is known to it").end = vpn;
+            ranges.push(FileRange { start: vpn, end: upper.end, first });
+        }
     }
 
     /// Forgets the mappings of a range whose pages are gone, and lets whole units be given again.
@@ -232,6 +364,13 @@ impl AddressSpaces {
         let gone: Vec<Vpn> = self.vmas.range(range).map(|(&start, _)| start).collect();
         for start in gone {
             let vma = self.vmas.remove(&start).expect("it was found");
+            if let Some(FileMapping { file, .. }) = vma.file {
+                let ranges = &mut self.i_mmap[file.0 as usize];
+                ranges.retain(|range| range.start != start);
+                if ranges.is_empty() {
+                    self.unmapped_files.push(file);
+                }
+            }
             // Units that another mapping still reaches into stay taken until that one goes.
             let before = self.vmas.range(..start).next_back().map_or(0, |(_, v)| v.end.0);
             let behind = self.vmas.range(start..).next().map_or(u32::MAX, |(&at, _)| at.0);

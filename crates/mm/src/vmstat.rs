@@ -1,13 +1,13 @@
 //! Counters, under the names of `/proc/vmstat`.
 //!
-//! Models: `vmstat_text`, mm/vmstat.c, v6.12, v6.1 and v4.4, for the counters that anonymous memory,
+//! Models: `vmstat_text`, mm/vmstat.c, v6.12, v6.1, v4.4 and v3.3, for the counters that anonymous memory,
 //! reclaim and swap move.
 //! Departs: no per-CPU deltas. Visible as: a reading is exact, where the kernel's lags by up to the
 //! per-CPU threshold.
 
 use crate::lru::LruList;
 use crate::memory::Memory;
-use crate::policy::LruScope;
+use crate::policy::{CompactCounters, FreePages, LruScope};
 use crate::types::{NR_ZONE_KINDS, ZoneKind};
 use std_alloc::borrow::ToOwned;
 use std_alloc::format;
@@ -47,8 +47,35 @@ enum Form {
     SplitApart,
     /// `thp_split` where it is not.
     SplitOld,
+    /// Where `vmstat.workingset` is set, in one form on all kernels.
+    NodeReclaim,
+    /// Where `vmstat.drops` is set.
+    Drop,
     /// Where LRU lists belong to nodes: pages passed over.
     Skip,
+    /// Where compaction counts what it scans (`compaction.counters`).
+    Compact,
+    /// Where it does not.
+    CompactOld,
+    /// Where there is kcompactd.
+    CompactDaemonWake,
+    /// Where kcompactd counts apart.
+    CompactDaemon,
+    /// Where targets are taken from the lists one by one (`compaction.free_pages`).
+    CompactHeld,
+    /// Where they are taken by blocks.
+    CompactTail,
+    /// As [`Self::Reclaim`]; where `vmstat.steal_apart` is not set, kswapd's alone as `kswapd_steal`, and
+    /// everybody's by zone class as `pgsteal`.
+    Steal,
+    /// Where `vmstat.direct_throttle` is set.
+    DirectThrottle,
+    /// Where `vmstat.skip_congestion_wait` is set.
+    SkipWait,
+    /// Where `vmstat.thp_zero_page` is set.
+    ZeroPage,
+    /// Where `vmstat.swap_ra` is set.
+    SwapRa,
 }
 
 events! {
@@ -79,9 +106,9 @@ events! {
     /// Pages of active lists looked at.
     PgRefill = "pgrefill", Reclaim;
     /// Pages reclaimed by kswapd.
-    PgStealKswapd = "pgsteal_kswapd", Reclaim;
+    PgStealKswapd = "pgsteal_kswapd", Steal;
     /// Pages reclaimed directly.
-    PgStealDirect = "pgsteal_direct", Reclaim;
+    PgStealDirect = "pgsteal_direct", Steal;
     /// Pages reclaimed by khugepaged.
     PgStealKhugepaged = "pgsteal_khugepaged", Khugepaged;
     /// Pages scanned by kswapd.
@@ -91,7 +118,7 @@ events! {
     /// Pages scanned by khugepaged.
     PgScanKhugepaged = "pgscan_khugepaged", Khugepaged;
     /// Waits for free memory before direct reclaim.
-    PgScanDirectThrottle = "pgscan_direct_throttle", Plain;
+    PgScanDirectThrottle = "pgscan_direct_throttle", DirectThrottle;
     /// Anonymous pages scanned.
     PgScanAnon = "pgscan_anon", Typed;
     /// File pages scanned.
@@ -100,12 +127,26 @@ events! {
     PgStealAnon = "pgsteal_anon", Typed;
     /// File pages reclaimed.
     PgStealFile = "pgsteal_file", Typed;
+    /// Reclaims of the local node that freed less than was wanted.
+    ZoneReclaimFailed = "zone_reclaim_failed", Plain;
+    /// Pages of files dropped by direct reclaim because their inode went.
+    PgInodeSteal = "pginodesteal", Plain;
+    /// Objects that shrinkers looked at.
+    SlabsScanned = "slabs_scanned", Plain;
+    /// Pages of files dropped by kswapd because their inode went.
+    KswapdInodeSteal = "kswapd_inodesteal", Plain;
+    /// Times that clean pages of files were dropped on request.
+    DropPagecache = "drop_pagecache", Drop;
+    /// Times that objects were dropped on request.
+    DropSlab = "drop_slab", Drop;
     /// Runs of kswapd's balancing.
     PageOutRun = "pageoutrun", Plain;
     /// Woken during the short sleep.
     KswapdLowWmarkHitQuickly = "kswapd_low_wmark_hit_quickly", Plain;
     /// Not balanced any more after the short sleep.
     KswapdHighWmarkHitQuickly = "kswapd_high_wmark_hit_quickly", Plain;
+    /// Waits that kswapd spared itself, so little was free.
+    KswapdSkipCongestionWait = "kswapd_skip_congestion_wait", SkipWait;
     /// Pages moved to the inactive tail once written.
     PgRotated = "pgrotated", Plain;
     /// Pages that were swapped out or dropped and came back: anonymous.
@@ -120,10 +161,48 @@ events! {
     WorkingsetRestoreAnon = "workingset_restore_anon", Workingset;
     /// Of those, in use when they went: of files.
     WorkingsetRestoreFile = "workingset_restore_file", Workingset;
+    /// Nodes of files' trees freed because nothing but shadows was left in them.
+    WorkingsetNodereclaim = "workingset_nodereclaim", NodeReclaim;
     /// Pages that reclaim gave to a device.
     NrVmscanWrite = "nr_vmscan_write", Plain;
     /// Pages marked to be reclaimed once written.
     NrVmscanImmediate = "nr_vmscan_immediate_reclaim", Plain;
+    /// Pages migrated.
+    PgMigrateSuccess = "pgmigrate_success", Compact;
+    /// Pages that could not be migrated.
+    PgMigrateFail = "pgmigrate_fail", Compact;
+    /// Batches of pages that compaction migrated (before 3.8).
+    CompactBlocksMoved = "compact_blocks_moved", CompactOld;
+    /// Pages of them that moved (before 3.8).
+    CompactPagesMoved = "compact_pages_moved", CompactOld;
+    /// Pages of them that did not (before 3.8).
+    CompactPageMigrateFailed = "compact_pagemigrate_failed", CompactOld;
+    /// Frames that compaction's migrate scanner passed.
+    CompactMigrateScanned = "compact_migrate_scanned", Compact;
+    /// Frames that its free scanner passed.
+    CompactFreeScanned = "compact_free_scanned", Compact;
+    /// Pages that both isolated.
+    CompactIsolated = "compact_isolated", Compact;
+    /// Direct compactions.
+    CompactStall = "compact_stall", Plain;
+    /// Of those, in vain.
+    CompactFail = "compact_fail", Plain;
+    /// Of those, after which there was a page.
+    CompactSuccess = "compact_success", Plain;
+    /// Times kcompactd was woken.
+    KcompactdWake = "compact_daemon_wake", CompactDaemonWake;
+    /// Frames that kcompactd's migrate scanner passed.
+    KcompactdMigrateScanned = "compact_daemon_migrate_scanned", CompactDaemon;
+    /// Frames that kcompactd's free scanner passed.
+    KcompactdFreeScanned = "compact_daemon_free_scanned", CompactDaemon;
+    /// Targets that async direct compaction took one by one.
+    CompactFreeDirectAlloc = "compact_free_direct_alloc", CompactHeld;
+    /// Of those, pages of the block that is being emptied.
+    CompactFreeDirectMiss = "compact_free_direct_miss", CompactHeld;
+    /// Targets taken whole from the heads of the lists.
+    CompactFreeListAlloc = "compact_free_list_alloc", CompactTail;
+    /// Blocks passed over as part of the pageblock that is being emptied.
+    CompactFreeListSkip = "compact_free_list_skip", CompactTail;
     /// Pages found locked into memory.
     UnevictablePgsCulled = "unevictable_pgs_culled", Plain;
     /// Pages locked into memory.
@@ -133,13 +212,17 @@ events! {
     /// Pages that went back to the other lists.
     UnevictablePgsRescued = "unevictable_pgs_rescued", Plain;
     /// Pages read ahead from swap.
-    SwapRa = "swap_ra", Plain;
+    SwapRa = "swap_ra", SwapRa;
     /// Of those, used.
-    SwapRaHit = "swap_ra_hit", Plain;
+    SwapRaHit = "swap_ra_hit", SwapRa;
     /// Faults that got a huge page.
     ThpFaultAlloc = "thp_fault_alloc", Plain;
     /// Faults that asked for one in vain.
     ThpFaultFallback = "thp_fault_fallback", Plain;
+    /// Huge pages allocated to take the content of base pages.
+    ThpCollapseAlloc = "thp_collapse_alloc", Plain;
+    /// Huge pages that were asked for to that end in vain.
+    ThpCollapseAllocFailed = "thp_collapse_alloc_failed", Plain;
     /// Huge pages split (before 4.5).
     ThpSplit = "thp_split", SplitOld;
     /// Huge pages split.
@@ -149,7 +232,9 @@ events! {
     /// Huge pages put on the queue of those to be split.
     ThpDeferredSplitPage = "thp_deferred_split_page", SplitApart;
     /// Huge pages of zeros mapped for the first time.
-    ThpZeroPageAlloc = "thp_zero_page_alloc", Plain;
+    ThpZeroPageAlloc = "thp_zero_page_alloc", ZeroPage;
+    /// Huge pages of zeros that could not be allocated.
+    ThpZeroPageAllocFailed = "thp_zero_page_alloc_failed", ZeroPage;
     /// Huge pages written to swap whole.
     ThpSwpout = "thp_swpout", SplitApart;
     /// Huge pages split to be written.
@@ -216,7 +301,12 @@ impl Memory {
         }
         let stats = self.lru.total_stats();
         put("nr_anon_pages", stats.nr_anon_mapped);
+        put("nr_mapped", stats.nr_file_mapped);
         put("nr_page_table_pages", stats.nr_page_table);
+        let [reclaimable, unreclaimable] = self.slab_pages();
+        put("nr_slab_reclaimable", reclaimable);
+        put("nr_slab_unreclaimable", unreclaimable);
+        put("nr_kernel_stack", self.nr_kernel_stack());
         put("nr_isolated_anon", stats.nr_isolated[0]);
         put("nr_isolated_file", stats.nr_isolated[1]);
         put("nr_writeback", stats.nr_writeback);
@@ -228,7 +318,7 @@ impl Memory {
             put("nr_swapcached", self.swap.nr_cached());
         }
         put("nr_anon_transparent_hugepages", stats.nr_anon_huge);
-        let vmstat = self.policy.vmstat;
+        let (vmstat, compaction) = (self.policy.vmstat, self.policy.compaction);
         let mut put_zones = |name: &str, event: Vm| {
             for zone in ZoneKind::ALL {
                 let name = format!("{name}_{}", zone_suffix(zone));
@@ -244,12 +334,44 @@ impl Memory {
                 Form::Stall => (vmstat.allocstall_by_zone, true),
                 Form::Typed => (false, vmstat.reclaim_by_type),
                 Form::Khugepaged => (false, vmstat.khugepaged_apart),
-                Form::Workingset => (false, true),
+                Form::Workingset => (false, vmstat.workingset),
+                Form::Steal => (vmstat.reclaim_by_zone, true),
+                Form::DirectThrottle => (false, vmstat.direct_throttle),
+                Form::SkipWait => (false, vmstat.skip_congestion_wait),
+                Form::ZeroPage => (false, vmstat.thp_zero_page),
+                Form::SwapRa => (false, vmstat.swap_ra),
                 Form::SplitApart => (false, vmstat.thp_split_apart),
                 Form::SplitOld => (false, !vmstat.thp_split_apart),
+                Form::NodeReclaim => (false, vmstat.workingset),
+                Form::Drop => (false, vmstat.drops),
                 Form::Skip => (true, !vmstat.reclaim_by_zone),
+                Form::Compact => (false, compaction.counters != CompactCounters::Moved),
+                Form::CompactOld => (false, compaction.counters == CompactCounters::Moved),
+                Form::CompactDaemonWake => (
+                    false,
+                    matches!(
+                        compaction.counters,
+                        CompactCounters::DaemonWake | CompactCounters::DaemonScanned
+                    ),
+                ),
+                Form::CompactDaemon => {
+                    (false, compaction.counters == CompactCounters::DaemonScanned)
+                }
+                Form::CompactHeld => (false, compaction.free_pages == FreePages::DirectHeld),
+                Form::CompactTail => {
+                    (false, matches!(compaction.free_pages, FreePages::DirectTail { .. }))
+                }
             };
             if !shown {
+            } else if form == Form::Steal && !vmstat.steal_apart {
+                if event == Vm::PgStealKswapd {
+                    for zone in ZoneKind::ALL {
+                        let all = [Vm::PgStealKswapd, Vm::PgStealDirect];
+                        let sum = all.map(|event| self.vm.get_in(event, zone)).iter().sum();
+                        plain.push((format!("pgsteal_{}", zone_suffix(zone)), sum));
+                    }
+                    plain.push(("kswapd_steal".to_owned(), self.vm.get(event)));
+                }
             } else if zoned {
                 put_zones(name, event);
             } else if form == Form::Workingset && !vmstat.reclaim_by_type {

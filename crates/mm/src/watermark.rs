@@ -2,16 +2,15 @@
 //!
 //! Models: `__setup_per_zone_wmarks`, `calculate_min_free_kbytes`, `setup_per_zone_lowmem_reserve`,
 //! `boost_watermark`, `__zone_watermark_ok`, mm/page_alloc.c, v6.12;
-//! `set_recommended_min_free_kbytes`, mm/khugepaged.c, v6.12.
+//! `set_recommended_min_free_kbytes`, mm/khugepaged.c, v6.12; `__zone_watermark_ok`, mm/page_alloc.c, v4.4
+//! and v3.3.
 //! Departs: free pages are counted exactly, without the per-CPU deltas of a real machine's counters
 //! (`vm_stat_diff`), which lag by up to the zone's stat threshold a CPU, at most 125 pages. Visible as: a
 //! check near its mark may fall that much earlier or later than on the machine.
-//! Departs: every kernel checks as 6.12 does. Before 4.4 a check took the free pages of each smaller order
-//! off and halved the mark, without asking for a block of the order. Kernels with `__GFP_ATOMIC` (4.4 on)
-//! let it cut the mark by a quarter on its own, and only such requests and OOM victims counted the
-//! highatomic reserve as theirs, `__GFP_HIGH` alone did not. From 4.7 to 4.20 at least, requests of order 0
-//! passed on the reserve's pages. Visible as: on those kernels a request near its mark succeeds or fails
-//! otherwise than here.
+//! Departs: kernels from 4.7 to 6.3 check as 6.12 does. There `__GFP_ATOMIC` cut the mark by a quarter on
+//! its own, and only such requests and OOM victims counted the highatomic reserve as theirs, `__GFP_HIGH`
+//! alone did not; from 4.7 to 4.20 at least, requests of order 0 passed on the reserve's pages. Visible as:
+//! on those kernels a request near its mark succeeds or fails otherwise than here.
 //! Departs: a boost ends when the marks are set anew, and zones of less than four pageblocks have none. From
 //! 5.0 until 5.4 at least such zones were boosted too, and marks set anew under a boost kept it in low and
 //! high. Visible as: on those kernels kswapd works more in small zones, and after `min_free_kbytes` is
@@ -21,7 +20,7 @@
 
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
-use crate::policy::Highatomic;
+use crate::policy::{Highatomic, Urgency, WatermarkCheck};
 use crate::types::{Migratetype, NR_ZONE_KINDS, Order, ZoneKind};
 use crate::zone::{Zone, ZoneId};
 
@@ -109,6 +108,9 @@ impl Memory {
             kbytes = kbytes.max(recommended);
         }
         self.set_marks(kbytes / 4, managed);
+        for zone in 0..self.zones.len() {
+            self.setup_reserve(ZoneId(zone as u8));
+        }
         self.setup_lowmem_reserve();
         self.update_pcp_limits();
     }
@@ -200,11 +202,19 @@ impl Memory {
         let zone = &self.zones[id.index()];
         let reserve = zone.lowmem_reserve[class as usize];
         let mut unusable = u64::from(order.pages()) - 1;
-        let reserves = AllocFlags::NON_BLOCK
-            .with(AllocFlags::MIN_RESERVE)
-            .with(AllocFlags::HIGHATOMIC)
-            .with(AllocFlags::OOM);
-        if !flags.intersects(reserves) {
+        let (is_high, is_hard) = self.urgency(flags);
+        let counts_reserve = match self.policy.watermark.urgency {
+            Urgency::HighThenNonBlocking => flags.intersects(
+                AllocFlags::NON_BLOCK
+                    .with(AllocFlags::MIN_RESERVE)
+                    .with(AllocFlags::HIGHATOMIC)
+                    .with(AllocFlags::OOM),
+            ),
+            Urgency::Atomic | Urgency::NonBlockingAlone => {
+                is_hard || flags.intersects(AllocFlags::OOM)
+            }
+        };
+        if !counts_reserve {
             unusable += match self.policy.highatomic {
                 Highatomic::Off => 0,
                 Highatomic::PercentPlusBlock => zone.nr_reserved_highatomic,
@@ -214,28 +224,46 @@ impl Memory {
         // CMA pages serve movable requests only; the check counts for all (no CMA in the kernels
         // modelled so far, so nothing is subtracted for it).
         let mut min = mark;
-        if flags.intersects(reserves) {
-            if flags.intersects(AllocFlags::MIN_RESERVE) {
-                min -= min / 2;
-                if flags.intersects(AllocFlags::NON_BLOCK) {
-                    min -= min / 4;
-                }
-            }
-            if flags.intersects(AllocFlags::OOM) {
-                min -= min / 2;
-            }
+        if is_high {
+            min -= min / 2;
         }
-        if nr_free_pages as i64 - unusable as i64 <= (min + reserve) as i64 {
+        if is_hard {
+            min -= min / 4;
+        }
+        if flags.intersects(AllocFlags::OOM) {
+            min -= min / 2;
+        }
+        let mut free = nr_free_pages as i64 - unusable as i64;
+        if free <= (min + reserve) as i64 {
             return false;
         }
         if order.0 == 0 {
             return true;
         }
+        if self.policy.watermark.check == WatermarkCheck::EachOrder {
+            return (0..order.0).map(Order).all(|smaller| {
+                free -= i64::from(zone.free_area.nr_free(smaller)) << smaller.0;
+                min >>= 1;
+                free > min as i64
+            });
+        }
         let mut usable =
             [Migratetype::Unmovable, Migratetype::Movable, Migratetype::Reclaimable].into_iter();
         usable.any(|mt| zone.free_area.any_from(order, mt))
             || zone.free_area.any_from(order, Migratetype::Cma)
-            || flags.intersects(AllocFlags::HIGHATOMIC.with(AllocFlags::OOM))
+            || (flags.intersects(AllocFlags::HIGHATOMIC.with(AllocFlags::OOM))
+                || is_hard && self.policy.watermark.urgency == Urgency::Atomic)
                 && zone.free_area.any_from(order, Migratetype::HighAtomic)
+    }
+
+    /// Whether a request may go below a mark by a half (`ALLOC_HIGH`), and whether by a quarter of what is
+    /// left (`ALLOC_HARDER`).
+    const fn urgency(&self, flags: AllocFlags) -> (bool, bool) {
+        let is_high = flags.intersects(AllocFlags::MIN_RESERVE);
+        let cannot_wait = flags.intersects(AllocFlags::NON_BLOCK);
+        match self.policy.watermark.urgency {
+            Urgency::HighThenNonBlocking | Urgency::Atomic => (is_high, is_high && cannot_wait),
+            Urgency::NonBlockingAlone => (is_high, cannot_wait),
+        }
     }
 }

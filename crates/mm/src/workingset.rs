@@ -85,7 +85,7 @@ impl Memory {
     /// The notes fade once they exceed a quarter of the lists.
     pub(crate) fn note_lru_cost(&mut self, lruvec: usize, file: bool, nr_io: u64, nr_rotated: u64) {
         let cost = match self.policy.lru.balance {
-            Balance::Rotated => return,
+            Balance::RotatedAlways | Balance::Rotated => return,
             Balance::Written => nr_io,
             Balance::WrittenAndRotated => nr_io * crate::reclaim::SWAP_CLUSTER_MAX + nr_rotated,
         };

@@ -105,6 +105,8 @@ pub struct ZoneFlags {
     pub reclaim_active: bool,
     /// The zone's share of the node's allocations is used up, until all shares are renewed.
     pub fair_depleted: bool,
+    /// kswapd has given the zone up, until something is freed in it (before 3.12).
+    pub all_unreclaimable: bool,
 }
 
 /// One zone of a node.

@@ -78,7 +78,7 @@ fn on_true_pageblocks_every_kernels_rules_agree_with_the_naive_model() {
 fn any_op() -> impl Strategy<Value = Op> {
     let (order, cpu, zone) = (0u8..=5, 0u8..3, 0u8..4);
     prop_oneof![
-        40 => (order, 0u8..9, cpu.clone(), 0u8..2, 0u8..8)
+        40 => (order, 0u8..10, cpu.clone(), 0u8..2, 0u8..8)
             .prop_map(|(order, gfp, cpu, node, kind)| Op::Alloc { order, gfp, cpu, node, kind }),
         30 => (any::<u32>(), cpu.clone()).prop_map(|(which, cpu)| Op::Free { which, cpu }),
         2 => (zone.clone(), cpu.clone()).prop_map(|(zone, cpu)| Op::Drain { zone, cpu }),
@@ -100,7 +100,7 @@ proptest! {
     /// hundred seeded steps have mixed up, where the interesting states are near.
     #[test]
     fn short_sequences_leave_both_models_in_one_state(
-        which in 0usize..7,
+        which in 0usize..9,
         seed in 0u64..1_000,
         nr_before in prop::sample::select(vec![0u32, 100, 1_500]),
         ops in prop::collection::vec(any_op(), 1..60),

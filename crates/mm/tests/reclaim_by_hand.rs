@@ -55,14 +55,16 @@ fn references_decide_by_kernel_and_type() {
     use AnonEntry::{Active, Inactive};
     use References::{Activate, Keep, Reclaim, ReclaimClean};
     for (anon, entry, accessed, marked, wanted) in [
-        (true, Active, true, false, (Activate, false)),
-        (true, Active, false, false, (Reclaim, false)),
-        (true, Inactive, true, false, (Keep, true)),
-        (true, Inactive, true, true, (Activate, true)),
-        (true, Inactive, false, true, (Reclaim, false)),
-        (false, Active, true, false, (Keep, true)),
-        (false, Inactive, false, true, (ReclaimClean, false)),
-        (false, Inactive, false, false, (Reclaim, false)),
+        (true, Active, 1, false, (Activate, false)),
+        (true, Active, 0, false, (Reclaim, false)),
+        (true, Inactive, 1, false, (Keep, true)),
+        (true, Inactive, 1, true, (Activate, true)),
+        (true, Inactive, 0, true, (Reclaim, false)),
+        (false, Active, 1, false, (Keep, true)),
+        (false, Active, 1, true, (Activate, true)),
+        (false, Active, 2, false, (Activate, true)),
+        (false, Inactive, 0, true, (ReclaimClean, false)),
+        (false, Inactive, 0, false, (Reclaim, false)),
     ] {
         assert_eq!(check_references(anon, entry, accessed, marked), wanted);
     }

@@ -33,6 +33,8 @@ enum Pick {
     Family(&'static str),
     /// The first column less the second.
     Difference(&'static str, &'static str),
+    /// Columns, each the first of its names, times a number and added up; all have to be there.
+    Weighted(&'static [(&'static [&'static str], f64)]),
 }
 
 /// What the column's numbers are.
@@ -57,7 +59,32 @@ struct Quantity {
     lines: &'static [(&'static str, Pick)],
 }
 
-const QUANTITIES: [Quantity; 11] = [
+/// Base pages of a huge page on x86-64.
+const HUGE_PAGES: f64 = 512.0;
+const ANON: &[&str] = &["nr_anon_pages", "nr_anon_mapped"];
+const HUGE: &[&str] = &["nr_anon_transparent_hugepages"];
+
+const QUANTITIES: [Quantity; 12] = [
+    Quantity {
+        title: "Memory by use",
+        unit: Unit::Bytes,
+        scale: Scale::Pages,
+        is_rate: false,
+        is_main: true,
+        lines: &[
+            ("free", Pick::First(&["nr_free_pages"])),
+            ("anon, base pages", Pick::Weighted(&[(ANON, 1.0), (HUGE, -HUGE_PAGES)])),
+            ("anon, huge pages", Pick::Weighted(&[(HUGE, HUGE_PAGES)])),
+            ("files", Pick::First(&["nr_file_pages"])),
+            (
+                "slab",
+                Pick::Weighted(&[
+                    (&["nr_slab_reclaimable"], 1.0),
+                    (&["nr_slab_unreclaimable"], 1.0),
+                ]),
+            ),
+        ],
+    },
     Quantity {
         title: "Pages scanned",
         unit: Unit::PerSecond,
@@ -354,6 +381,16 @@ impl<'a> Sampled<'a> {
                 let pairs = self.column(from)?.into_iter().zip(self.column(less)?);
                 Some(pairs.map(|(from, less)| Some(from? - less?)).collect())
             }
+            Pick::Weighted(terms) => {
+                let columns: Option<Vec<Column>> = terms
+                    .iter()
+                    .map(|(names, factor)| {
+                        let column = self.pick(Pick::First(names))?;
+                        Some(column.into_iter().map(|n| n.map(|n| n * factor)).collect())
+                    })
+                    .collect();
+                sum(columns?.into_iter())
+            }
         }
     }
 
@@ -372,7 +409,7 @@ impl<'a> Sampled<'a> {
                     rises.peek().is_some() && rises.all(|rise| rise == 0)
                 }
             },
-            Pick::Difference(..) => false,
+            Pick::Difference(..) | Pick::Weighted(_) => false,
         }
     }
 

@@ -3,7 +3,9 @@
 //! A program that can be a guest's calls [`init_if_guest`] first of all in its `main`.
 
 use crate::host::{self, HostSpec, MemoryRule};
-use crate::job::{ERROR, Files, JOB, Job, MACHINE, MODULES, Shape, SwapDisk, Task, Work, pack};
+use crate::job::{
+    ERROR, FileDisk, Files, GuestDisk, JOB, Job, MACHINE, MODULES, Shape, TEXT, Task, Work, pack,
+};
 use highorder_record::{Record, Store};
 use highorder_sim::calibrate::{self, Disk, Found, Measured, Place};
 use highorder_system::Ns;
@@ -26,21 +28,31 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const PORT: &str = "/dev/ttyS1";
 /// Memory that holds what is sent.
 const RUN: &str = "/run";
+/// Where the disk for files is mounted.
+const DATA: &str = "/data";
 /// Machine files count the capacity of disks in these.
 const GB: u64 = 1_000_000_000;
 /// How long a disk may take to appear.
 const DISK_SECONDS: u64 = 20;
 
+/// What a program does of its own in a guest, and says of it: see [`crate::vm::ask`].
+pub type Own = fn() -> Result<String, String>;
+
 /// If this process is a guest's first, does the guest's job and never returns.
 pub fn init_if_guest() {
+    init_if_guest_with(|| Err("this program does nothing of its own in a guest".to_owned()));
+}
+
+/// As [`init_if_guest`], for a program that does something of its own too.
+pub fn init_if_guest_with(own: Own) {
     if std::process::id() == 1 && Path::new(JOB).exists() {
-        init();
+        init(own);
     }
 }
 
 /// Does the guest's job and ends the machine.
-fn init() -> ! {
-    let files = match panic::catch_unwind(job) {
+fn init(own: Own) -> ! {
+    let files = match panic::catch_unwind(|| job(own)) {
         Ok(Ok(files)) => files,
         Ok(Err(error)) => vec![(ERROR.to_owned(), error.to_string().into_bytes())],
         Err(_) => {
@@ -56,7 +68,7 @@ fn init() -> ! {
     }
 }
 
-fn job() -> Outcome<Files> {
+fn job(own: Own) -> Outcome<Files> {
     for (kind, path) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", RUN)]
     {
         fs::create_dir_all(path)?;
@@ -73,15 +85,26 @@ fn job() -> Outcome<Files> {
     match job.task {
         Task::Run(work) => {
             disks.iter().try_for_each(|disk| swap_on(disk))?;
-            run(*work, job.knobs)
+            run(*work, job.knobs, &job.files)
         }
         Task::Calibrate(shape) => machine(&shape, &disks),
+        Task::Own => Ok(vec![(TEXT.to_owned(), own()?.into_bytes())]),
     }
 }
 
-fn run(work: Work, knobs: BTreeMap<String, String>) -> Outcome<Files> {
+fn run(work: Work, knobs: BTreeMap<String, String>, files: &FileDisk) -> Outcome<Files> {
     let workload = work.configured()?;
+    let mut none = String::new();
+    let folder = match files {
+        FileDisk::Ext4(disk) => Some(mount_files(disk)?),
+        FileDisk::Missing(why) => {
+            none = format!("this guest has no disk for files: {why}");
+            None
+        }
+    };
     let spec = HostSpec {
+        folder,
+        no_folder: none,
         knobs,
         apply_knobs: true,
         seed: work.seed,
@@ -154,9 +177,20 @@ fn load_modules() -> Outcome<()> {
     Ok(())
 }
 
+/// Mounts the disk for files.
+fn mount_files(disk: &GuestDisk) -> Outcome<PathBuf> {
+    let device = ready(disk)?;
+    fs::create_dir_all(DATA)?;
+    // What mkfs left for later is not to be written while a workload runs: fs/ext4/super.c
+    // (`ext4_register_li_request`).
+    mount(&device, DATA, "ext4", MountFlags::empty(), Some(c"noinit_itable"))
+        .map_err(|error| format!("mount of {} as ext4: {error}", device.display()))?;
+    Ok(PathBuf::from(DATA))
+}
+
 /// The device of a disk, once it is there, which says of itself whether it rotates as it is to say: how the
 /// kernel uses swap depends on it.
-fn ready(disk: &SwapDisk) -> Outcome<PathBuf> {
+fn ready(disk: &GuestDisk) -> Outcome<PathBuf> {
     let device = Path::new("/dev").join(&disk.name);
     let pause = Duration::from_millis(20);
     let mut waited = Duration::ZERO;

@@ -9,6 +9,7 @@
 //! Departs: a killed process's last latencies, up to 512 of a class, are lost with it. Visible as: fewer
 //! latencies in runs that end in want of memory.
 
+mod blocks;
 mod memory;
 mod message;
 mod process;
@@ -34,6 +35,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use tempfile::TempDir;
 
 /// What a run leaves to others if nothing else is said: 1 GiB.
 pub const LEAVE_BYTES: u64 = 1 << 30;
@@ -75,8 +77,11 @@ pub struct HostSpec {
     pub state_folder: PathBuf,
     /// The folder that holds `proc/sys` and `sys/kernel/mm`: `/`, but in tests.
     pub knob_root: PathBuf,
-    /// Where the workload's files lie; without one it has none.
+    /// Where a folder is made for the workload's files, which is gone afterwards whatever happens; without
+    /// one it has no files.
     pub folder: Option<PathBuf>,
+    /// What a workload that wants files is told if it has none.
+    pub no_folder: String,
     /// The root of the workload's random streams.
     pub seed: u64,
     /// How often the timeline is sampled; never if it is 0.
@@ -97,6 +102,7 @@ impl HostSpec {
             state_folder: state_folder.into(),
             knob_root: PathBuf::from("/"),
             folder: None,
+            no_folder: "this run was given no folder for files".to_owned(),
             seed: 0,
             sample_interval: Ns::from_secs(1),
             memory: MemoryRule::default(),
@@ -123,6 +129,14 @@ pub enum HostError {
     /// A setting could not be changed or put back.
     #[error(transparent)]
     Knob(#[from] KnobError),
+    /// No folder for files could be made.
+    #[error("{}: no folder for files can be made there: {source}", path.display())]
+    Folder {
+        /// Where.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// The machine has not enough memory to begin with.
     #[error(
         "{available_mib} MiB of memory are available, expected more than the {leave_mib} MiB that a run leaves to others"
@@ -219,6 +233,9 @@ fn run_watched(
         true => Some(Journal::open(knobs.clone(), &spec.state_folder)?),
         false => None,
     };
+    // Dropped after the run, which may still write there.
+    let files = spec.folder.as_deref().map(file_folder).transpose()?;
+    let folder = files.as_ref().map(|files| files.path().to_owned());
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(os("socketpair"))?;
@@ -229,7 +246,7 @@ fn run_watched(
         cpus: sched_getaffinity(None).map_err(os("sched_getaffinity"))?,
         knobs: knobs.clone(),
         may_set_knobs: spec.apply_knobs,
-        folder: spec.folder.clone(),
+        folder: folder.ok_or_else(|| spec.no_folder.clone()),
         memory_rule: memory_rule(spec.memory),
         machine,
     };
@@ -266,6 +283,16 @@ fn run_watched(
     record.durations.iowait_ns = Some(stat.iowait_ns.saturating_sub(stat_before.iowait_ns));
     record.resident_kib_max = Some(ns(&mapping.resident_kib_max));
     finish(&mapping, record)
+}
+
+/// A new folder for files, gone when dropped; the warden sees to it if this program is killed.
+fn file_folder(within: &Path) -> Result<TempDir, HostError> {
+    let folder = |source| HostError::Folder { path: within.to_owned(), source };
+    let within = std::path::absolute(within).map_err(folder)?;
+    tempfile::Builder::new().prefix("highorder-").tempdir_in(within).map_err(|error| {
+        // Without the path of the attempt, which says nothing to anybody.
+        folder(error.kind().into())
+    })
 }
 
 /// A record says host unless the caller, in a guest, says vm.

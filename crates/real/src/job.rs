@@ -17,6 +17,8 @@ pub(crate) const JOB: &str = "/highorder-job.json";
 pub(crate) const MODULES: &str = "/highorder-modules";
 /// The name under which the guest says why there is no record.
 pub(crate) const ERROR: &str = "error";
+/// The name under which a program's own text is sent.
+pub(crate) const TEXT: &str = "text";
 /// The name under which it sends the machine file.
 pub(crate) const MACHINE: &str = "machine.toml";
 
@@ -27,7 +29,19 @@ const MARK: &[u8; 12] = b"highorder 1\n";
 pub(crate) struct Job {
     pub(crate) task: Task,
     pub(crate) knobs: BTreeMap<String, String>,
-    pub(crate) swap: Vec<SwapDisk>,
+    pub(crate) swap: Vec<GuestDisk>,
+    /// The disk with the file system for the workload's files.
+    pub(crate) files: FileDisk,
+}
+
+/// Where a guest's files lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) enum FileDisk {
+    /// On this disk, which has an ext4 on it.
+    Ext4(GuestDisk),
+    /// Nowhere, and why.
+    Missing(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +51,8 @@ pub(crate) enum Task {
     Run(Box<Work>),
     /// Measure what primitive work costs and send the machine file.
     Calibrate(Shape),
+    /// Do what the guest's program does of its own, and send what it says.
+    Own,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,10 +79,10 @@ pub(crate) struct Shape {
     pub(crate) whence: String,
 }
 
-/// A disk that is all swap.
+/// A disk of a guest's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SwapDisk {
+pub(crate) struct GuestDisk {
     /// As in `vda`.
     pub(crate) name: String,
     pub(crate) says_rotational: bool,

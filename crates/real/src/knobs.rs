@@ -147,7 +147,8 @@ impl Knobs {
         read(&path).map_err(|source| KnobError::Kernel { name: name.to_owned(), path, source })
     }
 
-    fn put(&self, name: &str, value: &str) -> Result<(), KnobError> {
+    /// Sets a knob, of which nothing is kept.
+    pub(crate) fn put(&self, name: &str, value: &str) -> Result<(), KnobError> {
         let path = self.path(name)?;
         write(&path, value).map_err(|source| {
             let now = read(&path).unwrap_or_default();

@@ -10,19 +10,27 @@
 //! RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --target x86_64-unknown-linux-gnu
 //! ```
 //!
-//! Departs: a swap area is a disk of its own, as fast as the files of this machine. Visible as: swap traffic
-//! takes another time than on the machine file's disks, and never waits for their heads.
+//! Files lie on an ext4 of the size that swap areas leave of the machine file's first disk; mkfs.ext4 (package
+//! e2fsprogs) makes it before the guest is started.
+//!
+//! Departs: a swap area is a disk of its own, and so are files, all as fast as the
+//! files of this machine. Visible as: swap and files take another time than on the machine file's disks, and
+//! never wait for their heads or for each other.
 //! Departs: guests of several CPUs are emulated on one thread unless KVM is used: with one for each, a guest
 //! that patches its own code at boot runs into its breakpoints ("Oops: int3"). Visible as: CPUs share the
 //! speed of one.
 
 mod cpio;
 mod elf;
+mod files;
 mod image;
 mod modules;
 mod qemu;
 
-use crate::job::{ERROR, Files, JOB, Job, MACHINE, MODULES, Received, Shape, SwapDisk, Task, Work};
+use crate::job::{
+    ERROR, FileDisk, Files, GuestDisk, JOB, Job, MACHINE, MODULES, Received, Shape, TEXT, Task,
+    Work,
+};
 use crate::proc;
 use crate::signals::Watch;
 use cpio::Archive;
@@ -30,6 +38,7 @@ use elf::Elf;
 use highorder_record::store::read_record;
 use highorder_record::{Inputs, Record, Source, StoreError};
 use highorder_sim::Machine;
+use highorder_sim::machine::SwapArea;
 use highorder_system::Ns;
 use highorder_workload::Configured;
 use image::Kernel;
@@ -100,8 +109,11 @@ pub struct VmSpec {
     pub qemu: PathBuf,
     /// Where fetched kernels are kept.
     pub cache: PathBuf,
-    /// Where the swap areas' disks lie, as files without a name.
+    /// Where the guest's disks lie, as files without a name.
     pub scratch: PathBuf,
+    /// What makes the file system for files: a path, or a name that is looked up in `PATH` and where
+    /// administrators' programs lie.
+    pub mkfs: PathBuf,
 }
 
 impl VmSpec {
@@ -126,6 +138,7 @@ impl VmSpec {
             qemu: PathBuf::from(QEMU),
             cache: default_cache(),
             scratch: std::env::temp_dir(),
+            mkfs: PathBuf::from(files::MKFS),
         })
     }
 }
@@ -157,6 +170,14 @@ pub fn qemu_version(qemu: &Path) -> Result<String, VmError> {
     }
 }
 
+/// What a program that makes file systems says of its version.
+///
+/// # Errors
+/// There is none, or it does not run.
+pub fn mkfs_version(mkfs: &Path) -> Result<String, VmError> {
+    files::version(mkfs).map_err(|why| VmError::Mkfs { mkfs: mkfs.to_owned(), why })
+}
+
 /// Why there is no record of a guest's run.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
@@ -177,6 +198,14 @@ pub enum VmError {
     /// `/dev/kvm` is not there or not ours.
     #[error("/dev/kvm: {0}; without it, guests are emulated (tcg)")]
     NoKvm(io::Error),
+    /// No file system could be made for files.
+    #[error("{}: {why}, expected it to make an ext4 for the guest's files", mkfs.display())]
+    Mkfs {
+        /// The program.
+        mkfs: PathBuf,
+        /// What it said.
+        why: String,
+    },
     /// Two things that do not go together.
     #[error("instructions are counted under tcg only, not under kvm")]
     IcountUnderKvm,
@@ -351,6 +380,18 @@ pub fn calibrate(spec: &VmSpec, name: &str) -> Result<String, VmError> {
     outcome
 }
 
+/// Boots a guest whose program does something of its own there, which it gave to
+/// [`crate::guest::init_if_guest_with`], and returns what that said.
+///
+/// # Errors
+/// [`VmError`]; the guest is gone then as well.
+pub fn ask(spec: &VmSpec) -> Result<String, VmError> {
+    let watch = Watch::new();
+    let outcome = boot(spec, Task::Own, &watch).and_then(text);
+    drop(watch);
+    outcome
+}
+
 impl VmSpec {
     /// Who executes the guest's instructions, in words.
     fn emulator(&self) -> String {
@@ -372,7 +413,13 @@ fn boot(spec: &VmSpec, task: Task, watch: &Watch) -> Result<Said, VmError> {
         File::options().read(true).write(true).open("/dev/kvm").map_err(VmError::NoKvm)?;
     }
     let kernel = spec.image.resolve(&spec.cache)?;
-    let job = Job { task, knobs: spec.knobs.clone(), swap: swap_disks(&spec.machine) };
+    let mut disks = swap_files(spec)?;
+    let file_disk = match task {
+        Task::Run(_) => file_disk(spec, &mut disks)?,
+        Task::Calibrate(_) | Task::Own => FileDisk::Missing("nothing needs one".to_owned()),
+    };
+    let swap = swap_disks(&spec.machine);
+    let job = Job { task, knobs: spec.knobs.clone(), swap, files: file_disk };
     let initramfs = initramfs(&spec.program, &kernel, &job)?;
     check_memory(&spec.machine, &kernel, initramfs.len() as u64)?;
 
@@ -383,14 +430,13 @@ fn boot(spec: &VmSpec, task: Task, watch: &Watch) -> Result<Said, VmError> {
     let archive = memory_file(&initramfs)?;
     command.arg("-initrd").arg(Nameless::path(&archive));
     files.0.push(archive);
-    for (number, area) in spec.machine.swap.iter().enumerate() {
-        let disk = swap_file(area.bytes, &spec.scratch)?;
+    for (number, disk) in disks.into_iter().enumerate() {
         let drive = format!(
-            "file={},if=none,id=swap{number},format=raw,cache=unsafe,aio=threads",
+            "file={},if=none,id=disk{number},format=raw,cache=unsafe,aio=threads",
             Nameless::path(&disk)
         );
         command.args(["-drive", &drive]);
-        command.args(["-device", &format!("virtio-blk-pci,drive=swap{number}")]);
+        command.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);
         files.0.push(disk);
     }
     drop(initramfs);
@@ -431,6 +477,14 @@ fn record(said: Said) -> Result<Record, VmError> {
         fs::write(&path, bytes).map_err(|source| VmError::io(&path, source))?;
     }
     Ok(read_record(folder.path())?)
+}
+
+/// What a program's own work said in an answer.
+fn text(said: Said) -> Result<String, VmError> {
+    let (files, console) = files(said)?;
+    let text = files.into_iter().find(|(name, _)| name == TEXT);
+    let text = text.and_then(|(_, bytes)| String::from_utf8(bytes).ok());
+    text.ok_or_else(|| VmError::Garbled { found: "no text".to_owned(), console })
 }
 
 /// The machine file in an answer.
@@ -517,16 +571,48 @@ fn check_memory(machine: &Machine, kernel: &Kernel, initramfs: u64) -> Result<()
     Ok(())
 }
 
-/// The guest's disks, in the order in which it finds them.
-fn swap_disks(machine: &Machine) -> Vec<SwapDisk> {
-    let disk = |(number, area): (usize, &highorder_sim::machine::SwapArea)| {
+/// The guest's swap disks, which it finds first, in this order.
+fn swap_disks(machine: &Machine) -> Vec<GuestDisk> {
+    let disk = |(number, area): (usize, &SwapArea)| {
         let says_rotational = machine.disks[area.device.0 as usize].says_rotational;
-        // vda, vdb ...: more than 26 swap areas are none that a kernel takes (MAX_SWAPFILES is 32, less
-        // what other uses take).
-        let letter = char::from(b'a' + (number % 26) as u8);
-        SwapDisk { name: format!("vd{letter}"), says_rotational }
+        GuestDisk { name: disk_name(number), says_rotational }
     };
     machine.swap.iter().enumerate().map(disk).collect()
+}
+
+/// vda, vdb ...: more than 26 swap areas are none that a kernel takes (MAX_SWAPFILES is 32, less what other
+/// uses take).
+fn disk_name(number: usize) -> String {
+    format!("vd{}", char::from(b'a' + (number % 26) as u8))
+}
+
+fn swap_files(spec: &VmSpec) -> Result<Vec<OwnedFd>, VmError> {
+    spec.machine.swap.iter().map(|area| swap_file(area.bytes, &spec.scratch)).collect()
+}
+
+/// Adds the disk for files, if there can be one.
+fn file_disk(spec: &VmSpec, disks: &mut Vec<OwnedFd>) -> Result<FileDisk, VmError> {
+    let Some(disk) = spec.machine.disks.first() else {
+        return Ok(FileDisk::Missing("its machine file has no disk".to_owned()));
+    };
+    let made = files::make(file_bytes(&spec.machine), &spec.scratch, &spec.mkfs)?;
+    let name = disk_name(disks.len());
+    Ok(match made {
+        Ok(file) => {
+            disks.push(file);
+            FileDisk::Ext4(GuestDisk { name, says_rotational: disk.says_rotational })
+        }
+        Err(why) => FileDisk::Missing(why),
+    })
+}
+
+/// Bytes for files on a machine's first disk: what lies behind its last swap area, as in the model.
+#[must_use]
+pub fn file_bytes(machine: &Machine) -> u64 {
+    let Some(disk) = machine.disks.first() else { return 0 };
+    let areas = machine.swap.iter().filter(|area| area.device.0 == 0);
+    let end = areas.map(|area| area.offset_bytes + area.bytes).max().unwrap_or(0);
+    disk.capacity_bytes.saturating_sub(end.next_multiple_of(PAGE_BYTES))
 }
 
 /// A file without a name that begins as a swap area does: include/linux/swap.h (`union swap_header`).
@@ -619,6 +705,17 @@ mod tests {
         assert_eq!(bytes.len() as u64, 64 * MIB);
         assert_eq!(&bytes[4086..4096], b"SWAPSPACE2");
         assert_eq!(&bytes[1024..1032], [1, 0, 0, 0, 0xff, 0x3f, 0, 0]);
+    }
+
+    #[test]
+    fn files_get_what_swap_leaves_of_the_first_disk() {
+        let mut machine = Machine::load("guest-tcg").unwrap();
+        let capacity = machine.disks[0].capacity_bytes;
+        assert_eq!(file_bytes(&machine), capacity - machine.swap[0].bytes);
+        machine.swap.clear();
+        assert_eq!(file_bytes(&machine), capacity);
+        machine.disks.clear();
+        assert_eq!(file_bytes(&machine), 0);
     }
 
     #[test]

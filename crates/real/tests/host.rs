@@ -3,13 +3,15 @@
 use highorder_real::host::{HostError, HostSpec, MemoryRule, run};
 use highorder_record::{Better, Inputs, Metric, Record, Source};
 use highorder_system::{
-    Access, Advice, BarrierId, Code, Failure, Ns, Page, Pattern, Place, System, ThreadSpec,
+    Access, Advice, BarrierId, BlockId, Code, Failure, KernelBlock, Ns, Page, Pattern, Place,
+    System, ThreadSpec,
 };
 use highorder_workload::{Value, find};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::RwLock;
 use std::time::Duration;
 
 const MIB: u64 = 256;
@@ -32,8 +34,16 @@ fn run_with(
     let folder = tempfile::tempdir().unwrap();
     let mut spec = spec(folder.path());
     change(&mut spec);
-    run(&spec, Inputs::default(), Box::new(workload))
+    // A run's processes inherit the lock on settings of another run of this program.
+    let alone = spec.apply_knobs.then(|| RUNS.write().unwrap_or_else(|e| e.into_inner()));
+    let beside = alone.is_none().then(|| RUNS.read().unwrap_or_else(|e| e.into_inner()));
+    let outcome = run(&spec, Inputs::default(), Box::new(workload));
+    drop((alone, beside));
+    outcome
 }
+
+/// Runs that change settings are made alone.
+static RUNS: RwLock<()> = RwLock::new(());
 
 fn run_plain(
     workload: impl FnOnce(&mut dyn System) -> Result<(), Failure> + Send + 'static,
@@ -299,6 +309,150 @@ fn what_takes_too_long_is_ended_with_all_its_processes() {
     assert!(!is_there("hi-sleeper") && !is_there("hi-spinner"));
 }
 
+/// Names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn files_lie_in_a_folder_that_goes_with_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().to_owned();
+    let record = run_with(
+        |spec| spec.folder = Some(folder.path().to_owned()),
+        move |sys| {
+            let file = sys.create_file("deep/er/file")?;
+            sys.write_file(file, 0, 10_000)?;
+            assert_eq!(sys.file_bytes(file)?, 10_000);
+            sys.set_file_bytes(file, 5_000)?;
+            assert_eq!(sys.file_bytes(file)?, 5_000);
+            let run = names(&seen);
+            assert_eq!(run.len(), 1, "{run:?}");
+            assert!(seen.join(&run[0]).join("deep/er/file").is_file());
+            for bad in ["", "/etc/passwd", "../x", "a//b", "a/..", ".hidden", "a/", "a\0b"] {
+                let refused = sys.create_file(bad).unwrap_err().to_string();
+                assert!(refused.contains("expected a file's name"), "{bad}: {refused}");
+            }
+            sys.close_file(file)?;
+            assert!(sys.read_file(file, 0, 1).is_err(), "it is closed");
+            assert!(sys.close_file(file).is_err());
+            let file = sys.open_file("deep/er/file")?;
+            sys.read_file(file, 0, 5_000)?;
+            sys.unlink("deep/er/file")?;
+            assert!(sys.open_file("deep/er/file").is_err());
+            sys.create_file("left-behind").map(|_| ())
+        },
+    );
+    record.unwrap();
+    assert_eq!(names(folder.path()), [""; 0]);
+
+    let refused = run_plain(|sys| sys.create_file("file").map(|_| ())).unwrap_err().to_string();
+    assert!(refused.contains("given no folder for files"), "{refused}");
+    let missing = folder.path().join("missing");
+    let error = run_with(|spec| spec.folder = Some(missing), |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("missing: no folder for files can be made there"), "{error}");
+}
+
+#[test]
+fn files_are_gone_after_panics_and_kills_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = |spec: &mut HostSpec| spec.folder = Some(folder.path().to_owned());
+    let error = run_with(within, |sys| {
+        sys.create_file("file")?;
+        panic!("in the middle")
+    });
+    assert!(matches!(error, Err(HostError::Broken { .. })), "{error:?}");
+    assert_eq!(names(folder.path()), [""; 0]);
+    run_with(within, |sys| {
+        sys.create_file("file")?;
+        kill_me();
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn mapped_files_are_shared_and_not_touched_behind_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = |spec: &mut HostSpec| spec.folder = Some(folder.path().to_owned());
+    let record = run_with(within, |sys| {
+        let page = sys.machine().page_bytes;
+        let file = sys.create_file("mapped")?;
+        sys.set_file_bytes(file, 8 * page)?;
+        let area = sys.map_file(file, 2, 10, Access::Write)?;
+        assert!(!sys.is_present(area.page(0))?);
+        sys.touch_range(area.part(0, 6), Pattern::whole(Access::Write))?;
+        assert!(sys.is_present(area.page(5))?);
+        let refused = sys.touch(area.page(6), Access::Read).unwrap_err().to_string();
+        assert_eq!(refused, "touch: page 9 of a file of 8 pages is behind its end");
+        sys.set_file_bytes(file, 4 * page)?;
+        assert!(sys.touch(area.page(3), Access::Read).is_err(), "it was cut");
+        sys.touch(area.page(1), Access::Read)?;
+        // Another process maps it too, and cuts it.
+        let other: Code = Box::new(move |sys| {
+            let file = sys.open_file("mapped")?;
+            let read = sys.map_file(file, 0, 4, Access::Read)?;
+            sys.touch_range(read, Pattern::whole(Access::Read))?;
+            let refused = sys.touch(read.page(0), Access::Write).unwrap_err().to_string();
+            assert!(refused.contains("mapped for reading only"), "{refused}");
+            sys.set_file_bytes(file, 3 * page)?;
+            Ok(())
+        });
+        let other = sys.spawn(ThreadSpec::process("other"), other)?;
+        sys.join(other)?;
+        assert!(sys.touch(area.page(1), Access::Read).is_err(), "another process cut it");
+        sys.close_file(file)?;
+        sys.touch(area.page(0), Access::Write)?;
+        sys.munmap(area.part(0, 5))?;
+        assert!(sys.touch(area.page(0), Access::Write).is_err());
+        // Not given back as anonymous memory is: a mapping of that is still counted right.
+        let more = sys.mmap(16)?;
+        sys.munmap(more)
+    });
+    record.unwrap();
+}
+
+#[test]
+fn pages_in_pipes_are_the_kernels_and_count_as_the_runs() {
+    let pipes = |sys: &mut dyn System, nr: u32| -> Result<Vec<BlockId>, Failure> {
+        let taken = (0..nr).map(|_| sys.take_block(KernelBlock::PipeBuffer));
+        taken.map(|block| Ok(block?.expect("a page"))).collect()
+    };
+    run_plain(move |sys| {
+        let blocks = pipes(sys, 600)?;
+        // A process started now does not keep them when its parent gives them back.
+        let child: Code = Box::new(|sys| sys.sleep(Ns::from_millis(50)));
+        let child = sys.spawn(ThreadSpec::process("child"), child)?;
+        for &block in blocks.iter().rev().step_by(2).chain(blocks.iter().step_by(2)) {
+            sys.free_block(block)?;
+        }
+        assert!(sys.free_block(blocks[0]).is_err(), "it was given back");
+        sys.join(child)?;
+        let refused = sys.take_block(KernelBlock::Module { order: 4 }).unwrap_err().to_string();
+        assert!(refused.contains("only the model has such a module"), "{refused}");
+        let refused = sys.take_block(KernelBlock::Hugetlb).unwrap_err().to_string();
+        assert!(refused.contains("may not change settings"), "{refused}");
+        Ok(())
+    })
+    .unwrap();
+    // As all memory of a run, they are refused when others would have too little left.
+    let available =
+        highorder_record::read_proc(Path::new("/proc")).unwrap().meminfo["MemAvailable"];
+    let leave = |spec: &mut HostSpec| {
+        let bytes = (available << 10).saturating_sub(64 << 20);
+        spec.memory = MemoryRule::Leave { bytes, may_swap: true };
+    };
+    let error = run_with(leave, move |sys| pipes(sys, 1 << 20).map(|_| ())).unwrap_err();
+    match error {
+        HostError::Refused(text) => assert!(text.contains("a page in a pipe of 4 KiB"), "{text}"),
+        // Others took what there was right before.
+        HostError::NoMemory { .. } => {}
+        other => panic!("{other}"),
+    }
+}
+
 #[test]
 fn places_that_are_not_there_are_refused() {
     run_plain(|sys| {
@@ -318,13 +472,23 @@ fn workloads_of_the_model_run_here_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let text = |value: &str| Value::Text(value.to_owned());
     for (name, values) in [
-        ("usemem", vec![("memory", text("32 MiB")), ("threads", Value::Integer(2))]),
+        (
+            "usemem",
+            vec![
+                ("file", Value::Float(0.0)),
+                ("memory", text("32 MiB")),
+                ("threads", Value::Integer(2)),
+            ],
+        ),
         ("mmap-demo", vec![("memory", text("32 MiB"))]),
     ] {
         let values: BTreeMap<String, Value> =
             values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let workload = find(name, &values).unwrap();
-        let record = run(&spec(folder.path()), Inputs::default(), workload.code()).unwrap();
+        let beside = RUNS.read().unwrap_or_else(|e| e.into_inner());
+        let with_files = HostSpec { folder: Some(folder.path().to_owned()), ..spec(folder.path()) };
+        let record = run(&with_files, Inputs::default(), workload.code()).unwrap();
+        drop(beside);
         assert!(!record.metrics.is_empty(), "{name}");
         assert!(record.held.is_some(), "{name}");
     }

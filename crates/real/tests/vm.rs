@@ -88,7 +88,11 @@ fn a_guest_of_linux_6_12_leaves_the_record_of_its_workload() {
     spec.knobs = BTreeMap::from([never, ("vm.swappiness".to_owned(), "30".to_owned())]);
     let usemem = workload(
         "usemem",
-        &[("memory", Value::Text("64 MiB".into())), ("passes", Value::Integer(2))],
+        &[
+            ("file", Value::Float(0.0)),
+            ("memory", Value::Text("64 MiB".into())),
+            ("passes", Value::Integer(2)),
+        ],
     );
     let inputs = Inputs { experiment: "guest".into(), seed: 7, ..Inputs::default() };
     let record = vm::run(&spec, inputs.clone(), &usemem).unwrap_or_else(|e| panic!("{e}"));
@@ -111,8 +115,14 @@ fn a_guest_of_linux_6_1_on_two_nodes_runs_out_of_memory_and_says_so() {
     let Some(mut spec) = guest("6.1", machine(2, 256, 32)) else { return };
     spec.knobs = BTreeMap::from([("transparent_hugepage/enabled".to_owned(), "never".to_owned())]);
     // What memory and swap together do not hold.
-    let usemem =
-        workload("usemem", &[("memory", Value::Float(1.3)), ("passes", Value::Integer(1))]);
+    let usemem = workload(
+        "usemem",
+        &[
+            ("file", Value::Float(0.0)),
+            ("memory", Value::Float(1.3)),
+            ("passes", Value::Integer(1)),
+        ],
+    );
     let record = vm::run(&spec, Inputs::default(), &usemem).unwrap_or_else(|e| panic!("{e}"));
     assert!(record.notes[0].starts_with("Linux 6.1."), "{:?}", record.notes);
     assert!(record.metric("Killed-1").is_some(), "{:?}", record.metrics);
@@ -129,6 +139,67 @@ fn a_guest_that_counts_instructions_leaves_a_record_too() {
     let demo = workload("mmap-demo", &[("memory", Value::Text("16 MiB".into()))]);
     let record = vm::run(&spec, Inputs::default(), &demo).unwrap_or_else(|e| panic!("{e}"));
     assert!(record.metric("Elapsd").is_some(), "{:?}", record.metrics);
+}
+
+#[test]
+fn a_guest_has_a_disk_for_files() {
+    let _one = one();
+    for release in ["6.12", "6.1"] {
+        let mut machine = machine(1, 256, 32);
+        // 1 GiB is left for files.
+        machine.disks[0].capacity_bytes = (1 << 30) + 32 * MIB;
+        let Some(mut spec) = guest(release, machine) else { return };
+        if vm::mkfs_version(&spec.mkfs).is_err() {
+            return eprintln!("SKIPPED: mkfs.ext4 does not run (see tests/guest/setup.sh)");
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        spec.scratch = scratch.path().to_owned();
+        let size = Value::Text("300 MiB".into());
+        let record = vm::run(&spec, Inputs::default(), &workload("dd", &[("size", size)]));
+        let record = record.unwrap_or_else(|error| panic!("{error}"));
+        let kib = record.delta("pgpgout").unwrap();
+        assert!(kib >= 300 * 1024, "300 MiB are written: {kib} KiB");
+        // What was dropped is read from the disk.
+        let kib = record.delta("pgpgin").unwrap();
+        assert!(kib >= 300 * 1024, "300 MiB are read: {kib} KiB");
+        assert!(record.metric("Read").is_some(), "{:?}", record.metrics);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+
+        spec.mkfs = PathBuf::from("no-such-mkfs");
+        let error = vm::run(&spec, Inputs::default(), &workload("dd", &[])).unwrap_err();
+        let expected =
+            "no disk for files: no-such-mkfs: no such program; Debian's package is e2fsprogs";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn settings_of_a_real_kernel_are_as_before_however_a_run_ends() {
+    let _one = one();
+    for release in ["6.12", "6.1"] {
+        let Some(spec) = guest(release, machine(1, 256, 32)) else { return };
+        let said = vm::ask(&spec).unwrap_or_else(|error| panic!("{error}"));
+        let lines: Vec<&str> = said.lines().collect();
+        let ends = [
+            "end: code 0, no journal []",
+            "refusal: code 2, no journal []",
+            "panic: code 2, no journal []",
+            "SIGINT: signal 2, no journal []",
+            "SIGTERM: signal 15, no journal []",
+            "SIGHUP: signal 1, no journal []",
+            "SIGKILL: signal 9, no journal []",
+        ];
+        assert_eq!(lines[..ends.len()], ends, "{said}");
+        // A crash leaves what it changed, and where that is told.
+        let crash = lines[ends.len()];
+        assert!(crash.starts_with("crash: a journal, "), "{said}");
+        assert!(!crash.contains(" 0 settings"), "{said}");
+        let restored = lines[ends.len() + 1];
+        assert!(restored.starts_with("restore-knobs: no journal [], put back "), "{said}");
+        for name in ["vm.swappiness", "vm.nr_hugepages", "vm.dirty_ratio", "lru_gen/enabled"] {
+            assert!(restored.contains(name), "{name}: {said}");
+        }
+    }
 }
 
 /// A kernel under a name of its own, by which its QEMU is found.
@@ -233,7 +304,7 @@ fn on_real(spec: &VmSpec, folder: &Path) -> Command {
         highorder_sim::machine::BUILT_IN[0].1.replace("memory_mib = 8192", "memory_mib = 256");
     let file = folder.join("small.toml");
     fs::write(&file, text.replace("size_mib = 8192", "size_mib = 32")).unwrap();
-    command.args(["vm", &image]).arg(file).args(["usemem", "passes=1000000"]);
+    command.args(["vm", &image]).arg(file).args(["usemem", "file=0.0", "passes=1000000"]);
     command.env("HIGHORDER_CACHE", cache()).stdin(Stdio::null());
     command
 }

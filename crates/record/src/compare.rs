@@ -18,7 +18,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::latencies::Latencies;
 use crate::noise::{self, Interval, Noise, Verdict};
-use crate::record::{Durations, Metric, Record};
+use crate::published::{PublishedForm, PublishedRow};
+use crate::record::{Durations, Metric, Record, Source};
 use crate::stats::{Better, Sorted, Statistic, change_percent};
 use crate::vmstat_rows::{Form, VmstatRow, vmstat_rows};
 
@@ -40,6 +41,8 @@ pub struct Comparison {
     pub labels: Vec<String>,
     /// Whether the text shows changes in brackets; the field's `duration` and `vmstat` have none.
     pub has_brackets: bool,
+    /// Whether the text has a row's statistic behind the metric, as in 2012, rather than in front of it.
+    pub has_statistics_last: bool,
     /// The rows.
     pub rows: Vec<ComparisonRow>,
 }
@@ -220,6 +223,104 @@ pub fn vmstat(title: &str, groups: &[Group<'_>], form: Form) -> Comparison {
     Comparison { rows: rows.collect(), ..Comparison::new(title, groups, false) }
 }
 
+/// Who waits in reclaim: the label in reports, and its word in the latency classes.
+const RECLAIMERS: [(&str, &str); 2] = [("Direct", "direct"), ("KSwapd", "kswapd")];
+/// For what it waits: the same.
+const CONGESTION_WAITS: [(&str, &str); 2] =
+    [("congest waited", "congestion-wait"), ("conditional waited", "wait-iff-congested")];
+/// Behind the class of waits, that of those which took as long as they were asked to at most.
+const FULL: &str = "-full";
+/// The kernel's value that says for what reclaim waits, and how it begins if that is congestion.
+const STALL_RULE: (&str, &str) = ("flows.stall.rule", "Congestion");
+
+/// Compares how often and how long reclaim waited for congested devices, summed over each group's runs: the
+/// rows that reports of 2012 made of the tracepoints `writeback_congestion_wait` and
+/// `writeback_wait_iff_congested`.
+///
+/// They come from the latency classes `congestion-wait-WHO` and `wait-iff-congested-WHO`, where WHO is
+/// `kswapd` or `direct`, which is anybody else. A class that a run does not have is 0 if it was on the model
+/// under a kernel that waits so, since there every wait is told; else nobody looked, and it is missing. Rows
+/// that no group can tell are left out.
+#[must_use]
+pub fn congestion_waits(title: &str, groups: &[Group<'_>]) -> Comparison {
+    type Reading = fn(&Latencies) -> u64;
+    // Whole milliseconds, rounded down, as shell arithmetic has them.
+    let readings: [(&str, &str, &str, Reading); 3] = [
+        ("number", "", "events", Latencies::count),
+        ("time", "", "ms", |waits| waits.sum_ns() / 1_000_000),
+        ("full", FULL, "events", Latencies::count),
+    ];
+    let mut rows = Vec::new();
+    for (label, who) in RECLAIMERS {
+        for (verb, wait) in CONGESTION_WAITS {
+            for (what, ending, unit, reading) in readings {
+                let class = format!("{wait}-{who}{ending}");
+                let of_record = |record: &&Record| match record.latencies.get(&class) {
+                    Some(waits) => i64::try_from(reading(waits)).ok(),
+                    None => tells_congestion_waits(record).then_some(0),
+                };
+                let of_group = |group: &Group<'_>| {
+                    sum(group.records.iter().map(of_record)).map(|total| total as f64)
+                };
+                let values = groups.iter().map(of_group).collect();
+                let label = format!("{label} {what} {verb}");
+                rows.push(row_of_values("", &label, unit, Better::Lower, 0, values));
+            }
+        }
+    }
+    rows.retain(|row| row.cells.iter().any(|cell| cell.value.is_some()));
+    Comparison { rows, ..Comparison::new(title, groups, false) }
+}
+
+fn tells_congestion_waits(record: &Record) -> bool {
+    let (key, begins) = STALL_RULE;
+    let rule = record.inputs.kernel.values.get(key);
+    record.inputs.source == Source::Model && rule.is_some_and(|rule| rule.starts_with(begins))
+}
+
+/// Compares in a published form: its tables with their rows, in their order; where nobody measured a row,
+/// its values are missing. What else is known follows, as far as it is not among these rows already.
+#[must_use]
+pub fn in_published_form(published: &PublishedForm, groups: &[Group<'_>]) -> Vec<Comparison> {
+    let form = published.form;
+    let mut known = [
+        metrics("Other metrics", groups),
+        latencies("Latencies", groups),
+        percentage_huge("Huge pages", groups),
+        duration("Duration", groups, form),
+        vmstat("Other counters", groups, form),
+        congestion_waits("Waits for congestion", groups),
+    ];
+    // A table's rows are taken out of the tables above as they are found there.
+    let mut take = |wanted: &PublishedRow| {
+        known.iter_mut().find_map(|table| {
+            let is_it = |row: &ComparisonRow| {
+                row.metric == wanted.metric && row.statistic.eq_ignore_ascii_case(wanted.statistic)
+            };
+            let at = table.rows.iter().position(is_it)?;
+            Some(table.rows.remove(at))
+        })
+    };
+    let mut tables = Vec::new();
+    for table in &published.tables {
+        let row = |wanted: &PublishedRow| ComparisonRow {
+            statistic: wanted.statistic.to_owned(),
+            decimals: wanted.decimals,
+            ..take(wanted).unwrap_or_else(|| {
+                let missing = vec![None; groups.len()];
+                row_of_values("", &wanted.metric, wanted.unit, Better::Neutral, 0, missing)
+            })
+        };
+        tables.push(Comparison {
+            rows: table.rows.iter().map(row).collect(),
+            has_statistics_last: form == Form::Y2012,
+            ..Comparison::new(table.title, groups, table.has_brackets)
+        });
+    }
+    tables.extend(known.into_iter().filter(|table| !table.rows.is_empty()));
+    tables
+}
+
 /// Compares counters under the kernel's own names, summed over each group's runs, in the order of
 /// `names`. Nothing is better or worse here.
 #[must_use]
@@ -245,6 +346,7 @@ pub fn values(
         title: title.to_owned(),
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
         has_brackets: true,
+        has_statistics_last: false,
         rows: rows.into_iter().collect(),
     }
 }
@@ -383,7 +485,8 @@ fn seconds(group: &Group<'_>, part: fn(&Durations) -> Option<u64>) -> Option<f64
 impl Comparison {
     fn new(title: &str, groups: &[Group<'_>], has_brackets: bool) -> Self {
         let labels = groups.iter().map(|group| group.label.clone()).collect();
-        Self { title: title.to_owned(), labels, has_brackets, rows: Vec::new() }
+        let title = title.to_owned();
+        Self { title, labels, has_brackets, has_statistics_last: false, rows: Vec::new() }
     }
 
     /// The table as the field prints it: columns aligned to the right, changes in brackets.
@@ -392,6 +495,7 @@ impl Comparison {
         let statistic_width = self.rows.iter().map(|row| row.statistic.len()).max().unwrap_or(0);
         let head = |row: &ComparisonRow| match statistic_width {
             0 => row.metric.clone(),
+            _ if self.has_statistics_last => format!("{}  {}", row.metric, row.statistic),
             _ => {
                 format!("{:<width$} {}", row.statistic, row.metric, width = statistic_width.max(8))
             }

@@ -7,6 +7,7 @@
 //! - [`stats`]: means, percentiles and signed percentages as the field prints them; [`vmstat_rows`]: what
 //!   its reports make of `/proc/vmstat`.
 //! - [`noise`]: whether a difference is more than noise.
+//! - [`published`]: the form of published tables.
 //! - [`compare`]: groups of records side by side; [`listing`]: one as vmstat(8) and time(1) show it.
 //!
 //! Nothing here reads a clock. Equal records give equal bytes, and equal arguments equal tables.
@@ -17,6 +18,7 @@ pub mod latencies;
 pub mod listing;
 pub mod mmtests;
 pub mod noise;
+pub mod published;
 pub mod record;
 pub mod stats;
 pub mod store;
@@ -29,6 +31,7 @@ pub use foreign::{ForeignError, read_foreign, read_proc};
 pub use latencies::Latencies;
 pub use listing::{time_lines, vmstat_listing};
 pub use mmtests::read_mmtests;
+pub use published::PublishedForm;
 pub use record::{
     Durations, Identity, Inputs, Metric, Named, Record, Scale, Source, State, ZoneState,
 };

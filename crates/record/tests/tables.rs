@@ -4,7 +4,8 @@ mod common;
 
 use highorder_record::compare::{self, Detail};
 use highorder_record::{
-    Better, Form, Group, Inputs, Latencies, Metric, Record, time_lines, vmstat_listing,
+    Better, Form, Group, Inputs, Latencies, Metric, Record, Source, Statistic, published,
+    time_lines, vmstat_listing,
 };
 
 fn records() -> Vec<Record> {
@@ -152,4 +153,109 @@ fn a_timeline_lists_as_vmstat_does() {
         vmstat_listing(&record, 10_000_000_000).table().csv()
     );
     assert!(time_lines(&record).starts_with("-user -system -elapsed"));
+}
+
+/// A record of which every row of FS-Mark's tables of 2012 is known, and one that knows nothing.
+fn fsmark() -> [Record; 2] {
+    let mut known = Record::new(Inputs::default());
+    let shown = [Statistic::Min, Statistic::Mean, Statistic::Stddev, Statistic::Max];
+    for (name, better) in [("Files/s", Better::Higher), ("Overhead", Better::Lower)] {
+        let samples = [3.0, 3.5, 4.0];
+        known.metrics.push(Metric::new(name, "", better).shown_as(&shown, 2).with_samples(samples));
+    }
+    known.durations.user_ns = Some(8_000_000_000);
+    known.durations.system_ns = Some(300_000_000_000);
+    known.durations.elapsed_ns = Some(1_000_000_000_000);
+    known.after.counters = [
+        ("pgpgin", 10),
+        ("pgpgout", 20),
+        ("pswpin", 0),
+        ("pswpout", 0),
+        ("pgscan_direct_normal", 30),
+        ("pgscan_kswapd_normal", 70_000),
+        ("kswapd_steal", 69_999),
+        ("pgsteal_normal", 70_029),
+        ("pgfault", 99),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    [known, Record::new(Inputs::default())]
+}
+
+#[test]
+fn results_in_a_published_form_have_its_rows_in_its_order_and_then_the_rest() {
+    let records = fsmark();
+    let groups: Vec<Group<'_>> = ["3.3.0-vanilla", "rc2-vanilla"]
+        .into_iter()
+        .zip(&records)
+        .map(|(label, record)| Group { label: label.to_owned(), records: vec![record] })
+        .collect();
+    let form = published::find("003_fsmark").unwrap();
+    let tables = compare::in_published_form(&form, &groups);
+    for (table, like) in tables.iter().zip(&form.tables) {
+        assert_eq!(table.title, like.title);
+        assert_eq!(table.labels, like.columns[..2]);
+        let found = table.rows.iter().map(|row| (row.metric.as_str(), row.statistic.as_str()));
+        let expected = like.rows.iter().map(|row| (row.metric.as_str(), row.statistic));
+        assert!(found.eq(expected), "{table:?}");
+        for row in &table.rows {
+            assert!(row.cells[0].value.is_some(), "{} is known", row.metric);
+            assert_eq!(row.cells[1].value, None, "{}: missing, never 0", row.metric);
+        }
+    }
+    let rest: Vec<&str> = tables[3..].iter().map(|table| table.title.as_str()).collect();
+    assert_eq!(rest, ["Other counters"], "what the published tables do not have");
+    let text: Vec<String> = tables.iter().map(compare::Comparison::text).collect();
+    insta::assert_snapshot!("published_fsmark", text.join("\n"));
+}
+
+#[test]
+fn waits_for_congestion_are_told_as_reports_of_2012_do() {
+    let mut record = Record::new(Inputs::default());
+    let rule = ("flows.stall.rule".to_owned(), "CongestionByShare".to_owned());
+    record.inputs.kernel.values = [rule].into();
+    for (class, waits) in [
+        ("congestion-wait-kswapd", &[50_900_000, 100_000_000][..]),
+        ("congestion-wait-kswapd-full", &[100_000_000]),
+        ("wait-iff-congested-kswapd", &[0, 0, 0]),
+    ] {
+        let latencies = record.latencies.entry(class.to_owned()).or_default();
+        waits.iter().for_each(|&ns| latencies.record(ns));
+    }
+    let groups = [Group { label: "x".into(), records: vec![&record] }];
+    let form = published::find("003_micro").unwrap();
+    let tables = compare::in_published_form(&form, &groups);
+    let table = tables.iter().find(|table| table.title == "FTrace congestion_wait").unwrap();
+    let row = |label: &str| table.rows.iter().find(|row| row.metric == label).unwrap();
+    assert_eq!(table.rows.len(), 12);
+    for (label, value) in [
+        ("KSwapd number congest waited", 2.0),
+        ("KSwapd time congest waited", 150.0),
+        ("KSwapd full congest waited", 1.0),
+        ("KSwapd number conditional waited", 3.0),
+        ("KSwapd full conditional waited", 0.0),
+        // The model tells every wait, so there was none.
+        ("Direct number congest waited", 0.0),
+    ] {
+        assert_eq!(row(label).cells[0].value, Some(value), "{label}");
+    }
+}
+
+#[test]
+fn waits_that_nobody_looked_for_are_missing() {
+    // A model's kernel that does not wait for congestion, and a real kernel.
+    let mut other_rule = Record::new(Inputs::default());
+    let rule = ("flows.stall.rule".to_owned(), "Throttle".to_owned());
+    other_rule.inputs.kernel.values = [rule].into();
+    let mut real = Record::new(Inputs { source: Source::Host, ..Inputs::default() });
+    real.inputs.kernel.values = [("flows.stall.rule".to_owned(), "Congestion".to_owned())].into();
+    for record in [other_rule, real] {
+        let groups = [Group { label: "x".into(), records: vec![&record] }];
+        assert_eq!(compare::congestion_waits("", &groups).rows, []);
+        let form = published::find("003_micro").unwrap();
+        let tables = compare::in_published_form(&form, &groups);
+        let table = tables.iter().find(|table| table.title == "FTrace congestion_wait").unwrap();
+        assert_eq!(table.rows.len(), 12);
+        assert!(table.rows.iter().all(|row| row.cells[0].value.is_none()));
+    }
 }

@@ -4,6 +4,7 @@ use crate::palette::{Mobility, UseClass};
 use crate::text;
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_snapshot::{FrameUse, Snapshot};
+use std::collections::BTreeMap;
 
 /// A pageblock pinned by at most this many unmovable pages counts as nearly free.
 ///
@@ -47,6 +48,85 @@ pub struct Caption {
     pub command: Option<String>,
 }
 
+/// Who holds stretches of frames, by names finer than those of [`FrameUse`]: `slab dentry`, `pipe`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    names: Vec<String>,
+    /// First frame, the frame after the last, and whose they are; ascending.
+    runs: Vec<(u64, u64, usize)>,
+}
+
+impl Holders {
+    /// Notes that `frames` frames from `start` are held by `name`.
+    ///
+    /// # Panics
+    /// If `start` lies before the end of what was noted last.
+    pub fn push(&mut self, start: Pfn, frames: u32, name: &str) {
+        let start = u64::from(start.0);
+        let end = start + u64::from(frames);
+        let number = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        });
+        match self.runs.last_mut() {
+            Some(last) if last.1 > start => panic!("holders must ascend: frame {start:#x}"),
+            Some(last) if last.1 == start && last.2 == number => last.1 = end,
+            _ => self.runs.push((start, end, number)),
+        }
+    }
+
+    /// Tells of each stretch of `start..end` that one name holds, or none, and its length.
+    fn each(&self, start: u64, end: u64, mut tell: impl FnMut(Option<&str>, u64)) {
+        let mut at = start;
+        let first = self.runs.partition_point(|run| run.1 <= start);
+        for (from, to, number) in self.runs[first..].iter().take_while(|run| run.0 < end) {
+            if *from > at {
+                tell(None, from - at);
+                at = *from;
+            }
+            let to = (*to).min(end);
+            tell(Some(&self.names[*number]), to - at);
+            at = to;
+        }
+        if at < end {
+            tell(None, end - at);
+        }
+    }
+}
+
+/// Something that keeps mixed or nearly free pageblocks from being emptied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinner {
+    /// What it is: as [`Holders`] call it, or else as the legend does.
+    pub name: String,
+    /// Whether a shrinker could free it, or it stays.
+    pub mobility: Mobility,
+    /// Mixed or nearly free pageblocks that it has pages in.
+    pub pageblocks: u64,
+    /// Its pages in them.
+    pub pages: u64,
+}
+
+impl Pinner {
+    /// Its name, and behind it that it can be reclaimed, where the name does not say so.
+    pub(crate) fn caption(&self) -> String {
+        match self.mobility {
+            Mobility::Reclaimable if !self.name.contains(self.mobility.name()) => {
+                format!("{} ({})", self.name, self.mobility.name())
+            }
+            _ => self.name.clone(),
+        }
+    }
+}
+
+/// The most frequent first, by pageblocks, then by pages.
+fn sort_pinners(pinners: &mut [Pinner]) {
+    pinners.sort_by(|a, b| {
+        let rank = |p: &Pinner| (p.pageblocks, p.pages);
+        rank(b).cmp(&rank(a)).then_with(|| a.name.cmp(&b.name)).then(a.mobility.cmp(&b.mobility))
+    });
+}
+
 /// A machine's memory, frame by frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryMap {
@@ -60,6 +140,8 @@ pub struct MemoryMap {
     pub uses: Vec<FrameUse>,
     /// Type of every pageblock, ascending by first frame; empty where not known.
     pub pageblocks: Vec<(Pfn, Migratetype)>,
+    /// Who holds frames, where more is known than their use.
+    pub holders: Holders,
     /// Printed below.
     pub caption: Caption,
 }
@@ -82,6 +164,8 @@ pub struct Statistics {
     /// Of these, whole ones that [`NEARLY_FREE_FRAMES`] unmovable frames or fewer, but at least one,
     /// keep from being emptied: all the rest is free or movable.
     pub pageblocks_nearly_free: u64,
+    /// What cannot be moved in pageblocks that are mixed or nearly free, the most frequent first.
+    pub pinners: Vec<Pinner>,
 }
 
 impl Statistics {
@@ -136,7 +220,16 @@ impl Statistics {
             return lines;
         }
         let (mixed, all) = (self.pageblocks_mixed, self.pageblocks);
+        let share = |mobility| text::percent(self.of_mobility(mobility), present);
         lines.extend([
+            (
+                share(Mobility::Movable),
+                format!(
+                    "movable, {} reclaimable, {} pinned",
+                    share(Mobility::Reclaimable),
+                    share(Mobility::Unmovable)
+                ),
+            ),
             (
                 text::percent(mixed, all),
                 format!("of pageblocks mixed: {} of {}", text::count(mixed), text::count(all)),
@@ -156,6 +249,13 @@ impl Statistics {
         self.frames[class.index()]
     }
 
+    /// Allocated frames of one mobility.
+    #[must_use]
+    pub fn of_mobility(&self, mobility: Mobility) -> u64 {
+        let classes = UseClass::ALL.into_iter().filter(|class| class.mobility() == Some(mobility));
+        classes.map(|class| self.of(class)).sum()
+    }
+
     /// Adds another zone's numbers.
     pub fn add(&mut self, other: &Self) {
         add_each(&mut self.frames, &other.frames);
@@ -165,18 +265,30 @@ impl Statistics {
         self.pageblocks_mixed += other.pageblocks_mixed;
         self.pageblocks_free += other.pageblocks_free;
         self.pageblocks_nearly_free += other.pageblocks_nearly_free;
+        for pinner in &other.pinners {
+            let same =
+                |ours: &&mut Pinner| (&ours.name, ours.mobility) == (&pinner.name, pinner.mobility);
+            match self.pinners.iter_mut().find(same) {
+                Some(ours) => {
+                    ours.pageblocks += pinner.pageblocks;
+                    ours.pages += pinner.pages;
+                }
+                None => self.pinners.push(pinner.clone()),
+            }
+        }
+        sort_pinners(&mut self.pinners);
     }
 
-    /// Counts one pageblock, or the part of one that lies in the zone.
+    /// Counts one pageblock, or the part of one that lies in the zone. Whether it is mixed or nearly free.
     fn count_pageblock(
         &mut self,
         frames: &[u64; UseClass::COUNT],
         whole: u64,
         migratetype: Option<Migratetype>,
-    ) {
+    ) -> bool {
         add_each(&mut self.frames, frames);
         if frames.iter().sum::<u64>() == frames[UseClass::Hole.index()] {
-            return;
+            return false;
         }
         let held = Mobilities::of(frames);
         let in_blocks = frames[UseClass::FreeSmall.index()]
@@ -190,8 +302,9 @@ impl Statistics {
         }
         self.pageblocks_mixed += u64::from(held.is_mixed());
         self.pageblocks_free += u64::from(in_blocks == whole);
-        self.pageblocks_nearly_free +=
-            u64::from(could_be_emptied && (1..=NEARLY_FREE_FRAMES).contains(&held.unmovable));
+        let is_nearly_free = could_be_emptied && (1..=NEARLY_FREE_FRAMES).contains(&held.unmovable);
+        self.pageblocks_nearly_free += u64::from(is_nearly_free);
+        held.is_mixed() || is_nearly_free
     }
 }
 
@@ -248,7 +361,8 @@ impl MemoryMap {
         }
         assert!(pageblocks.is_sorted_by_key(|(pfn, _)| *pfn), "pageblocks must ascend");
         let title = title.into();
-        Self { title, pageblock_order, zones, uses, pageblocks, caption: Caption::default() }
+        let (holders, caption) = (Holders::default(), Caption::default());
+        Self { title, pageblock_order, zones, uses, pageblocks, holders, caption }
     }
 
     /// The map of a snapshot whose frames have these uses; empty zones are left out.
@@ -283,23 +397,44 @@ impl MemoryMap {
         self
     }
 
+    /// The same map with names of who holds frames.
+    #[must_use]
+    pub fn with_holders(mut self, holders: Holders) -> Self {
+        self.holders = holders;
+        self
+    }
+
     /// What one zone holds.
     #[must_use]
     pub fn zone_statistics(&self, zone: &MapZone) -> Statistics {
         let mut statistics = Statistics::default();
         let whole = u64::from(self.pageblock_order.pages());
         let mut free_frames = [0u64; NR_PAGE_ORDERS];
+        let mut pinners = BTreeMap::new();
         for (start, end) in aligned_stretches(zone, whole) {
             let migratetype = self.pageblock_type(start);
             let mut counts = [0; UseClass::COUNT];
-            self.each_run(start, end, |usage, frames| {
+            self.each_run(start, end, |_, usage, frames| {
                 counts[UseClass::of(usage, self.pageblock_order).index()] += frames;
                 if let FrameUse::Free(order) = usage {
                     free_frames[usize::from(order)] += frames;
                 }
             });
-            statistics.count_pageblock(&counts, whole, migratetype);
+            if statistics.count_pageblock(&counts, whole, migratetype) {
+                for (name, pages) in self.pinned_in(start, end) {
+                    let sums: &mut (u64, u64) = pinners.entry(name).or_default();
+                    *sums = (sums.0 + 1, sums.1 + pages);
+                }
+            }
         }
+        let pinners = pinners.into_iter().map(|((name, mobility), (pageblocks, pages))| Pinner {
+            name,
+            mobility,
+            pageblocks,
+            pages,
+        });
+        statistics.pinners = pinners.collect();
+        sort_pinners(&mut statistics.pinners);
         for (order, frames) in free_frames.iter().enumerate() {
             statistics.nr_free[order] = frames >> order;
         }
@@ -334,20 +469,37 @@ impl MemoryMap {
     /// Frames of each class in `start..end`.
     pub(crate) fn class_counts(&self, start: u64, end: u64) -> [u64; UseClass::COUNT] {
         let mut counts = [0; UseClass::COUNT];
-        self.each_run(start, end, |usage, frames| {
+        self.each_run(start, end, |_, usage, frames| {
             counts[UseClass::of(usage, self.pageblock_order).index()] += frames;
         });
         counts
     }
 
-    /// Tells of each run of frames of one use in `start..end`, and its length: most are long, and to count
-    /// frame by frame takes several times as long.
-    fn each_run(&self, start: u64, end: u64, mut tell: impl FnMut(FrameUse, u64)) {
-        let mut rest = &self.uses[start as usize..end as usize];
-        while let Some(first) = rest.first() {
-            let frames = rest.iter().position(|usage| usage != first).unwrap_or(rest.len());
-            tell(*first, frames as u64);
-            rest = &rest[frames..];
+    /// What in `start..end` cannot be moved, by name, and how many pages of each.
+    fn pinned_in(&self, start: u64, end: u64) -> BTreeMap<(String, Mobility), u64> {
+        let mut pinned = BTreeMap::new();
+        self.each_run(start, end, |at, usage, frames| {
+            let class = UseClass::of(usage, self.pageblock_order);
+            let Some(mobility) = class.mobility().filter(|m| *m != Mobility::Movable) else {
+                return;
+            };
+            self.holders.each(at, at + frames, |name, pages| {
+                let name = name.unwrap_or(class.swatch().label).to_owned();
+                *pinned.entry((name, mobility)).or_default() += pages;
+            });
+        });
+        pinned
+    }
+
+    /// Tells of each run of frames of one use in `start..end`: where it begins, the use, and its length.
+    /// Most are long, and to count frame by frame takes several times as long.
+    fn each_run(&self, start: u64, end: u64, mut tell: impl FnMut(u64, FrameUse, u64)) {
+        let mut at = start;
+        while at < end {
+            let rest = &self.uses[at as usize..end as usize];
+            let frames = rest.iter().position(|usage| *usage != rest[0]).unwrap_or(rest.len());
+            tell(at, rest[0], frames as u64);
+            at += frames as u64;
         }
     }
 }
@@ -405,6 +557,50 @@ mod tests {
         assert_eq!(s.of(UseClass::Anon), 2 + 1 + 7);
         assert_eq!(s.of(UseClass::PerCpu), 1);
         assert_eq!(s.pageblocks_by_type[Migratetype::Movable.index()], 5);
+        assert_eq!(s.of_mobility(Mobility::Movable), 3 + 1 + 7);
+        assert_eq!(s.of_mobility(Mobility::Reclaimable), 1);
+        assert_eq!(s.of_mobility(Mobility::Unmovable), 1 + 1 + 1);
+    }
+
+    #[test]
+    fn what_pins_mixed_and_nearly_free_pageblocks_is_told_by_name_the_most_frequent_first() {
+        use FrameUse::{KernelStack, Pinned};
+        let uses = [
+            vec![Anon, Anon, File, Slab, Slab, Slab, Free(0), Free(0)], // mixed
+            vec![Slab, Slab, SlabReclaimable, Kernel, Anon, Anon, Anon, Anon], // mixed
+            vec![KernelStack, KernelStack, Free(1), Free(1), Free(2), Free(2), Free(2), Free(2)],
+            vec![Slab; 8], // whole, but not mixed
+            vec![Pinned, Anon, Anon, Anon, Anon, Anon, Anon, Anon], // mixed
+        ];
+        let mut holders = Holders::default();
+        holders.push(Pfn(3), 2, "slab dentry");
+        holders.push(Pfn(8), 1, "slab dentry");
+        holders.push(Pfn(9), 1, "slab kmalloc-64");
+        holders.push(Pfn(24), 8, "slab dentry");
+        let s = map(uses.concat()).with_holders(holders).statistics();
+        assert_eq!((s.pageblocks_mixed, s.pageblocks_nearly_free), (3, 4));
+        let found: Vec<(&str, &str, u64, u64)> = s
+            .pinners
+            .iter()
+            .map(|p| (p.name.as_str(), p.mobility.name(), p.pageblocks, p.pages))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("slab dentry", "pinned", 2, 3),
+                ("kernel stacks", "pinned", 1, 2),
+                ("kernel, other", "pinned", 1, 1),
+                ("pinned user pages", "pinned", 1, 1),
+                ("slab kmalloc-64", "pinned", 1, 1),
+                ("slab, reclaimable", "reclaimable", 1, 1),
+                ("slab, unreclaimable", "pinned", 1, 1),
+            ]
+        );
+        let mut twice = s.clone();
+        twice.add(&s);
+        let doubled =
+            |p: &Pinner| Pinner { pageblocks: 2 * p.pageblocks, pages: 2 * p.pages, ..p.clone() };
+        assert_eq!(twice.pinners, s.pinners.iter().map(doubled).collect::<Vec<_>>());
     }
 
     #[test]
@@ -467,6 +663,29 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn holders_cover_each_stretch_once(
+            runs in prop::collection::vec((0u32..5, 1u32..9, 0usize..3), 0..20),
+            start in 0u64..60, frames in 0u64..80,
+        ) {
+            let names = ["a", "b", "c"];
+            let mut holders = Holders::default();
+            let mut of_frame: Vec<Option<&str>> = Vec::new();
+            for (gap, frames, name) in runs {
+                of_frame.extend(vec![None; gap as usize]);
+                holders.push(Pfn(of_frame.len() as u32), frames, names[name]);
+                of_frame.extend(vec![Some(names[name]); frames as usize]);
+            }
+            let mut at = start;
+            holders.each(start, start + frames, |name, frames| {
+                for frame in at..at + frames {
+                    assert_eq!(of_frame.get(frame as usize).copied().flatten(), name);
+                }
+                at += frames;
+            });
+            prop_assert_eq!(at, start + frames);
+        }
+
         #[test]
         fn stretches_tile_the_span(start in 0u32..100, spanned in 0u64..300, order in 0u8..6) {
             let zone = MapZone { node: 0, kind: ZoneKind::Normal, start: Pfn(start), spanned };

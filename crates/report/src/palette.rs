@@ -1,8 +1,9 @@
 //! What the colours mean.
 //!
-//! Hue says who holds the memory: greens are free, blues can be moved, amber can be reclaimed, reds
-//! stay where they are, greys are not the allocator's, pale lilac waits on a CPU's list. Lightness says how good it is: free memory is
-//! light, and lighter the larger its blocks. Magenta is kept for mixed pageblocks alone.
+//! Hue says who holds the memory: greens are free, blues and teals can be moved, amber can be reclaimed,
+//! reds and brown stay where they are, violet would move if it were not held, greys are not the
+//! allocator's, pale lilac waits on a CPU's list. Lightness says how good it is: free memory is light, and
+//! lighter the larger its blocks. Magenta is kept for mixed pageblocks alone.
 //!
 //! Neighbouring families differ in lightness as well as in hue, so that the map still reads without
 //! red or green receptors; a test simulates both and measures the distances.
@@ -45,6 +46,71 @@ impl Rgb {
     }
 }
 
+impl Rgb {
+    /// How far apart two colours are to whoever tells them apart worst: usual eyes, or those without red or
+    /// without green receptors. The unit is CIE 1976's difference in L*a*b*: 2.3 is just noticeable, and
+    /// areas side by side are told apart well from about 10.
+    #[must_use]
+    pub fn least_difference(self, other: Self) -> f64 {
+        let differences =
+            VISIONS.map(|(_, matrix)| difference(seen(self, matrix), seen(other, matrix)));
+        differences.into_iter().fold(f64::INFINITY, f64::min)
+    }
+}
+
+type Matrix = [[f64; 3]; 3];
+
+/// Usual eyes, and the dichromat matrices of Machado, Oliveira and Fernandes (2009) at full severity.
+const VISIONS: [(&str, Matrix); 3] = [
+    ("usual", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+    (
+        "protanope",
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ],
+    ),
+    (
+        "deuteranope",
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ],
+    ),
+];
+
+/// A colour as such eyes see it, in CIE L*a*b*.
+fn seen(Rgb(r, g, b): Rgb, vision: Matrix) -> [f64; 3] {
+    lab(apply(vision, [r, g, b].map(linear)))
+}
+
+fn difference(p: [f64; 3], q: [f64; 3]) -> f64 {
+    p.iter().zip(q).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt()
+}
+
+/// Linear light in 0..=1.
+fn linear(c: u8) -> f64 {
+    let c = f64::from(c) / 255.0;
+    if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+}
+
+fn apply(m: Matrix, v: [f64; 3]) -> [f64; 3] {
+    m.map(|row| row.iter().zip(v).map(|(a, b)| a * b).sum())
+}
+
+/// CIE L*a*b* under D65.
+fn lab(rgb: [f64; 3]) -> [f64; 3] {
+    let xyz = apply(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]],
+        rgb.map(|c| c.clamp(0.0, 1.0)),
+    );
+    let f = |t: f64| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
+    let [x, y, z] = [f(xyz[0] / 0.9505), f(xyz[1]), f(xyz[2] / 1.089)];
+    [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+}
+
 impl fmt::Display for Rgb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
@@ -74,8 +140,14 @@ pub const MIXED: Swatch =
 pub enum UseClass {
     /// Memory the allocator does not manage.
     Reserved,
+    /// User and file pages that a device or a system call holds in place.
+    Pinned,
     /// Kernel memory of another use.
     Kernel,
+    /// Stacks of threads in the kernel.
+    KernelStack,
+    /// Packets.
+    NetworkBuffer,
     /// Page tables.
     PageTable,
     /// Unreclaimable slab.
@@ -86,7 +158,11 @@ pub enum UseClass {
     Hugetlb,
     /// Transparent huge pages.
     Huge,
-    /// Page cache.
+    /// Page cache of block devices: metadata of file systems.
+    Buffers,
+    /// Page cache that is mapped.
+    FileMapped,
+    /// Page cache that nobody maps.
     File,
     /// Anonymous base pages.
     Anon,
@@ -115,19 +191,36 @@ pub enum Mobility {
     Unmovable,
 }
 
+impl Mobility {
+    /// What becomes of such pages when their place is wanted.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Movable => "movable",
+            Self::Reclaimable => "reclaimable",
+            Self::Unmovable => "pinned",
+        }
+    }
+}
+
 impl UseClass {
     /// Number of classes.
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 20;
 
     /// Every class, in stacking order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Reserved,
+        Self::Pinned,
         Self::Kernel,
+        Self::KernelStack,
+        Self::NetworkBuffer,
         Self::PageTable,
         Self::Slab,
         Self::SlabReclaimable,
         Self::Hugetlb,
         Self::Huge,
+        Self::Buffers,
+        Self::FileMapped,
         Self::File,
         Self::Anon,
         Self::Unknown,
@@ -152,11 +245,16 @@ impl UseClass {
             FrameUse::PerCpu => Self::PerCpu,
             FrameUse::Anon => Self::Anon,
             FrameUse::File => Self::File,
+            FrameUse::FileMapped => Self::FileMapped,
+            FrameUse::Buffers => Self::Buffers,
             FrameUse::Huge => Self::Huge,
             FrameUse::Hugetlb => Self::Hugetlb,
             FrameUse::SlabReclaimable => Self::SlabReclaimable,
             FrameUse::Slab => Self::Slab,
             FrameUse::PageTable => Self::PageTable,
+            FrameUse::KernelStack => Self::KernelStack,
+            FrameUse::NetworkBuffer => Self::NetworkBuffer,
+            FrameUse::Pinned => Self::Pinned,
             FrameUse::Kernel => Self::Kernel,
             FrameUse::Unknown => Self::Unknown,
         }
@@ -166,6 +264,14 @@ impl UseClass {
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// The class if nobody mapped it: who maps a file's page does not change what it is.
+    const fn unmapped(self) -> Self {
+        match self {
+            Self::FileMapped => Self::File,
+            class => class,
+        }
     }
 
     /// Whether the page allocator could hand it out: in a free block or on a CPU's list.
@@ -178,9 +284,19 @@ impl UseClass {
     #[must_use]
     pub const fn mobility(self) -> Option<Mobility> {
         match self {
-            Self::Anon | Self::File | Self::Huge | Self::Hugetlb => Some(Mobility::Movable),
+            Self::Anon
+            | Self::File
+            | Self::FileMapped
+            | Self::Buffers
+            | Self::Huge
+            | Self::Hugetlb => Some(Mobility::Movable),
             Self::SlabReclaimable => Some(Mobility::Reclaimable),
-            Self::Slab | Self::PageTable | Self::Kernel => Some(Mobility::Unmovable),
+            Self::Slab
+            | Self::PageTable
+            | Self::NetworkBuffer
+            | Self::KernelStack
+            | Self::Kernel
+            | Self::Pinned => Some(Mobility::Unmovable),
             _ => None,
         }
     }
@@ -190,12 +306,17 @@ impl UseClass {
     pub const fn swatch(self) -> Swatch {
         let (label, colour, letter) = match self {
             Self::Reserved => ("reserved", Rgb(0x9d, 0xa3, 0xab), '='),
+            Self::Pinned => ("pinned user pages", Rgb(0x61, 0x26, 0xb8), 'I'),
             Self::Kernel => ("kernel, other", Rgb(0x6e, 0x0f, 0x24), 'K'),
+            Self::KernelStack => ("kernel stacks", Rgb(0x9c, 0x2f, 0x3c), 'Z'),
+            Self::NetworkBuffer => ("network buffers", Rgb(0x8a, 0x4a, 0x0c), 'N'),
             Self::PageTable => ("page tables", Rgb(0xe4, 0x6d, 0x64), 'P'),
             Self::Slab => ("slab, unreclaimable", Rgb(0xcc, 0x3d, 0x2c), 'S'),
             Self::SlabReclaimable => ("slab, reclaimable", Rgb(0xf2, 0xa8, 0x1f), 'R'),
             Self::Hugetlb => ("hugetlb", Rgb(0x14, 0x24, 0x5a), 'T'),
             Self::Huge => ("huge (THP)", Rgb(0x1b, 0x4b, 0x9c), 'H'),
+            Self::Buffers => ("buffers", Rgb(0x73, 0x7d, 0xe5), 'B'),
+            Self::FileMapped => ("page cache, mapped", Rgb(0x0b, 0x53, 0x66), 'M'),
             Self::File => ("page cache", Rgb(0x0f, 0x85, 0x7a), 'F'),
             Self::Anon => ("anonymous", Rgb(0x6f, 0xb1, 0xe6), 'A'),
             Self::Unknown => ("unknown", Rgb(0xd6, 0xd6, 0xd6), 'U'),
@@ -221,7 +342,7 @@ pub enum DifferenceClass {
     Released,
     /// Free in both, in blocks of another range of orders.
     OtherFree,
-    /// The same class in both.
+    /// The same class in both, whether or not a file's page is mapped.
     Same,
     /// No memory in either.
     Hole,
@@ -237,7 +358,7 @@ impl DifferenceClass {
     pub fn of(first: UseClass, second: UseClass) -> Self {
         match (first.is_free(), second.is_free()) {
             _ if first == UseClass::Hole && second == UseClass::Hole => Self::Hole,
-            _ if first == second => Self::Same,
+            _ if first.unmapped() == second.unmapped() => Self::Same,
             (true, true) => Self::OtherFree,
             (true, false) => Self::Taken,
             (false, true) => Self::Released,
@@ -274,6 +395,7 @@ pub const fn migratetype_colour(migratetype: Migratetype) -> Rgb {
         Migratetype::HighAtomic => Rgb(0x6a, 0x4c, 0x93),
         Migratetype::Cma => Rgb(0x0f, 0x85, 0x7a),
         Migratetype::Isolate => Rgb(0x9d, 0xa3, 0xab),
+        Migratetype::Reserve => Rgb(0x8a, 0x5a, 0x2b),
     }
 }
 
@@ -291,50 +413,6 @@ pub const SERIES: [Rgb; 6] = [
 mod tests {
     use super::*;
 
-    /// Linear light in 0..=1.
-    fn linear(c: u8) -> f64 {
-        let c = f64::from(c) / 255.0;
-        if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
-    }
-
-    type Matrix = [[f64; 3]; 3];
-
-    fn apply(m: Matrix, v: [f64; 3]) -> [f64; 3] {
-        m.map(|row| row.iter().zip(v).map(|(a, b)| a * b).sum())
-    }
-
-    /// CIE L*a*b* under D65.
-    fn lab(rgb: [f64; 3]) -> [f64; 3] {
-        let xyz = apply(
-            [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]],
-            rgb.map(|c| c.clamp(0.0, 1.0)),
-        );
-        let f = |t: f64| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
-        let [x, y, z] = [f(xyz[0] / 0.9505), f(xyz[1]), f(xyz[2] / 1.089)];
-        [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
-    }
-
-    /// The dichromat matrices of Machado, Oliveira and Fernandes (2009) at full severity.
-    const VISIONS: [(&str, Matrix); 3] = [
-        ("usual", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
-        (
-            "protanope",
-            [
-                [0.152286, 1.052583, -0.204868],
-                [0.114503, 0.786281, 0.099216],
-                [-0.003882, -0.048116, 1.051998],
-            ],
-        ),
-        (
-            "deuteranope",
-            [
-                [0.367322, 0.860646, -0.227968],
-                [0.280085, 0.672501, 0.047413],
-                [-0.011820, 0.042940, 0.968881],
-            ],
-        ),
-    ];
-
     #[test]
     fn every_pair_of_colours_stays_apart_for_eyes_without_red_or_green() {
         let mut colours: Vec<Swatch> = UseClass::ALL
@@ -347,12 +425,8 @@ mod tests {
         for (vision, matrix) in VISIONS {
             for (i, a) in colours.iter().enumerate() {
                 for b in &colours[i + 1..] {
-                    let [p, q] = [a, b].map(|s| {
-                        let Rgb(r, g, b) = s.colour;
-                        lab(apply(matrix, [r, g, b].map(linear)))
-                    });
-                    let distance: f64 =
-                        p.iter().zip(q).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt();
+                    let [p, q] = [a, b].map(|s| seen(s.colour, matrix));
+                    let distance = difference(p, q);
                     // 2.3 is just noticeable; areas side by side are told apart well from about 10.
                     if distance < 10.0 {
                         close.push(format!("{vision}: {} / {}: {distance:.1}", a.label, b.label));
@@ -365,10 +439,7 @@ mod tests {
 
     #[test]
     fn larger_free_blocks_are_lighter() {
-        let lightness = |class: UseClass| {
-            let Rgb(r, g, b) = class.swatch().colour;
-            lab([r, g, b].map(linear))[0]
-        };
+        let lightness = |class: UseClass| seen(class.swatch().colour, VISIONS[0].1)[0];
         assert!(lightness(UseClass::FreeHuge) > lightness(UseClass::FreeMiddle) + 5.0);
         assert!(lightness(UseClass::FreeMiddle) > lightness(UseClass::FreeSmall) + 5.0);
         let free = lightness(UseClass::FreeSmall);

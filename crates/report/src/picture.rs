@@ -7,7 +7,7 @@
 
 use crate::cells::{Cell, CellGrid, ZoneCells};
 use crate::map::{Caption, MapZone, MemoryMap, Statistics};
-use crate::palette::{DifferenceClass, MIXED, Rgb, UseClass, migratetype_colour};
+use crate::palette::{DifferenceClass, MIXED, Mobility, Rgb, UseClass, migratetype_colour};
 use crate::svg::{Anchor, HAIRLINE, INK, PAPER, QUIET, Runs, Style, Svg, TROUGH};
 use crate::text;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_PAGE_ORDERS, Order};
@@ -32,6 +32,9 @@ const ADDRESS_GAP: f64 = 22.0;
 const HOLE_HEIGHT: i64 = 20;
 const ZONE_HEADING: f64 = 22.0;
 const ZONE_GAP: f64 = 16.0;
+
+/// Causes of pinned pageblocks that are listed; the others are counted.
+const PINNERS_MAX: usize = 8;
 
 /// Bars of free memory: the greens of the map are too light for bars.
 const FREE_INK: Rgb = Rgb(0x7f, 0xa8, 0x5f);
@@ -75,6 +78,7 @@ pub fn render_coarse(map: &MemoryMap, cells_max: u64) -> String {
     let x = MARGIN + map_width + GUTTER;
     let mut side = draw_summary(&mut svg, &statistics, map.pageblock_order, x, top - 7.0);
     side = draw_legend_with_amounts(&mut svg, &statistics, layout, x, side + 18.0);
+    side = draw_pinners(&mut svg, &statistics, x, side + 18.0);
     side = draw_orders(&mut svg, &statistics, largest_order(&[&statistics]), x, side + 18.0);
     side = draw_types(&mut svg, &statistics, x, side + 18.0);
 
@@ -111,7 +115,8 @@ pub fn render_side_by_side(maps: &[MemoryMap]) -> String {
     for (i, (map, statistics)) in maps.iter().zip(&statistics).enumerate() {
         let x = MARGIN + i as f64 * (column + GUTTER);
         let y = draw_summary(&mut svg, statistics, map.pageblock_order, x, below_maps + 14.0);
-        below_numbers = below_numbers.max(draw_orders(&mut svg, statistics, scale, x, y + 18.0));
+        let y = draw_orders(&mut svg, statistics, scale, x, y + 18.0);
+        below_numbers = below_numbers.max(draw_pinners(&mut svg, statistics, x, y + 18.0));
     }
     let shown: Vec<UseClass> = UseClass::ALL
         .into_iter()
@@ -468,7 +473,37 @@ fn draw_summary(svg: &mut Svg, s: &Statistics, order: Order, x: f64, top: f64) -
     y + 6.0
 }
 
-/// Every class that is present, with what it amounts to.
+/// What pins mixed and nearly free pageblocks; returns where the next thing may begin.
+fn draw_pinners(svg: &mut Svg, s: &Statistics, x: f64, top: f64) -> f64 {
+    const LINE: f64 = 15.0;
+    if s.pinners.is_empty() {
+        // Nothing to say, so no room between this and what was said before either.
+        return top - 18.0;
+    }
+    let (blocks_x, pages_x) = (x + 250.0, x + PANEL_WIDTH - 4.0);
+    let mut y = top + 11.0;
+    svg.text(x, y, HEADING, "What pins mixed or nearly free ones");
+    y += LINE;
+    svg.text(blocks_x, y, LABEL.anchored(Anchor::End), "pageblocks");
+    svg.text(pages_x, y, LABEL.anchored(Anchor::End), "pages");
+    let mut row = |name: &str, colour: Rgb, blocks: &str, pages: u64| {
+        y += LINE;
+        svg.text(x, y, Style::new(11.0, colour), &text::shorten(name, 28));
+        svg.text(blocks_x, y, VALUE.anchored(Anchor::End), blocks);
+        svg.text(pages_x, y, VALUE.anchored(Anchor::End), &text::count(pages));
+    };
+    for pinner in s.pinners.iter().take(PINNERS_MAX) {
+        row(&pinner.caption(), INK, &text::count(pinner.pageblocks), pinner.pages);
+    }
+    let others = s.pinners.get(PINNERS_MAX..).unwrap_or_default();
+    if !others.is_empty() {
+        let pages = others.iter().map(|pinner| pinner.pages).sum();
+        row(&format!("{} others", others.len()), QUIET, "", pages);
+    }
+    y + 4.0
+}
+
+/// Every class that is present, by mobility, with what it amounts to.
 fn draw_legend_with_amounts(
     svg: &mut Svg,
     s: &Statistics,
@@ -480,10 +515,18 @@ fn draw_legend_with_amounts(
     let mut y = top + 11.0;
     svg.text(x, y, HEADING, "Memory by use");
     y += 8.0;
+    let mut group = None;
     for class in UseClass::ALL.into_iter().rev() {
         let frames = s.of(class);
         if class == UseClass::Hole || frames == 0 {
             continue;
+        }
+        let mobility = class.mobility().map(Mobility::name);
+        if mobility != group {
+            // What has no mobility begins apart, but needs no name of its own.
+            y += if mobility.is_some() { 15.0 } else { 5.0 };
+            svg.text(x, y - 1.0, SMALL, mobility.unwrap_or_default());
+            group = mobility;
         }
         let swatch = class.swatch();
         svg.outlined(x, y + 2.0, 12.0, swatch.colour, HAIRLINE);

@@ -45,6 +45,8 @@ impl Default for TerminalOptions {
     }
 }
 
+/// Causes of pinned pageblocks that are listed; the others are counted.
+const PINNERS_MAX: usize = 8;
 /// What the numbers need.
 const WIDTH_MIN: usize = 72;
 /// From this width on the numbers stand beside the map.
@@ -72,11 +74,13 @@ pub fn render_terminal(map: &MemoryMap, options: TerminalOptions) -> String {
         let y = draw_summary(&mut sheet, &statistics, order, x, 2);
         let y = draw_orders(&mut sheet, &statistics, x, y + 1);
         let y = draw_types(&mut sheet, &statistics, x, y + 1);
+        let y = draw_pinners(&mut sheet, &statistics, x, y + 1);
         draw_legend(&mut sheet, &statistics, options.colour, (x, width), y + 1).max(below)
     } else {
         let y = draw_summary(&mut sheet, &statistics, order, 0, below);
         let y = draw_orders(&mut sheet, &statistics, 0, y + 1);
         let y = draw_types(&mut sheet, &statistics, 0, y + 1);
+        let y = draw_pinners(&mut sheet, &statistics, 0, y + 1);
         draw_legend(&mut sheet, &statistics, options.colour, (0, width), y + 1)
     };
     draw_caption(&mut sheet, map, width, below + 1);
@@ -292,6 +296,31 @@ fn draw_types(sheet: &mut Sheet, s: &Statistics, x: usize, top: usize) -> usize 
         draw_bar(sheet, x + 13, y, migratetype_colour(migratetype), share, BAR);
         let figures = format!("{:>7} {:>6}", text::count(blocks), text::percent(blocks, known));
         sheet.write(x + 13 + BAR + 1, y, Ink::default(), &figures);
+        y += 1;
+    }
+    y
+}
+
+/// What pins mixed and nearly free pageblocks.
+fn draw_pinners(sheet: &mut Sheet, s: &Statistics, x: usize, top: usize) -> usize {
+    if s.pinners.is_empty() {
+        // Nothing to say, so no line between this and what was said before either.
+        return top - 1;
+    }
+    sheet.write(x, top, Ink::bold(), "what pins mixed or nearly free ones");
+    sheet.write(x + 36, top, Ink::of(QUIET), "blocks   pages");
+    let mut y = top + 1;
+    for pinner in s.pinners.iter().take(PINNERS_MAX) {
+        sheet.write(x, y, Ink::default(), &text::shorten(&pinner.caption(), 33));
+        let [blocks, pages] = [pinner.pageblocks, pinner.pages].map(text::count);
+        sheet.write(x + 34, y, Ink::default(), &format!("{blocks:>8} {pages:>7}"));
+        y += 1;
+    }
+    let others = s.pinners.get(PINNERS_MAX..).unwrap_or_default();
+    if !others.is_empty() {
+        let pages = text::count(others.iter().map(|pinner| pinner.pages).sum());
+        sheet.write(x, y, Ink::of(QUIET), &format!("{} others", others.len()));
+        sheet.write(x + 34, y, Ink::default(), &format!("{:>8} {pages:>7}", ""));
         y += 1;
     }
     y

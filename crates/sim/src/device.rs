@@ -184,7 +184,8 @@ pub struct QueueFull;
 pub struct Freed {
     /// Requests freed.
     pub requests: [u32; 2],
-    /// The class is no longer congested.
+    /// The class is not congested, be it for long or since now: who waits for that goes on
+    /// (`blk_clear_congested` wakes whether or not there was anything to clear).
     pub uncongested: [bool; 2],
 }
 
@@ -412,7 +413,7 @@ impl Device {
     fn free_request(&mut self, class: usize, freed: &mut Freed) {
         self.allocated[class] -= 1;
         freed.requests[class] += 1;
-        if self.congested[class] && self.allocated[class] < self.congestion_off() {
+        if self.allocated[class] < self.congestion_off() {
             self.congested[class] = false;
             freed.uncongested[class] = true;
         }

@@ -18,9 +18,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The machine files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 3] = [
+pub const BUILT_IN: [(&str, &str); 5] = [
     ("guest-tcg", include_str!("../../../machines/guest-tcg.toml")),
     ("one-node-8g", include_str!("../../../machines/one-node-8g.toml")),
+    ("one-node-8g-2012", include_str!("../../../machines/one-node-8g-2012.toml")),
+    (
+        "one-node-8g-2012-half-disk",
+        include_str!("../../../machines/one-node-8g-2012-half-disk.toml"),
+    ),
     ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
 ];
 
@@ -156,6 +161,28 @@ pub struct Node {
     pub distances: Vec<u32>,
 }
 
+/// A file system, as far as its inodes and pages take memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSystem {
+    /// ext4.
+    #[default]
+    Ext4,
+    /// XFS.
+    Xfs,
+}
+
+impl FileSystem {
+    /// Its name in machine files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+}
+
 /// Where swapped pages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapArea {
@@ -196,6 +223,8 @@ pub struct Machine {
     pub reserved: Reserved,
     /// Disks; their positions are their [`DeviceId`]s.
     pub disks: Vec<DeviceSpec>,
+    /// The file system on each disk.
+    pub file_systems: Vec<FileSystem>,
     /// Swap areas, the first to be filled first.
     pub swap: Vec<SwapArea>,
     /// Times of the scheduler, but for the context switch, which is among the costs.
@@ -492,6 +521,7 @@ struct DiskValues {
     nr_requests: Spanned<u64>,
     max_request_kib: Spanned<u64>,
     says_rotational: Option<bool>,
+    filesystem: Option<FileSystem>,
     rotating: Option<RotatingValues>,
     flash: Option<FlashValues>,
     source: Spanned<String>,
@@ -588,6 +618,11 @@ impl Values {
                 high_bytes: high * MIB,
             },
             disks,
+            file_systems: self
+                .disks
+                .iter()
+                .map(|disk| disk.filesystem.unwrap_or_default())
+                .collect(),
             swap,
             sched: self.sched.finish(costs.context_switch.once(), checks),
             costs,

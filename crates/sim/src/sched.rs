@@ -1095,6 +1095,12 @@ impl Scheduler {
         None
     }
 
+    /// Whether somebody has a lock at this moment.
+    pub(crate) fn is_taken(&self, lock: LockId) -> bool {
+        let this = &self.locks[lock.0 as usize];
+        this.owner.is_some() || this.free_at > self.now
+    }
+
     /// The current task releases a lock that it took with [`Self::lock`].
     pub(crate) fn unlock(&mut self, lock: LockId) {
         let this = &mut self.locks[lock.0 as usize];

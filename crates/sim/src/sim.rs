@@ -526,6 +526,12 @@ impl<W: 'static> Cx<'_, W> {
         self.core_mut().sched.enable_preemption();
     }
 
+    /// Whether another task has a spinlock, or waits for it (`spin_trylock` would fail).
+    #[must_use]
+    pub fn is_taken(&self, lock: LockId) -> bool {
+        self.core().sched.is_taken(lock)
+    }
+
     /// Waits at a barrier for the other tasks. Suspends, but for the last one to come, for which it is
     /// true.
     pub fn barrier(&mut self, barrier: BarrierId) -> bool {

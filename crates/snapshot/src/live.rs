@@ -490,9 +490,11 @@ impl BlockTally {
                 FrameUse::Reserved => tally.nr_reserved += 1,
                 FrameUse::Slab | FrameUse::SlabReclaimable => tally.nr_slab += 1,
                 FrameUse::Free(_) => tally.nr_free += 1,
-                FrameUse::Anon | FrameUse::File | FrameUse::Huge | FrameUse::Hugetlb => {
-                    tally.nr_user += 1;
-                }
+                FrameUse::Anon
+                | FrameUse::File
+                | FrameUse::FileMapped
+                | FrameUse::Huge
+                | FrameUse::Hugetlb => tally.nr_user += 1,
                 _ => {}
             }
         }

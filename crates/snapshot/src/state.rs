@@ -140,8 +140,12 @@ pub enum FrameUse {
     PerCpu,
     /// Anonymous base page.
     Anon,
-    /// Page cache base page.
+    /// Page cache base page that nobody maps.
     File,
+    /// Page cache base page that some process maps.
+    FileMapped,
+    /// Page cache base page of a block device: metadata of its file system (`Buffers`).
+    Buffers,
     /// Part of a huge or other compound user page (THP).
     Huge,
     /// Part of a hugetlb page.
@@ -152,7 +156,13 @@ pub enum FrameUse {
     Slab,
     /// Page table.
     PageTable,
-    /// Kernel memory of another use: stacks, vmalloc, drivers.
+    /// Stack of a thread in the kernel; only models tell.
+    KernelStack,
+    /// Packets; only models tell.
+    NetworkBuffer,
+    /// User or file page that a device or a system call holds in place; only models tell.
+    Pinned,
+    /// Kernel memory of another use: vmalloc, drivers, and stacks where they are not told apart.
     Kernel,
     /// Use not known (counts-only snapshots).
     Unknown,

@@ -28,7 +28,7 @@ pub struct MixedPageblock {
     pub migratetype: Migratetype,
     /// Pages that migration can move: anonymous, page cache, huge.
     pub nr_movable: u32,
-    /// Kernel pages, page tables and unreclaimable slab.
+    /// Kernel pages, page tables, unreclaimable slab and what is pinned.
     pub nr_unmovable: u32,
     /// Reclaimable slab.
     pub nr_reclaimable: u32,
@@ -356,7 +356,7 @@ fn use_of(flags: PageFlags) -> FrameUse {
     } else if has(PageFlags::ANON) {
         FrameUse::Anon
     } else if flags.intersects(USER) {
-        FrameUse::File
+        if has(PageFlags::MMAP) { FrameUse::FileMapped } else { FrameUse::File }
     } else {
         FrameUse::Kernel
     }
@@ -365,11 +365,19 @@ fn use_of(flags: PageFlags) -> FrameUse {
 /// The mobility of what an allocated frame is used for; `None` for what is not allocated.
 fn mobility(frame: FrameUse) -> Option<Migratetype> {
     match frame {
-        FrameUse::Anon | FrameUse::File | FrameUse::Huge | FrameUse::Hugetlb => {
-            Some(Migratetype::Movable)
-        }
+        FrameUse::Anon
+        | FrameUse::File
+        | FrameUse::FileMapped
+        | FrameUse::Buffers
+        | FrameUse::Huge
+        | FrameUse::Hugetlb => Some(Migratetype::Movable),
         FrameUse::SlabReclaimable => Some(Migratetype::Reclaimable),
-        FrameUse::Slab | FrameUse::PageTable | FrameUse::Kernel => Some(Migratetype::Unmovable),
+        FrameUse::Slab
+        | FrameUse::PageTable
+        | FrameUse::KernelStack
+        | FrameUse::NetworkBuffer
+        | FrameUse::Pinned
+        | FrameUse::Kernel => Some(Migratetype::Unmovable),
         FrameUse::Hole
         | FrameUse::Reserved
         | FrameUse::Free(_)
@@ -407,5 +415,14 @@ mod tests {
         assert_eq!(use_of(PageFlags(0)), FrameUse::Kernel);
         assert_eq!(use_of(PageFlags(PageFlags::UPTODATE.0 | PageFlags::LRU.0)), FrameUse::File);
         assert_eq!(use_of(PageFlags(PageFlags::MMAP.0)), FrameUse::Kernel);
+    }
+
+    #[test]
+    fn pages_of_files_are_told_apart_by_whether_they_are_mapped() {
+        let file = PageFlags::UPTODATE.0 | PageFlags::LRU.0;
+        assert_eq!(use_of(PageFlags(file)), FrameUse::File);
+        assert_eq!(use_of(PageFlags(file | PageFlags::MMAP.0)), FrameUse::FileMapped);
+        let anon = PageFlags::ANON.0 | PageFlags::SWAPBACKED.0;
+        assert_eq!(use_of(PageFlags(anon | PageFlags::MMAP.0)), FrameUse::Anon);
     }
 }

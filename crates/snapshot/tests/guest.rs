@@ -273,7 +273,10 @@ fn check(guest: &Guest) {
     }
     let uses = lists.frame_uses();
     for pfn in lists.lru.iter().flat_map(|list| &list.pages) {
-        let is_user = matches!(uses[pfn.index()], FrameUse::Anon | FrameUse::File | FrameUse::Huge);
+        let is_user = matches!(
+            uses[pfn.index()],
+            FrameUse::Anon | FrameUse::File | FrameUse::FileMapped | FrameUse::Huge
+        );
         assert!(is_user, "{pfn} on an LRU list is {:?}", uses[pfn.index()]);
     }
 

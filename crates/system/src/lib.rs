@@ -208,6 +208,37 @@ pub struct BarrierId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
+/// What `vm.drop_caches` drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caches {
+    /// Pages of files (1).
+    Pages,
+    /// Inodes, directory entries and whatever else can shrink (2).
+    Slab,
+    /// Both (3).
+    All,
+}
+
+/// Memory of the kernel's own that a workload can ask for: what user space can do towards it on a real
+/// kernel, and what only a module could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelBlock {
+    /// A huge page for the hugetlb pool (`vm.nr_hugepages` raised by one).
+    Hugetlb,
+    /// A page in a pipe's buffer, which does not move and stays until it is read.
+    PipeBuffer,
+    /// 2^order pages, asked for as a module does that wants movable ones and may fail: direct reclaim and
+    /// compaction, kswapd woken, no second try. Only the model has such a module.
+    Module {
+        /// The order.
+        order: u8,
+    },
+}
+
+/// A block that [`System::take_block`] gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockId(pub u32);
+
 /// CPU time that a workload's threads have spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuUse {
@@ -310,8 +341,46 @@ pub trait System {
     /// Writes all that is dirty and waits for it.
     fn sync(&mut self) -> Result<(), Failure>;
 
-    /// Drops every clean page of files that nobody uses (`vm.drop_caches` = 1).
-    fn drop_caches(&mut self) -> Result<(), Failure>;
+    /// Drops clean pages of files that nobody uses, unused inodes and directory entries, or both
+    /// (`vm.drop_caches`).
+    fn drop_caches(&mut self, what: Caches) -> Result<(), Failure>;
+
+    /// Sets a file's size (`ftruncate`): what is cut off is gone, what is added is a hole.
+    fn set_file_bytes(&mut self, file: FileId, bytes: u64) -> Result<(), Failure> {
+        let _ = (file, bytes);
+        Err(Failure::Refused("files cannot be cut here".to_owned()))
+    }
+
+    /// Closes a file. Its mappings stay.
+    fn close_file(&mut self, file: FileId) -> Result<(), Failure> {
+        let _ = file;
+        Ok(())
+    }
+
+    /// Maps pages of a file, shared with whoever maps them too: `first` and `pages` in base pages. Reading or
+    /// writing behind the file's end is refused when it is tried.
+    fn map_file(
+        &mut self,
+        file: FileId,
+        first: u64,
+        pages: u64,
+        access: Access,
+    ) -> Result<Area, Failure> {
+        let _ = (file, first, pages, access);
+        Err(Failure::Refused("files cannot be mapped here".to_owned()))
+    }
+
+    /// Asks for memory of the kernel's own, once, without insisting. `None` if it cannot be had.
+    fn take_block(&mut self, kind: KernelBlock) -> Result<Option<BlockId>, Failure> {
+        let _ = kind;
+        Err(Failure::Refused("no memory of the kernel's own can be asked for here".to_owned()))
+    }
+
+    /// Gives it back.
+    fn free_block(&mut self, block: BlockId) -> Result<(), Failure> {
+        let _ = block;
+        Err(Failure::Refused("no memory of the kernel's own was given".to_owned()))
+    }
 
     /// A knob's value, under the kernel's name: `vm.swappiness`, `transparent_hugepage/enabled`.
     fn knob(&mut self, name: &str) -> Result<String, Failure>;

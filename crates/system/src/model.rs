@@ -4,6 +4,7 @@
 //! reports is gathered beside the simulated machine and becomes the record with it. What memory looks like is
 //! drawn for the record where [`ModelSpec::draw`] says how: by looking, in no virtual time.
 
+mod compaction;
 mod settings;
 mod state;
 mod thread;
@@ -14,6 +15,7 @@ use crate::{Code, MachineInfo, NodeInfo};
 use highorder_mm::Memory;
 use highorder_mm::policy::Policy;
 use highorder_record::{Inputs, Latencies, Metric, Record, State};
+use highorder_sim::kernel::demand::{self, Demand};
 use highorder_sim::kernel::{self, Flows, Kernel};
 use highorder_sim::{Machine, Ns, RunError, Sim, TaskSpec, WaitQueue};
 use settings::Settings;
@@ -35,6 +37,8 @@ pub struct ModelSpec {
     pub knobs: BTreeMap<String, String>,
     /// The root of the workload's random streams.
     pub seed: u64,
+    /// What the kernel wants for itself besides.
+    pub demands: Vec<Demand>,
     /// How often the timeline is sampled.
     pub sample_interval: Ns,
     /// Draws memory for the record, if it shall have a picture; changes nothing in it.
@@ -75,6 +79,8 @@ struct Shared {
     held: Option<State>,
     /// Where the run's counters begin, if that is not its beginning.
     before: Option<State>,
+    /// When that was.
+    before_at: Ns,
     inputs: Inputs,
     draw: Option<Draw>,
     pictures: BTreeMap<String, String>,
@@ -125,12 +131,13 @@ pub fn run_on(
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
-    let ModelSpec { machine, mut policy, flows, knobs, seed, sample_interval, draw } = spec;
-    let settings = settings_of(&policy, &knobs);
+    let ModelSpec { machine, mut policy, flows, knobs, seed, demands, sample_interval, draw } =
+        spec;
+    let settings = settings_of(&policy, &flows, &knobs);
     settings.apply(&mut policy);
     let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
     settings.apply_to_marks(sim.world_mut());
-    run_in(sim, settings, Course { seed, sample_interval, draw }, inputs, workload)
+    run_in(sim, settings, Course { seed, demands, sample_interval, draw }, inputs, workload)
 }
 
 /// As [`run`], with memory in a state that was found somewhere else: its marks stay as they are, and so
@@ -147,15 +154,15 @@ pub fn run_from(
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
-    let ModelSpec { machine, policy: _, flows, knobs, seed, sample_interval, draw } = spec;
-    let settings = settings_of(&memory.policy, &knobs);
+    let ModelSpec { machine, policy: _, flows, knobs, seed, demands, sample_interval, draw } = spec;
+    let settings = settings_of(&memory.policy, &flows, &knobs);
     settings.apply(&mut memory.policy);
     let sim = kernel::start(&machine, memory, flows, settings.knobs);
-    run_in(sim, settings, Course { seed, sample_interval, draw }, inputs, workload)
+    run_in(sim, settings, Course { seed, demands, sample_interval, draw }, inputs, workload)
 }
 
-fn settings_of(policy: &Policy, knobs: &BTreeMap<String, String>) -> Settings {
-    let mut settings = Settings::of(policy);
+fn settings_of(policy: &Policy, flows: &Flows, knobs: &BTreeMap<String, String>) -> Settings {
+    let mut settings = Settings::of(policy, flows);
     for (name, value) in knobs {
         settings.set(name, value).unwrap_or_else(|error| panic!("{error}"));
     }
@@ -165,6 +172,7 @@ fn settings_of(policy: &Policy, knobs: &BTreeMap<String, String>) -> Settings {
 /// What of a specification still matters once the machine is there.
 struct Course {
     seed: u64,
+    demands: Vec<Demand>,
     sample_interval: Ns,
     draw: Option<Draw>,
 }
@@ -184,6 +192,7 @@ fn run_in(
         latencies: BTreeMap::new(),
         held: None,
         before: None,
+        before_at: Ns::ZERO,
         inputs: inputs.clone(),
         draw: course.draw,
         pictures: BTreeMap::new(),
@@ -203,6 +212,7 @@ fn run_in(
     sim.world_mut().interruptible.push(waiting);
     let mut record = Record::new(inputs);
     record.before = state::of(sim.world());
+    demand::start(&mut sim, &course.demands, course.seed);
     start_main(&mut sim, &shared, workload);
     let elapsed = run_and_sample(&mut sim, course.sample_interval, &mut record)?;
     finish(&sim, &shared, elapsed, &mut record);
@@ -249,6 +259,7 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
     }
     record.pictures = std::mem::take(&mut shared.pictures);
     record.metrics = std::mem::take(&mut shared.metrics);
+    record.metrics.extend(compaction::metrics(kernel, record, shared.before_at));
     record.latencies = std::mem::take(&mut shared.latencies);
     let [user, system] = sim.programs_times();
     let cpus = (0..sim.nr_cpus() as u32).map(|cpu| sim.cpu_times(highorder_sim::CpuId(cpu)));
@@ -267,6 +278,15 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
     let killed = kernel.processes.iter().filter(|process| process.killed);
     for process in killed {
         record.notes.push(format!("{} was killed: out of memory", process.name));
+    }
+    for (number, (demand, stats)) in kernel.demands.iter().enumerate() {
+        record.notes.push(format!(
+            "demand {number} ({}): {} requests, {} of them served with less, {} not at all",
+            demand.kind.name(),
+            stats.nr_asked,
+            stats.nr_smaller,
+            stats.nr_failed
+        ));
     }
     record.notes.extend(shared.failure.take());
 }

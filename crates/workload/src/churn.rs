@@ -5,15 +5,14 @@
 //! drawn at random, until a new one has room, and maps and writes that. So memory is as full as asked
 //! throughout, and what is freed lies scattered.
 
-use crate::parameters::{Kind, Parameter, ParameterError, Settings};
+use crate::files::Random;
+use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{
     ADVICE, Ended, advice, report_killed, report_seconds, run_process, run_threads,
 };
 use crate::{THREADS, Workload};
 use highorder_record::{Better, Metric};
 use highorder_system::{Access, Advice, Area, Code, Failure, Ns, Pattern, System, ThreadSpec};
-use rand_core::Rng;
-use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,28 +29,12 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
         Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 1 } },
     ],
-    check,
+    check: |settings| settings.check_at_most("area_min", "area_max"),
     run,
 };
 
 /// Begins the number of each thread's random stream: "churn" in ASCII.
 const STREAM: u128 = 0x63_6875_726e << 64;
-
-fn check(settings: &Settings) -> Result<(), ParameterError> {
-    if settings.size("area_min") > settings.size("area_max") {
-        let (mut least, mut most) = (String::new(), String::new());
-        for (name, setting) in settings.iter() {
-            match name {
-                "area_min" => least = setting.to_string(),
-                "area_max" => most = setting.to_string(),
-                _ => {}
-            }
-        }
-        let message = format!("`area_min` is {least}, expected at most `area_max`, {most}");
-        return Err(ParameterError::new("area_min", message));
-    }
-    Ok(())
-}
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let threads = settings.count_u32(THREADS);
@@ -81,7 +64,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
                 sys.report(&row, operations / took.elapsed.as_secs_f64());
             }
         }
-        Ended::Killed => report_killed(sys, &format!("Killed-{threads}")),
+        Ended::Killed => report_killed(sys, &format!("Killed-{threads}"), took.nr_killed),
     }
     Ok(())
 }
@@ -116,15 +99,15 @@ fn process(sys: &mut dyn System, threads: u32, plan: Plan) -> Result<(), Failure
 /// A thread's areas and its stream of random numbers.
 struct Churn {
     plan: Plan,
-    rng: Pcg64,
+    random: Random,
     areas: Vec<Area>,
     live_pages: u64,
 }
 
 impl Churn {
     fn new(plan: Plan, seed: u64, thread: u32) -> Self {
-        let rng = Pcg64::new(seed.into(), STREAM | u128::from(thread));
-        Self { plan, rng, areas: Vec::new(), live_pages: 0 }
+        let random = Random::new(seed, STREAM | u128::from(thread));
+        Self { plan, random, areas: Vec::new(), live_pages: 0 }
     }
 
     fn run(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
@@ -134,7 +117,7 @@ impl Churn {
             pages = self.next_size();
         }
         for _ in 0..self.plan.operations {
-            if self.below(2) == 0 {
+            if self.random.coin() {
                 self.touch(sys)?;
             } else {
                 let pages = self.next_size();
@@ -167,7 +150,7 @@ impl Churn {
     /// Writes to an area drawn at random. There is one: the largest fits the live set.
     fn touch(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
         let began = sys.now();
-        let drawn = self.below(self.areas.len() as u64) as usize;
+        let drawn = self.random.below(self.areas.len() as u64) as usize;
         let area = self.areas[drawn];
         sys.touch_range(area, Pattern::word(Access::Write))?;
         record(sys, "churn-touch", began);
@@ -176,7 +159,7 @@ impl Churn {
 
     fn unmap(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
         let began = sys.now();
-        let drawn = self.below(self.areas.len() as u64) as usize;
+        let drawn = self.random.below(self.areas.len() as u64) as usize;
         let area = self.areas.swap_remove(drawn);
         sys.munmap(area)?;
         self.live_pages -= area.pages;
@@ -187,12 +170,7 @@ impl Churn {
     /// Pages of the next area: any number between the bounds, all equally likely.
     fn next_size(&mut self) -> u64 {
         let Plan { area_pages_min, area_pages_max, .. } = self.plan;
-        area_pages_min + self.below(area_pages_max - area_pages_min + 1)
-    }
-
-    /// A number below `bound`: the upper half of a product of 64 by 64 bits.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.rng.next_u64()) * u128::from(bound)) >> 64) as u64
+        self.random.between(area_pages_min, area_pages_max)
     }
 }
 

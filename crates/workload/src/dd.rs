@@ -4,10 +4,10 @@
 //! the caches were dropped.
 
 use crate::Workload;
+use crate::files::blocks;
 use crate::parameters::{Kind, Parameter, Settings};
-use crate::process::{Ended, report_killed, report_seconds, run_process};
-use highorder_record::{Better, Metric};
-use highorder_system::{Code, Failure, Ns, System, ThreadSpec};
+use crate::process::{Ended, report_killed, report_rate, report_seconds, run_process};
+use highorder_system::{Caches, Code, Failure, Ns, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "dd",
@@ -32,7 +32,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let took = run_process(sys, ThreadSpec::process("dd"), code)?;
     match took.ended {
         Ended::Done => report_seconds(sys, "System", took.system),
-        Ended::Killed => report_killed(sys, "Killed"),
+        Ended::Killed => report_killed(sys, "Killed", took.nr_killed),
     }
     Ok(())
 }
@@ -42,39 +42,21 @@ fn process(sys: &mut dyn System, bytes: u64, block: u64, reads: u64) -> Result<(
     let began = sys.now();
     blocks(bytes, block).try_for_each(|(at, part)| sys.write_file(file, at, part))?;
     sys.fsync(file)?;
-    report_rate(sys, "Write", bytes, began);
+    report_speed(sys, "Write", bytes, began);
     sys.note_held();
     if reads > 0 {
-        sys.drop_caches()?;
+        sys.drop_caches(Caches::Pages)?;
     }
     for _ in 0..reads {
         let began = sys.now();
         blocks(bytes, block).try_for_each(|(at, part)| sys.read_file(file, at, part))?;
-        report_rate(sys, "Read", bytes, began);
+        report_speed(sys, "Read", bytes, began);
     }
+    sys.close_file(file)?;
     sys.unlink(NAME)
 }
 
-/// The pieces that a file is written by.
-fn blocks(bytes: u64, block: u64) -> impl Iterator<Item = (u64, u64)> {
-    (0..bytes.div_ceil(block)).map(move |n| (n * block, block.min(bytes - n * block)))
-}
-
-fn report_rate(sys: &mut dyn System, name: &str, bytes: u64, began: Ns) {
-    let took = (sys.now() - began).as_secs_f64();
-    if took > 0.0 {
-        sys.report(&Metric::new(name, "MB/s", Better::Higher), bytes as f64 / 1e6 / took);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_cover_a_file_once() {
-        let all: Vec<_> = blocks(10, 4).collect();
-        assert_eq!(all, [(0, 4), (4, 4), (8, 2)]);
-        assert_eq!(blocks(0, 4).count(), 0);
-    }
+fn report_speed(sys: &mut dyn System, name: &str, bytes: u64, began: Ns) {
+    let took = sys.now() - began;
+    report_rate(sys, name, "MB/s", bytes as f64 / 1e6, took);
 }

@@ -2,10 +2,20 @@
 //!
 //! | name | what it does |
 //! | --- | --- |
-//! | `usemem` | threads write one word to each page of their own memory, pass after pass |
-//! | `mmap-demo` | one thread on one node's CPUs fills a buffer larger than that node |
-//! | `dd` | one file is written from beginning to end, and read again |
 //! | `churn` | threads map, touch and unmap areas of random sizes around a given live set |
+//! | `dd` | one file is written from beginning to end, and read again |
+//! | `fleet` | services keep a machine nearly full, and replace areas and files period after period |
+//! | `fsmark` | threads write files of one size, iteration after iteration |
+//! | `memhog` | one process writes its memory once and sleeps with it |
+//! | `micro` | processes write every page of sparse files that they have mapped |
+//! | `mmap-demo` | one thread on one node's CPUs fills a buffer larger than that node |
+//! | `numa-thp-bench` | one thread writes at random, with huge pages and without, near and far |
+//! | `postmark` | files of random sizes are created, read, made longer and deleted |
+//! | `small-files` | very many small files are written, read at random, and deleted |
+//! | `stress-highalloc` | a module asks for most of memory in huge pages, pass after pass |
+//! | `stutter` | mappings of 128 MiB are timed while most of memory is taken and a file is copied |
+//! | `thpscale` | threads ask for huge pages in memory full of holes and page cache |
+//! | `usemem` | threads write to each page of their memory, while others read a mapped file |
 //!
 //! A workload is a table of parameters and a function. [`find`] checks values against the table and gives
 //! a [`Configured`] workload, whose [`Configured::code`] any system runs.
@@ -25,10 +35,21 @@
 
 mod churn;
 mod dd;
+mod files;
+mod fleet;
+mod fsmark;
+mod memhog;
+mod micro;
 mod mmap_demo;
+mod numa_thp_bench;
 mod parameters;
+mod postmark;
 mod process;
 pub mod recorded;
+mod small_files;
+mod stress_highalloc;
+mod stutter;
+mod thpscale;
 mod usemem;
 
 pub use parameters::{ParameterError, Value};
@@ -47,8 +68,22 @@ struct Workload {
     run: fn(&mut dyn System, &Settings) -> Result<(), Failure>,
 }
 
-const WORKLOADS: [&Workload; 4] =
-    [&churn::WORKLOAD, &dd::WORKLOAD, &mmap_demo::WORKLOAD, &usemem::WORKLOAD];
+const WORKLOADS: [&Workload; 14] = [
+    &churn::WORKLOAD,
+    &dd::WORKLOAD,
+    &fleet::WORKLOAD,
+    &fsmark::WORKLOAD,
+    &memhog::WORKLOAD,
+    &micro::WORKLOAD,
+    &mmap_demo::WORKLOAD,
+    &numa_thp_bench::WORKLOAD,
+    &postmark::WORKLOAD,
+    &small_files::WORKLOAD,
+    &stress_highalloc::WORKLOAD,
+    &stutter::WORKLOAD,
+    &thpscale::WORKLOAD,
+    &usemem::WORKLOAD,
+];
 
 const NAMES: [&str; WORKLOADS.len()] = {
     let mut names = [""; WORKLOADS.len()];

@@ -36,7 +36,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
             report_seconds(sys, "System", took.system);
             report_seconds(sys, "Elapsd", took.elapsed);
         }
-        Ended::Killed => report_killed(sys, "Killed"),
+        Ended::Killed => report_killed(sys, "Killed", took.nr_killed),
     }
     Ok(())
 }

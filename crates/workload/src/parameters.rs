@@ -71,8 +71,13 @@ pub(crate) enum Kind {
     Count { least: u64, most: u64, default: u64 },
     /// Memory: a share of the machine's, in millionths by default, or a size.
     Memory { default_millionths: u64 },
-    /// A size in bytes.
+    /// The same, or none: 0.0.
+    MemoryOrNone { default_millionths: u64 },
+    /// A size in bytes, which shrinks with memory.
     Size { default: u64 },
+    /// A size in bytes that stays whatever the scale: of one call or of one file among many, where there
+    /// are fewer of them in less memory.
+    Fixed { default: u64 },
     /// One of these words, by default the first.
     Word(&'static [&'static str]),
 }
@@ -81,8 +86,11 @@ impl Kind {
     fn default(&self) -> Setting {
         match *self {
             Self::Count { default, .. } => Setting::Count(default),
-            Self::Memory { default_millionths } => Setting::Share(default_millionths),
+            Self::Memory { default_millionths } | Self::MemoryOrNone { default_millionths } => {
+                Setting::Share(default_millionths)
+            }
             Self::Size { default } => Setting::Size(default),
+            Self::Fixed { default } => Setting::Fixed(default),
             Self::Word(words) => Setting::Word(words[0]),
         }
     }
@@ -93,14 +101,17 @@ impl Kind {
                 let count = u64::try_from(*count).ok()?;
                 (*least..=*most).contains(&count).then_some(Setting::Count(count))
             }
-            (Self::Memory { .. }, Value::Float(share)) => {
+            (Self::MemoryOrNone { .. }, Value::Float(0.0)) => Some(Setting::Share(0)),
+            (Self::Memory { .. } | Self::MemoryOrNone { .. }, Value::Float(share)) => {
                 let millionths = (share * MILLION as f64).round();
                 let is_possible = *share <= SHARE_MAX && millionths >= 1.0;
                 is_possible.then_some(Setting::Share(millionths as u64))
             }
-            (Self::Memory { .. } | Self::Size { .. }, Value::Text(text)) => {
-                size(text).map(Setting::Size)
-            }
+            (
+                Self::Memory { .. } | Self::MemoryOrNone { .. } | Self::Size { .. },
+                Value::Text(text),
+            ) => size(text).map(Setting::Size),
+            (Self::Fixed { .. }, Value::Text(text)) => size(text).map(Setting::Fixed),
             (Self::Word(words), Value::Text(text)) => {
                 words.iter().find(|word| *word == text).map(|word| Setting::Word(word))
             }
@@ -114,7 +125,13 @@ impl Kind {
             Self::Memory { .. } => {
                 "a share of memory such as 0.8, or a size such as \"12 GiB\"".to_owned()
             }
-            Self::Size { .. } => "a size such as \"12 MiB\" (B, KiB, MiB, GiB or TiB)".to_owned(),
+            Self::MemoryOrNone { .. } => {
+                "a share of memory such as 0.16, a size such as \"12 GiB\", or 0.0 for none"
+                    .to_owned()
+            }
+            Self::Size { .. } | Self::Fixed { .. } => {
+                "a size such as \"12 MiB\" (B, KiB, MiB, GiB or TiB)".to_owned()
+            }
             Self::Word(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 quoted.join(" or ")
@@ -140,6 +157,8 @@ pub(crate) enum Setting {
     Share(u64),
     /// Bytes.
     Size(u64),
+    /// Bytes that no scale changes.
+    Fixed(u64),
     Word(&'static str),
 }
 
@@ -151,7 +170,7 @@ impl Setting {
                 let pages = u128::from(machine.total_pages) * u128::from(millionths);
                 (pages / u128::from(MILLION)) as u64
             }
-            Self::Size(bytes) => bytes.div_ceil(machine.page_bytes),
+            Self::Size(bytes) | Self::Fixed(bytes) => bytes.div_ceil(machine.page_bytes),
             Self::Count(_) | Self::Word(_) => panic!("{self} is no amount of memory"),
         }
     }
@@ -167,7 +186,7 @@ impl fmt::Display for Setting {
                 let digits = digits.trim_end_matches('0');
                 write!(f, "{whole}.{}", if digits.is_empty() { "0" } else { digits })
             }
-            Self::Size(bytes) => {
+            Self::Size(bytes) | Self::Fixed(bytes) => {
                 // The largest unit that it is a multiple of; one byte always is.
                 let (unit, size) =
                     UNITS.iter().find(|(_, size)| bytes % size == 0).unwrap_or(&UNITS[4]);
@@ -224,6 +243,16 @@ impl Settings {
         }
     }
 
+    /// Refuses a size that is larger than another parameter's.
+    pub(crate) fn check_at_most(&self, name: &str, most: &str) -> Result<(), ParameterError> {
+        if self.size(name) <= self.size(most) {
+            return Ok(());
+        }
+        let (found, limit) = (self.0[name], self.0[most]);
+        let message = format!("`{name}` is {found}, expected at most `{most}`, {limit}");
+        Err(ParameterError::new(name, message))
+    }
+
     /// A count.
     ///
     /// # Panics
@@ -250,7 +279,7 @@ impl Settings {
     /// Bytes of a size.
     pub(crate) fn size(&self, name: &str) -> u64 {
         match self.0[name] {
-            Setting::Size(bytes) => bytes,
+            Setting::Size(bytes) | Setting::Fixed(bytes) => bytes,
             other => panic!("`{name}` is {other}, no size"),
         }
     }
@@ -296,6 +325,16 @@ mod tests {
             assert_eq!(kind.read(&Value::Float(share)), None, "{share}");
         }
         assert_eq!(kind.read(&Value::Integer(1)), None, "one byte, or all of memory?");
+    }
+
+    #[test]
+    fn no_memory_is_a_value_only_where_none_is_possible() {
+        let none = Value::Float(0.0);
+        let kind = Kind::MemoryOrNone { default_millionths: 160_000 };
+        assert_eq!(kind.read(&none), Some(Setting::Share(0)));
+        assert_eq!(kind.read(&none).unwrap().to_string(), "0.0");
+        assert_eq!(kind.read(&Value::Float(0.5)), Some(Setting::Share(500_000)));
+        assert_eq!(Kind::Memory { default_millionths: 1 }.read(&none), None);
     }
 
     #[test]

@@ -18,7 +18,10 @@ pub(crate) struct Took {
     pub(crate) user: Ns,
     pub(crate) system: Ns,
     pub(crate) elapsed: Ns,
+    /// [`Ended::Killed`] if any of them was.
     pub(crate) ended: Ended,
+    /// How many were killed.
+    pub(crate) nr_killed: u32,
 }
 
 /// Runs a process to its end.
@@ -30,19 +33,43 @@ pub(crate) fn run_process(
     spec: ThreadSpec,
     code: Code,
 ) -> Result<Took, Failure> {
+    run_processes(sys, [(spec, code)])
+}
+
+/// Starts processes one after another and waits for all of them.
+///
+/// # Errors
+/// What the system refused one of them, once all that were started have ended.
+pub(crate) fn run_processes(
+    sys: &mut dyn System,
+    processes: impl IntoIterator<Item = (ThreadSpec, Code)>,
+) -> Result<Took, Failure> {
     let (began, before) = (sys.now(), sys.cpu_use());
-    let thread = sys.spawn(spec, code)?;
-    let ended = match sys.join(thread) {
-        Ok(()) => Ended::Done,
-        Err(Failure::Killed) => Ended::Killed,
-        Err(refused) => return Err(refused),
-    };
+    let (mut started, mut refused, mut nr_killed) = (Vec::new(), Ok(()), 0);
+    for (spec, code) in processes {
+        match sys.spawn(spec, code) {
+            Ok(thread) => started.push(thread),
+            Err(failure) => {
+                refused = Err(failure);
+                break;
+            }
+        }
+    }
+    for thread in started {
+        match sys.join(thread) {
+            Ok(()) => {}
+            Err(Failure::Killed) => nr_killed += 1,
+            Err(failure) => refused = refused.and(Err(failure)),
+        }
+    }
+    refused?;
     let (now, after) = (sys.now(), sys.cpu_use());
     Ok(Took {
         user: after.user - before.user,
         system: after.system - before.system,
         elapsed: now - began,
-        ended,
+        ended: if nr_killed > 0 { Ended::Killed } else { Ended::Done },
+        nr_killed,
     })
 }
 
@@ -89,10 +116,17 @@ pub(crate) fn report_seconds(sys: &mut dyn System, name: &str, time: Ns) {
     sys.report(&Metric::new(name, "s", Better::Lower), time.as_secs_f64());
 }
 
-/// Counts a process that was killed.
-pub(crate) fn report_killed(sys: &mut dyn System, name: &str) {
+/// Adds a rate per second to the row `name`, if time has passed at all.
+pub(crate) fn report_rate(sys: &mut dyn System, name: &str, unit: &str, amount: f64, took: Ns) {
+    if took > Ns::ZERO {
+        sys.report(&Metric::new(name, unit, Better::Higher), amount / took.as_secs_f64());
+    }
+}
+
+/// Counts the processes that were killed.
+pub(crate) fn report_killed(sys: &mut dyn System, name: &str, nr_killed: u32) {
     let row = Metric::new(name, "processes", Better::Lower).shown_as(&[Statistic::Amean], 0);
-    sys.report(&row, 1.0);
+    sys.report(&row, f64::from(nr_killed));
 }
 
 /// What the word of an `advice` parameter stands for.

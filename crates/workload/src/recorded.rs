@@ -14,19 +14,47 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Base pages of 2 MiB: what these programs align to.
 const UNIT_PAGES: u64 = 512;
 
-/// A set-up that only writes a file and syncs: its name and its bytes. Others are `None`.
+/// A file that a set-up wrote and synced before the program began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Whether it was read through afterwards.
+    pub is_read: bool,
+    /// Where the set-up ran, a bit for each CPU.
+    pub cpus: Option<u64>,
+}
+
+/// What a set-up wrote, if it does no more than that: `dd`, `sync` and perhaps `cat`, perhaps on some CPUs.
 #[must_use]
-pub fn written_file(setup: &str) -> Option<(String, u64)> {
-    let rest = setup.strip_prefix("dd if=/dev/zero of=")?;
-    let rest = rest.strip_suffix(" 2>/dev/null; sync")?;
-    let mut words = rest.split_whitespace();
-    let (name, bs, count) = (words.next()?, words.next()?, words.next()?);
+pub fn written_file(setup: &str) -> Option<Written> {
+    let (setup, cpus) = match setup.strip_prefix("taskset ") {
+        None => (setup, None),
+        Some(rest) => {
+            let (mask, command) = rest.split_once(' ')?;
+            let command = command.strip_prefix("sh -c '")?.strip_suffix('\'')?;
+            // taskset(1): hexadecimal, whatever it begins with.
+            let digits = mask.strip_prefix("0x").unwrap_or(mask);
+            (command, Some(u64::from_str_radix(digits, 16).ok()?))
+        }
+    };
+    let mut commands = setup.split("; ");
+    let dd = commands.next()?.strip_prefix("dd if=/dev/zero of=")?.strip_suffix(" 2>/dev/null")?;
+    let mut words = dd.split_whitespace();
+    let (path, bs, count) = (words.next()?, words.next()?, words.next()?);
     let count: u64 = count.strip_prefix("count=")?.parse().ok()?;
-    if bs == "bs=1M" && words.next().is_none() {
-        Some((file_name(name), count << 20))
-    } else {
-        None
+    if bs != "bs=1M" || words.next().is_some() || commands.next() != Some("sync") {
+        return None;
     }
+    let is_read = match commands.next() {
+        None => false,
+        Some(cat) if cat == format!("cat {path} > /dev/null") => true,
+        Some(_) => return None,
+    };
+    let written = Written { name: file_name(path), bytes: count << 20, is_read, cpus };
+    commands.next().is_none().then_some(written)
 }
 
 /// The last part of a path: all of a workload's files lie in one folder.
@@ -110,9 +138,8 @@ impl Program {
             "mmapdemo" => Arguments::read(words)?.mmapdemo(),
             other => {
                 let what = match other {
-                    "thpscale" | "fragmenter" | "fragmem" | "hugestress" => "files, compaction",
-                    "slabload" | "dd" | "taskset" => "files",
-                    "churn" => "huge pages",
+                    "thpscale" | "fragmenter" | "fragmem" | "hugestress" => "a program, compaction",
+                    "slabload" | "dd" | "taskset" | "churn" => "a program",
                     "echo" => "compaction",
                     _ => return Err(Unknown::Needs(vec![format!("the program `{other}`")])),
                 };
@@ -131,16 +158,11 @@ impl Program {
 
     /// The program as a workload's main thread runs it, after this file was written.
     #[must_use]
-    pub fn code(&self, file: Option<(String, u64)>) -> Code {
+    pub fn code(&self, file: Option<Written>) -> Code {
         let program = self.clone();
         Box::new(move |sys| {
-            if let Some((name, bytes)) = file {
-                const BLOCK: u64 = 1 << 20;
-                let file = sys.create_file(&name)?;
-                for n in 0..bytes.div_ceil(BLOCK) {
-                    sys.write_file(file, n * BLOCK, BLOCK.min(bytes - n * BLOCK))?;
-                }
-                sys.sync()?;
+            if let Some(file) = file {
+                file.write(sys)?;
                 sys.note_before();
             }
             let code: Code = Box::new(move |sys| program.run(sys));
@@ -158,9 +180,10 @@ impl Program {
                     let place = place_of(sys, cpus)?;
                     sys.set_place(place)?;
                 }
+                // The policy is the task's: page tables follow it as well.
+                sys.set_mempolicy(policy)?;
                 let total = sys.machine().total_pages;
                 let area = map(sys, size.pages_each(total, 1), advice)?;
-                sys.mbind(area, policy)?;
                 for _ in 0..loops {
                     sys.touch_range(
                         area,
@@ -171,6 +194,24 @@ impl Program {
                 Ok(())
             }
         }
+    }
+}
+
+impl Written {
+    fn write(&self, sys: &mut dyn System) -> Result<(), Failure> {
+        const BLOCK: u64 = 1 << 20;
+        if let Some(cpus) = self.cpus {
+            let place = place_of(sys, cpus)?;
+            sys.set_place(place)?;
+        }
+        let blocks = || (0..self.bytes.div_ceil(BLOCK)).map(|n| n * BLOCK);
+        let file = sys.create_file(&self.name)?;
+        blocks().try_for_each(|at| sys.write_file(file, at, BLOCK.min(self.bytes - at)))?;
+        sys.sync()?;
+        if self.is_read {
+            blocks().try_for_each(|at| sys.read_file(file, at, BLOCK.min(self.bytes - at)))?;
+        }
+        sys.set_place(Place::Any)
     }
 }
 
@@ -375,6 +416,27 @@ mod tests {
             policy: MemPolicy::Bind(1),
         };
         assert_eq!(demo, expected);
+    }
+
+    #[test]
+    fn a_setup_that_only_writes_a_file_is_understood() {
+        let plain = "dd if=/dev/zero of=/data/stream bs=1M count=800 2>/dev/null; sync";
+        let written = |name: &str, mib: u64, is_read, cpus| {
+            Some(Written { name: name.to_owned(), bytes: mib << 20, is_read, cpus })
+        };
+        assert_eq!(written_file(plain), written("stream", 800, false, None));
+        let pinned = "taskset 3 sh -c 'dd if=/dev/zero of=/data/f bs=1M count=400 2>/dev/null; sync; \
+                      cat /data/f > /dev/null'";
+        assert_eq!(written_file(pinned), written("f", 400, true, Some(3)));
+        for other in [
+            "fragmem -a 80 -k 2",
+            "dd if=/dev/zero of=/data/f bs=4k count=400 2>/dev/null; sync",
+            "dd if=/dev/zero of=/data/f bs=1M count=400 2>/dev/null",
+            "dd if=/dev/zero of=/data/f bs=1M count=4 2>/dev/null; sync; cat /data/g > /dev/null",
+            "dd if=/dev/zero of=/data/f bs=1M count=4 2>/dev/null; sync; cat /data/f > /dev/null; sync",
+        ] {
+            assert_eq!(written_file(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,19 +1,26 @@
-//! usemem: threads write one word to each page of their own memory, pass after pass.
+//! usemem: threads write one word to each page of their own memory, pass after pass, while others read a
+//! file that they have mapped.
 //!
-//! Models: the anonymous process of mmtests' usemem benchmark (2016): N threads, each with a private
-//! mapping of its share of the memory, in ascending order, one word every 4096 bytes, 30 times.
-//! Departs: no second process that reads a file beside it. Visible as: no page cache competes for memory,
-//! so reclaim finds anonymous pages alone. No word is checked before it is rewritten.
+//! Models: mmtests' usemem benchmark (2016): two processes of N threads each. Those of the first write
+//! private mappings of their share of 0.64 of memory, in ascending order, one word every 4096 bytes, 30
+//! times. Those of the second map one file, shared: each the first N-th of 0.16 of memory, and read one
+//! word every 4096 bytes, 30 times. The file, of that size and 32 MiB more, was written before.
+//! Departs: no word is checked before it is rewritten. Visible as: a little less time outside the kernel.
+//! One run is one repetition with one N, and counts its own preparation into its duration. Visible as:
+//! durations hold one writing of the file for each run.
 
+use crate::files::write_new;
 use crate::parameters::{Kind, Parameter, Settings};
-use crate::process::{Ended, report_killed, report_seconds, run_process, run_threads};
+use crate::process::{Ended, report_killed, report_seconds, run_processes, run_threads};
 use crate::{THREADS, Workload};
 use highorder_system::{Access, Area, Code, Failure, Pattern, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "usemem",
     parameters: &[
-        // The anonymous 0.8 of a working set of 0.8 of memory.
+        // The read 0.2 of a working set of 0.8 of memory; 0.0 for no second process.
+        Parameter { name: "file", kind: Kind::MemoryOrNone { default_millionths: 160_000 } },
+        // The written 0.8 of it.
         Parameter { name: "memory", kind: Kind::Memory { default_millionths: 640_000 } },
         Parameter { name: "passes", kind: Kind::Count { least: 1, most: 1_000_000, default: 30 } },
         Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 1 } },
@@ -22,24 +29,45 @@ pub(crate) const WORKLOAD: Workload = Workload {
     run,
 };
 
+const FILE: &str = "usemem-file";
+/// By how much the file is longer than what is read of it.
+const FILE_EXTRA: u64 = 32 << 20;
+/// Written at a time.
+const BLOCK: u64 = 1 << 20;
+
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let threads = settings.count_u32(THREADS);
     let passes = settings.count("passes");
-    let each = settings.pages("memory", sys.machine()) / u64::from(threads);
-    let code: Code = Box::new(move |sys| process(sys, threads, each, passes));
-    let took = run_process(sys, ThreadSpec::process("usemem"), code)?;
+    let machine = sys.machine();
+    let page_bytes = machine.page_bytes;
+    let each = settings.pages("memory", machine) / u64::from(threads);
+    let file_pages = settings.pages("file", machine);
+    if file_pages > 0 {
+        write_new(sys, FILE, file_pages * page_bytes + FILE_EXTRA, BLOCK)?;
+        sys.sync()?;
+        sys.note_before();
+    }
+    let writers: Code = Box::new(move |sys| anonymous(sys, threads, each, passes));
+    let mut processes = vec![(ThreadSpec::process("usemem"), writers)];
+    let file_each = file_pages / u64::from(threads);
+    if file_each > 0 {
+        let readers: Code = Box::new(move |sys| file(sys, threads, file_each, passes));
+        processes.push((ThreadSpec::process("usemem-file"), readers));
+    }
+    let took = run_processes(sys, processes)?;
     match took.ended {
         Ended::Done => {
             report_seconds(sys, &format!("System-{threads}"), took.system);
             report_seconds(sys, &format!("Elapsd-{threads}"), took.elapsed);
         }
-        Ended::Killed => report_killed(sys, &format!("Killed-{threads}")),
+        Ended::Killed => report_killed(sys, &format!("Killed-{threads}"), took.nr_killed),
     }
-    Ok(())
+    if file_pages > 0 { sys.unlink(FILE) } else { Ok(()) }
 }
 
-/// The process: its first thread maps, and when all is written unmaps, as the end of a process does.
-fn process(sys: &mut dyn System, threads: u32, pages: u64, passes: u64) -> Result<(), Failure> {
+/// The process that writes: its first thread maps, and when all is written unmaps, as the end of a process
+/// does.
+fn anonymous(sys: &mut dyn System, threads: u32, pages: u64, passes: u64) -> Result<(), Failure> {
     let areas = (0..threads).map(|_| sys.mmap(pages)).collect::<Result<Vec<Area>, _>>()?;
     run_threads(sys, "usemem", threads, |number| {
         let area = areas[number as usize];
@@ -49,4 +77,18 @@ fn process(sys: &mut dyn System, threads: u32, pages: u64, passes: u64) -> Resul
     })?;
     sys.note_held();
     areas.iter().try_for_each(|&area| sys.munmap(area))
+}
+
+/// The process that reads: all its threads read the same pages, each through a mapping of its own.
+fn file(sys: &mut dyn System, threads: u32, pages: u64, passes: u64) -> Result<(), Failure> {
+    run_threads(sys, "usemem-f", threads, |_| {
+        Box::new(move |sys| {
+            let file = sys.open_file(FILE)?;
+            let area = sys.map_file(file, 0, pages, Access::Read)?;
+            sys.close_file(file)?;
+            let words = Pattern::word(Access::Read);
+            (0..passes).try_for_each(|_| sys.touch_range(area, words))?;
+            sys.munmap(area)
+        })
+    })
 }

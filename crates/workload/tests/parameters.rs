@@ -14,7 +14,7 @@ fn every_workload_can_be_had_with_its_defaults() {
         assert_eq!(workload.name(), *name);
     }
     let usemem = find("usemem", &BTreeMap::new()).unwrap().values();
-    let expected = [("memory", "0.64"), ("passes", "30"), ("threads", "1")];
+    let expected = [("file", "0.16"), ("memory", "0.64"), ("passes", "30"), ("threads", "1")];
     assert_eq!(usemem, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
 }
 
@@ -27,7 +27,8 @@ fn names_are_sorted_and_unique() {
 fn an_unknown_workload_is_told_with_those_there_are() {
     let error = find("usmem", &BTreeMap::new()).unwrap_err();
     assert_eq!(error.key, None);
-    assert_eq!(error.message, "no workload `usmem`, expected one of churn, dd, mmap-demo, usemem");
+    let expected = format!("no workload `usmem`, expected one of {}", names().join(", "));
+    assert_eq!(error.message, expected);
 }
 
 #[test]
@@ -39,7 +40,7 @@ fn wrong_parameters_are_told_with_what_was_found_and_expected() {
     };
     assert_eq!(
         told("usemem", "pases", Value::Integer(3)),
-        "`usemem` has no parameter `pases`, expected one of memory, passes, threads"
+        "`usemem` has no parameter `pases`, expected one of file, memory, passes, threads"
     );
     assert_eq!(
         told("usemem", "passes", Value::Integer(-1)),
@@ -52,6 +53,19 @@ fn wrong_parameters_are_told_with_what_was_found_and_expected() {
     assert_eq!(
         told("usemem", "memory", Value::Integer(80)),
         "`memory` is 80, expected a share of memory such as 0.8, or a size such as \"12 GiB\""
+    );
+    assert_eq!(
+        told("usemem", "file", Value::Float(-0.1)),
+        "`file` is -0.1, expected a share of memory such as 0.16, a size such as \"12 GiB\", or 0.0 for \
+         none"
+    );
+    assert_eq!(
+        told("postmark", "size_min", Value::Text("6 MiB".to_owned())),
+        "`size_min` is 6 MiB, expected at most `size_max`, 5 MiB"
+    );
+    assert_eq!(
+        told("small-files", "block", Value::Text("128 KiB".to_owned())),
+        "`block` is 128 KiB, expected at most `file_size`, 64 KiB"
     );
     assert_eq!(
         told("churn", "area_max", Value::Text("16MB".to_owned())),

@@ -4,12 +4,14 @@ mod fake;
 
 use fake::{Event, Fake};
 use highorder_record::Better;
-use highorder_system::{Access, Advice, Failure, Ns, Pattern, Place};
+use highorder_system::{Access, Advice, Caches, Failure, KernelBlock, Ns, Pattern, Place};
 use highorder_workload::{Configured, Value, find};
 use std::collections::BTreeMap;
 
 /// A machine of 64 MiB.
 const PAGES: u64 = 16_384;
+/// No memory.
+const NONE: Value = Value::Float(0.0);
 
 fn configured<const N: usize>(name: &str, values: [(&str, Value); N]) -> Configured {
     find(name, &values.map(|(key, value)| (key.to_owned(), value)).into()).unwrap()
@@ -22,7 +24,7 @@ fn text(text: &str) -> Value {
 #[test]
 fn usemem_writes_every_page_once_a_pass_and_frees_all() {
     let mut sys = Fake::new(PAGES);
-    let values = [("memory", Value::Float(0.5)), ("passes", Value::Integer(7))];
+    let values = [("file", NONE), ("memory", Value::Float(0.5)), ("passes", Value::Integer(7))];
     sys.run(configured("usemem", values).with_threads(3).code()).unwrap();
     assert_eq!(sys.unmapped.len(), 3);
     for mapping in &sys.unmapped {
@@ -35,9 +37,9 @@ fn usemem_writes_every_page_once_a_pass_and_frees_all() {
 }
 
 #[test]
-fn usemem_has_one_process_with_a_thread_for_each_mapping() {
+fn usemem_without_a_file_has_one_process_with_a_thread_for_each_mapping() {
     let mut sys = Fake::new(PAGES);
-    sys.run(configured("usemem", []).with_threads(4).code()).unwrap();
+    sys.run(configured("usemem", [("file", NONE)]).with_threads(4).code()).unwrap();
     let spawned: Vec<_> =
         sys.spawned().iter().map(|spec| (spec.name.clone(), spec.new_process)).collect();
     let thread = |number| (format!("usemem-{number}"), false);
@@ -48,7 +50,7 @@ fn usemem_has_one_process_with_a_thread_for_each_mapping() {
 #[test]
 fn usemem_reports_seconds_under_its_number_of_threads() {
     let mut sys = Fake::new(PAGES);
-    let values = [("memory", text("40 MiB")), ("passes", Value::Integer(2))];
+    let values = [("file", NONE), ("memory", text("40 MiB")), ("passes", Value::Integer(2))];
     sys.run(configured("usemem", values).with_threads(2).code()).unwrap();
     // 10 ns in the kernel and 1 outside for each page touched.
     let touches = 2 * 10_240;
@@ -61,10 +63,15 @@ fn usemem_reports_seconds_under_its_number_of_threads() {
 
 #[test]
 fn memory_is_noted_while_all_of_it_is_there() {
-    // dd maps nothing: what it uses are files.
-    for name in highorder_workload::names().iter().filter(|&&name| name != "dd") {
+    // The others map files or nothing: what they use is page cache.
+    for (name, values) in [
+        ("churn", [("live", Value::Float(0.5))]),
+        ("memhog", [("memory", Value::Float(0.5))]),
+        ("mmap-demo", [("memory", Value::Float(0.5))]),
+        ("usemem", [("file", NONE)]),
+    ] {
         let mut sys = Fake::new(PAGES);
-        let workload = configured(name, []).scaled(1, 64).with_threads(2);
+        let workload = configured(name, values).scaled(1, 64).with_threads(2);
         sys.run(workload.code()).unwrap();
         let held = sys.held.as_ref().unwrap_or_else(|| panic!("{name} notes nothing"));
         let pages: u64 = held.iter().map(|mapping| mapping.area.pages).sum();
@@ -80,8 +87,9 @@ fn dd_writes_its_file_reads_it_again_and_deletes_it() {
     let mut sys = Fake::new(PAGES);
     sys.run(configured("dd", [("size", text("5 MiB")), ("reads", Value::Integer(2))]).code())
         .unwrap();
-    assert_eq!(sys.files, [(String::new(), 5 << 20)], "all of it written, and the name gone");
-    assert_eq!(sys.samples("Write").len() + sys.samples("Read").len(), 0, "no time passes here");
+    assert_eq!(sys.file_bytes_moved(), (5 << 20, 10 << 20));
+    assert_eq!(sys.files, BTreeMap::new(), "nothing is left");
+    assert_eq!((sys.samples("Write").len(), sys.samples("Read").len()), (1, 2));
 }
 
 #[test]
@@ -91,6 +99,7 @@ fn a_killed_process_is_counted_and_its_times_are_not() {
         // The first pass does not end.
         ("mmap-demo", &["Killed"]),
         ("churn", &["Killed-2"]),
+        ("memhog", &["Killed"]),
     ] {
         let mut sys = Fake::new(PAGES);
         sys.capacity = PAGES / 8;
@@ -103,7 +112,7 @@ fn a_killed_process_is_counted_and_its_times_are_not() {
 
 #[test]
 fn what_the_system_refuses_ends_the_run_with_every_thread_waited_for() {
-    for (name, mappings_max) in [("usemem", 1), ("mmap-demo", 0), ("churn", 2)] {
+    for (name, mappings_max) in [("usemem", 1), ("mmap-demo", 0), ("churn", 2), ("memhog", 0)] {
         let mut sys = Fake::new(PAGES);
         sys.mappings_max = mappings_max;
         let ended = sys.run(configured(name, []).scaled(1, 64).with_threads(2).code());
@@ -240,4 +249,294 @@ fn a_live_set_smaller_than_an_area_is_refused() {
     let expected =
         "churn: a thread's live set of 128 pages is smaller than the largest area, 256 pages";
     assert_eq!(ended, Err(Failure::Refused(expected.to_owned())));
+}
+
+#[test]
+fn usemem_reads_the_same_part_of_its_file_from_every_thread() {
+    let mut sys = Fake::new(PAGES);
+    let values = [("passes", Value::Integer(3))];
+    sys.run(configured("usemem", values).with_threads(4).code()).unwrap();
+    // 0.16 of memory and 32 MiB more are written, once, before the counters begin.
+    let file_pages = PAGES * 16 / 100;
+    assert_eq!(sys.file_bytes_moved(), (file_pages * 4096 + (32 << 20), 0));
+    let events = &sys.events;
+    let at = |wanted: &Event| events.iter().position(|event| event == wanted).unwrap();
+    let first_spawn = events.iter().position(|event| matches!(event, Event::Spawn(_))).unwrap();
+    assert!(at(&Event::Sync) < at(&Event::Before) && at(&Event::Before) < first_spawn);
+
+    let of_file: Vec<_> = sys.unmapped.iter().filter_map(|m| Some((m.file.clone()?, m))).collect();
+    assert_eq!(of_file.len(), 4);
+    for (file, mapping) in of_file {
+        assert_eq!(file, ("usemem-file".to_owned(), 0, Access::Read));
+        assert_eq!(mapping.area.pages, file_pages / 4);
+        assert!(mapping.reads.iter().all(|&reads| reads == 3));
+    }
+    let processes: Vec<_> =
+        sys.spawned().iter().filter(|spec| spec.new_process).map(|spec| &*spec.name).collect();
+    assert_eq!(processes, ["usemem", "usemem-file"]);
+    assert_eq!((sys.samples("System-4").len(), sys.samples("Elapsd-4").len()), (1, 1));
+    assert_eq!(sys.files, BTreeMap::new(), "nothing is left");
+}
+
+#[test]
+fn fsmark_writes_as_many_files_as_fill_memory_in_every_iteration_and_keeps_them() {
+    let mut sys = Fake::new(PAGES);
+    let values = [
+        ("file_size", text("1 MiB")),
+        ("iterations", Value::Integer(3)),
+        ("directories", Value::Integer(2)),
+        ("directory_files", Value::Integer(1)),
+        ("threads_per_cpu", Value::Integer(2)),
+    ];
+    sys.run(configured("fsmark", values).code()).unwrap();
+    // 64 files among 8 threads, 3 times.
+    assert_eq!(sys.files.len(), 3 * 64);
+    assert!(sys.files.values().all(|&bytes| bytes == 1 << 20));
+    let blocks: Vec<_> = sys
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Write(name, at, bytes) if name == "fsmark/7/01/2-3" => Some((*at, *bytes)),
+            _ => None,
+        })
+        .collect();
+    let expected: Vec<_> = (0..64).map(|n| (n * 16384, 16384)).collect();
+    assert_eq!(blocks, expected, "in a row, by 16 KiB, in the second directory in turn");
+    // 8 files of 1 MiB: 64 writes of 16 KiB each, a creation and a close.
+    let file = 66.0 * 100e-9 + 1024.0 * 50e-9;
+    let rate = 8.0 * (8.0 / (8.0 * file));
+    let samples = sys.samples("Files/s");
+    assert_eq!(samples.len(), 3);
+    assert!(samples.iter().all(|found| (found / rate - 1.0).abs() < 1e-6), "{samples:?} {rate}");
+    assert_eq!(sys.samples("Overhead"), [0.0; 0], "no time passes between calls here");
+}
+
+#[test]
+fn fsmark_by_default_is_the_published_one() {
+    // 16 GiB on 4 CPUs: 546 files of 30 MiB among 16 threads, 34 each.
+    let values = configured("fsmark", []).values();
+    let shown = |key: &str| values[key].clone();
+    assert_eq!(shown("file_size"), "30 MiB");
+    assert_eq!((shown("iterations"), shown("threads_per_cpu")), ("15".into(), "4".into()));
+    assert_eq!((shown("memory"), shown("block")), ("1.0".into(), "16 KiB".into()));
+    let mut sys = Fake::new(PAGES);
+    let ended = sys.run(configured("fsmark", []).code());
+    let message = "fsmark: memory for 2 files among 16 threads, expected one for each";
+    assert_eq!(ended, Err(Failure::Refused(message.to_owned())));
+    // Scaled together with memory it is the same number of files.
+    let mut sys = Fake::new(PAGES);
+    let small = [("iterations", Value::Integer(1))];
+    sys.run(configured("fsmark", small).scaled(1, 64).code()).unwrap();
+    assert_eq!(sys.files.len(), 128, "64 MiB in files of 480 KiB, 8 for each of 16 threads");
+}
+
+fn postmark(seed: u64) -> Fake {
+    let mut sys = Fake::new(PAGES);
+    sys.seed = seed;
+    let values = [
+        ("memory", text("8 MiB")),
+        ("size_max", text("64 KiB")),
+        ("subdirectories", Value::Integer(10)),
+        ("transactions", Value::Integer(2_000)),
+    ];
+    sys.run(configured("postmark", values).code()).unwrap();
+    sys
+}
+
+#[test]
+fn postmark_creates_reads_appends_and_deletes_at_even_odds_and_leaves_nothing() {
+    let sys = postmark(1);
+    assert_eq!(sys.files, BTreeMap::new());
+    let events = sys.file_events();
+    let count = |of: fn(&Event) -> bool| events.iter().filter(|event| of(event)).count();
+    let created = count(|event| matches!(event, Event::Create(_)));
+    let opened = count(|event| matches!(event, Event::Open(_)));
+    assert_eq!(created, count(|event| matches!(event, Event::Unlink(_))));
+    // 128 files; half of 2000 transactions create, give or take six times the square root of 500.
+    assert!((128 + 866..=128 + 1_134).contains(&created), "{created}");
+    // Each transaction reads or appends, but to a file that is as long as it can be.
+    assert!((1_900..=2_000).contains(&opened), "{opened}");
+    let reads = count(|event| matches!(event, Event::Read(_, 0, _)));
+    assert!((866..=1_134).contains(&reads), "{reads}");
+    let mut sizes = BTreeMap::new();
+    for event in events {
+        if let Event::Write(name, at, bytes) = event {
+            assert!(*bytes <= 4096);
+            let size = sizes.entry(name.clone()).or_insert(0);
+            assert_eq!(*size, *at, "{name}: written in a row");
+            *size += bytes;
+        }
+    }
+    assert!(sizes.values().all(|size| (3096..=65536).contains(size)));
+    let folders: std::collections::BTreeSet<&str> =
+        sizes.keys().map(|name| name.rsplit_once('/').unwrap().0).collect();
+    assert_eq!(folders.len(), 10);
+}
+
+#[test]
+fn postmark_reports_the_rates_of_its_phases() {
+    let sys = postmark(1);
+    let names: Vec<&str> = sys.rows.keys().map(String::as_str).collect();
+    let expected = [
+        "Data megabytes read per second",
+        "Data megabytes written per second",
+        "Files create/transact per second",
+        "Files created alone per second",
+        "Files delete/transact per second",
+        "Files deleted alone per second",
+        "System",
+        "Transactions per second",
+    ];
+    assert_eq!(names, expected);
+    // A deletion is a call of 100 ns here.
+    let deleted = sys.samples("Files deleted alone per second")[0];
+    assert!((deleted / 1e7 - 1.0).abs() < 1e-9, "{deleted}");
+    let rate = |row: &str| sys.samples(row)[0];
+    let transacted =
+        rate("Files create/transact per second") + rate("Files delete/transact per second");
+    assert!((transacted / rate("Transactions per second") - 1.0).abs() < 1e-9);
+    let (written, read) = sys.file_bytes_moved();
+    let moved = rate("Data megabytes written per second") / rate("Data megabytes read per second");
+    assert!((moved / (written as f64 / read as f64) - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn postmark_and_small_files_repeat_themselves_with_the_same_seed_alone() {
+    assert_eq!(postmark(1).events, postmark(1).events);
+    assert_ne!(postmark(1).events, postmark(2).events);
+    assert_eq!(small_files(1, "half").events, small_files(1, "half").events);
+    assert_ne!(small_files(1, "half").events, small_files(2, "half").events);
+}
+
+#[test]
+fn micro_writes_each_page_of_a_sparse_file_of_each_process_once_in_both_tests() {
+    let mut sys = Fake::new(PAGES);
+    sys.run(configured("micro", [("memory", Value::Float(2.0))]).code()).unwrap();
+    let names: Vec<&str> = sys.files.keys().map(String::as_str).collect();
+    let expected = [
+        "micro/mmap-read-0",
+        "micro/mmap-read-1",
+        "micro/mmap-read-2",
+        "micro/mmap-read-3",
+        "micro/mmap-write-0",
+        "micro/mmap-write-1",
+        "micro/mmap-write-2",
+        "micro/mmap-write-3",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(sys.file_bytes_moved(), (0, 0), "holes, until they are touched");
+    assert_eq!(sys.unmapped.len(), 8);
+    for mapping in &sys.unmapped {
+        assert_eq!(mapping.area.pages, 2 * PAGES / 4);
+        assert!(mapping.writes.iter().all(|&writes| writes == 1));
+        assert_eq!(mapping.file.as_ref().unwrap().1, 0);
+    }
+    let processes = sys.spawned().iter().filter(|spec| spec.new_process).count();
+    assert_eq!(processes, 8);
+    let sleeps = sys.events.iter().filter(|event| matches!(event, Event::Sleep(_))).count();
+    assert_eq!(sleeps, 2, "nothing counts here, so kswapd is idle at once");
+}
+
+fn small_files(seed: u64, unlink: &str) -> Fake {
+    let mut sys = Fake::new(PAGES);
+    sys.seed = seed;
+    let values = [("memory", text("16 MiB")), ("unlink", text(unlink))];
+    sys.run(configured("small-files", values).code()).unwrap();
+    sys
+}
+
+#[test]
+fn small_files_are_written_by_pages_synced_and_read_sixteen_times_a_visit() {
+    let sys = small_files(1, "none");
+    // 256 files of 64 KiB.
+    assert_eq!(sys.files.len(), 256);
+    assert!(sys.files.values().all(|&bytes| bytes == 64 << 10));
+    let of_one: Vec<u64> = sys
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Write(name, at, 4096) if name == "small-files/3/63" => Some(*at),
+            _ => None,
+        })
+        .collect();
+    assert!(of_one.iter().copied().eq((0..16).map(|n| n * 4096)));
+    let events = sys.file_events();
+    let sync = events.iter().position(|event| **event == Event::Sync).unwrap();
+    let (before, after) = events.split_at(sync);
+    assert!(before.iter().all(|event| !matches!(event, Event::Read(..))));
+    assert!(after.iter().all(|event| !matches!(event, Event::Write(..))));
+    let visits: Vec<_> = after[1..].chunks(18).collect();
+    assert!(visits.len() > 100, "{}", visits.len());
+    for visit in visits {
+        let [Event::Open(name), reads @ .., Event::Close(closed)] = visit else {
+            panic!("{visit:?}")
+        };
+        assert_eq!(name, closed);
+        for read in reads {
+            let Event::Read(other, at, 4096) = read else { panic!("{read:?}") };
+            assert!(other == name && at % 4096 == 0 && *at < 64 << 10);
+        }
+    }
+    // As long as the writing took: here readers run one after another, so that only the first of them has
+    // any time.
+    let phase = sys.samples("Write phase")[0];
+    assert!(phase > 0.0 && sys.samples("Write").len() == 1);
+    assert!(sys.latencies["small-files-visit"] > 100);
+}
+
+#[test]
+fn small_files_go_all_or_by_halves_at_random() {
+    assert_eq!(small_files(1, "all").files, BTreeMap::new());
+    let half = small_files(1, "half");
+    assert_eq!(half.files.len(), 128);
+    let mut runs = 0;
+    let there: Vec<bool> =
+        (0..64).map(|file| half.files.contains_key(&format!("small-files/0/{file}"))).collect();
+    for pair in there.windows(2) {
+        runs += usize::from(pair[0] != pair[1]);
+    }
+    // 32 changes are expected of 64 coins; four, or sixty, would be a pattern.
+    assert!((12..=52).contains(&runs), "{runs}");
+}
+
+#[test]
+fn small_files_stay_small_whatever_the_scale() {
+    let values = configured("small-files", []).scaled(1, 16).values();
+    assert_eq!((values["file_size"].as_str(), values["block"].as_str()), ("64 KiB", "4 KiB"));
+    assert_eq!(values["memory"], "1.5");
+}
+
+#[test]
+fn memhog_writes_once_and_sleeps_with_its_memory() {
+    let mut sys = Fake::new(PAGES);
+    sys.run(configured("memhog", [("hold_seconds", Value::Integer(7))]).code()).unwrap();
+    let [hog] = &sys.unmapped[..] else { panic!("{:?}", sys.unmapped) };
+    assert_eq!(hog.area.pages, PAGES * 3 / 4);
+    assert!(hog.writes.iter().all(|&writes| writes == 1));
+    let at = |wanted: &Event| sys.events.iter().position(|event| event == wanted).unwrap();
+    assert!(at(&Event::Sleep(Ns::from_secs(7))) < at(&Event::Unmap(hog.area)));
+}
+
+#[test]
+fn stress_highalloc_asks_at_its_pace_and_gives_all_back_after_each_pass() {
+    let mut sys = Fake::new(PAGES);
+    sys.blocks_max = 10;
+    sys.run(configured("stress-highalloc", []).code()).unwrap();
+    // 95 % of 64 MiB is 30 blocks of 2 MiB, and 10 of 30 are 33 %.
+    let kind = KernelBlock::Module { order: 9 };
+    let taken = |had| sys.events.iter().filter(|e| **e == Event::Take(kind, had)).count();
+    assert_eq!((taken(true), taken(false)), (30, 60));
+    for row in ["Pass 1", "Pass 2", "while Rested"] {
+        assert_eq!(sys.samples(row), [33.0], "{row}");
+        assert_eq!(sys.rows[row].better, Better::Points);
+    }
+    // The call takes 100 ns of the 125 ms.
+    let pause = Event::Sleep(Ns(125_000_000 - 100));
+    assert_eq!(sys.events.iter().filter(|event| **event == pause).count(), 90);
+    let last = |wanted: &Event| sys.events.iter().rposition(|event| event == wanted).unwrap();
+    let knob = Event::Knob("vm.min_free_kbytes".to_owned(), "1024".to_owned());
+    let drop = Event::Drop(Caches::All);
+    assert!(last(&Event::Sleep(Ns::from_secs(180))) < last(&drop) && last(&drop) < last(&knob));
+    assert_eq!(sys.file_bytes_moved(), (PAGES * 4096, PAGES * 4096));
+    assert_eq!(sys.files, BTreeMap::new());
 }

@@ -9,14 +9,15 @@ use highorder_mm::fallback::Extfrag;
 use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
-    FallbackRule, Highatomic, ListType, PcpDrain, PcpHigh, PcpOrders, Placement, Policy,
+    FallbackRule, Highatomic, IsolateMark, ListType, PcpDrain, PcpHigh, PcpOrders, Placement,
+    Policy, Urgency, WatermarkCheck, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Machine, alloc::Request};
 
-use Migratetype::{HighAtomic, Isolate, Movable, Reclaimable, Unmovable};
+use Migratetype::{HighAtomic, Isolate, Movable, Reclaimable, Reserve, Unmovable};
 
 /// What one page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +118,7 @@ pub(crate) struct Naive {
 }
 
 fn mergeable(migratetype: Migratetype) -> bool {
-    [Unmovable, Movable, Reclaimable].contains(&migratetype)
+    [Unmovable, Movable, Reclaimable, Reserve].contains(&migratetype)
 }
 
 fn fallback_types(wanted: Migratetype) -> [Migratetype; 2] {
@@ -366,7 +367,7 @@ impl Naive {
     /// Where moved pages go in this kernel.
     fn moved_end(&self) -> End {
         match self.policy.fallback.rule {
-            FallbackRule::MoveAndSplit => End::Head,
+            FallbackRule::MoveOrTake | FallbackRule::MoveAndSplit => End::Head,
             FallbackRule::MoveAndRetry { moved_to } => moved_to,
             _ => End::Tail,
         }
@@ -609,6 +610,61 @@ impl Naive {
         None
     }
 
+    /// Before 4.0: a small block is taken alone, unless it is for a reclaimable request; what is left of it
+    /// stays where it was. The last resort is the reserve.
+    fn move_or_take(&mut self, zone: usize, order: u8, wanted: Migratetype) -> Option<u32> {
+        for found in (order..=self.max_order()).rev() {
+            let Some((from, pfn)) = self.first_fallback(zone, found, wanted) else { continue };
+            let ungrouped = !self.policy.freelist.mobility_grouping;
+            let large = found >= self.policy.fallback.movable_min_order.0;
+            let mut rest = from;
+            if large || wanted == Reclaimable || ungrouped {
+                rest = wanted;
+                let moved = match self.movable_range(zone, pfn) {
+                    Some(range) => self.move_range(zone, range, wanted, End::Head),
+                    None => 0,
+                };
+                if moved >= self.policy.fallback.claim_min_pages || ungrouped {
+                    self.set_block_type(pfn, wanted);
+                }
+                if found >= self.block_order() {
+                    self.set_types_under(pfn, found, wanted);
+                }
+            }
+            self.cut(zone, pfn, found, order, rest);
+            self.note(zone, pfn, (order, found), (wanted, from));
+            return Some(pfn);
+        }
+        self.take_smallest(zone, order, Reserve)
+    }
+
+    /// The lowest whole pageblocks become the zone's last resort, as the min mark says; others no longer are.
+    fn setup_reserve(&mut self, zone: usize) {
+        let block = u64::from(self.block_pages());
+        let Zone { start, end, .. } = self.zones[zone];
+        let mut wanted = (self.zones[zone].marks[0].div_ceil(block))
+            .min(u64::from(self.policy.watermark.reserve_blocks_max));
+        for pfn in (start..end).filter(|pfn| u64::from(*pfn) % block == 0) {
+            let here = pfn as usize..(pfn + self.block_pages()).min(end) as usize;
+            let known =
+                !self.pages[here].iter().any(|p| [Page::Absent, Page::Reserved].contains(p));
+            let change = match (wanted > 0, self.block_type(pfn)) {
+                (true, Movable) if known => Some(Reserve),
+                (false, Reserve) => Some(Movable),
+                _ => None,
+            };
+            if wanted > 0 && known && [Movable, Reserve].contains(&self.block_type(pfn)) {
+                wanted -= 1;
+            }
+            if let Some(to) = change {
+                self.set_block_type(pfn, to);
+                if let Some(range) = self.movable_range(zone, pfn) {
+                    self.move_range(zone, range, to, End::Head);
+                }
+            }
+        }
+    }
+
     /// One block from the free lists; `stealing` is remembered over one refill.
     fn take(
         &mut self,
@@ -627,6 +683,7 @@ impl Naive {
         match self.policy.fallback.rule {
             FallbackRule::Never => None,
             FallbackRule::MoveAndSplit => self.split_fallback(zone, order, wanted),
+            FallbackRule::MoveOrTake => self.move_or_take(zone, order, wanted),
             FallbackRule::MoveAndRetry { .. } => {
                 if self.move_for_retry(zone, order, wanted, flags) {
                     Some(
@@ -740,6 +797,7 @@ impl Naive {
             z.batch = gap as i64;
         }
         for zone in 0..self.zones.len() {
+            self.setup_reserve(zone);
             let (node, kind) = (self.zones[zone].node, self.zones[zone].kind);
             for class in ZoneKind::ALL {
                 let between: u64 = self
@@ -799,12 +857,16 @@ impl Naive {
         flags: AllocFlags,
     ) -> bool {
         let z = &self.zones[zone];
-        let privileged = flags.intersects(
-            AllocFlags::NON_BLOCK
-                .with(AllocFlags::MIN_RESERVE)
-                .with(AllocFlags::HIGHATOMIC)
-                .with(AllocFlags::OOM),
-        );
+        let (high, waits) =
+            (flags.intersects(AllocFlags::MIN_RESERVE), !flags.intersects(AllocFlags::NON_BLOCK));
+        let hard = match self.policy.watermark.urgency {
+            Urgency::NonBlockingAlone => !waits,
+            Urgency::Atomic | Urgency::HighThenNonBlocking => high && !waits,
+        };
+        let mut privileged = hard || flags.intersects(AllocFlags::OOM);
+        if self.policy.watermark.urgency == Urgency::HighThenNonBlocking {
+            privileged |= high || !waits || flags.intersects(AllocFlags::HIGHATOMIC);
+        }
         let mut free = z.nr_free_pages() as i64 - ((1i64 << order) - 1);
         if !privileged {
             free -= match self.policy.highatomic {
@@ -814,11 +876,11 @@ impl Naive {
             };
         }
         let mut min = mark as i64;
-        if flags.intersects(AllocFlags::MIN_RESERVE) {
+        if high {
             min -= min / 2;
-            if flags.intersects(AllocFlags::NON_BLOCK) {
-                min -= min / 4;
-            }
+        }
+        if hard {
+            min -= min / 4;
         }
         if flags.intersects(AllocFlags::OOM) {
             min -= min / 2;
@@ -826,8 +888,22 @@ impl Naive {
         if free <= min + z.lowmem_reserve[class as usize] as i64 {
             return false;
         }
+        if self.policy.watermark.check == WatermarkCheck::EachOrder {
+            let mut mark = min;
+            for o in 0..order as usize {
+                let blocks: usize = z.free[o].iter().map(Vec::len).sum();
+                free -= (blocks << o) as i64;
+                mark /= 2;
+                if free <= mark {
+                    return false;
+                }
+            }
+            return true;
+        }
         let mut types = vec![Unmovable, Movable, Reclaimable];
-        if flags.intersects(AllocFlags::HIGHATOMIC.with(AllocFlags::OOM)) {
+        if flags.intersects(AllocFlags::HIGHATOMIC.with(AllocFlags::OOM))
+            || hard && self.policy.watermark.urgency == Urgency::Atomic
+        {
             types.push(HighAtomic);
         }
         order == 0
@@ -899,6 +975,7 @@ impl Naive {
         cpu: usize,
         order: u8,
         wanted: Migratetype,
+        cold: bool,
         flags: AllocFlags,
     ) -> Option<u32> {
         let auto = self.policy.pcp.high == PcpHigh::AutoTuned;
@@ -915,19 +992,20 @@ impl Naive {
                 let Some(pfn) = self.take(zone, order, wanted, flags, &mut stealing) else { break };
                 self.mark(pfn, order, Page::OnCpu);
                 let kept = Kept { pfn, order, noted: wanted };
-                self.zones[zone].cpus[cpu].lists[number].push(kept);
+                let list = &mut self.zones[zone].cpus[cpu].lists[number];
+                list.insert(if cold { 0 } else { list.len() }, kept);
             }
         }
         let list = &mut self.zones[zone].cpus[cpu].lists[number];
         if list.is_empty() {
             return None;
         }
-        let kept = list.remove(0);
+        let kept = list.remove(if cold { list.len() - 1 } else { 0 });
         self.mark(kept.pfn, kept.order, Page::Used { movable: false });
         Some(kept.pfn)
     }
 
-    pub(crate) fn free(&mut self, pfn: u32, order: u8, cpu: usize) {
+    pub(crate) fn free(&mut self, pfn: u32, order: u8, cpu: usize, cold: bool) {
         let zone = self.zone_of(pfn);
         let noted = self.block_type(pfn);
         if !self.has_list(order) || noted == Isolate {
@@ -936,7 +1014,9 @@ impl Naive {
         }
         self.mark(pfn, order, Page::OnCpu);
         let number = list_number(order, noted);
-        self.zones[zone].cpus[cpu].lists[number].insert(0, Kept { pfn, order, noted });
+        let list = &mut self.zones[zone].cpus[cpu].lists[number];
+        let last = cold && self.policy.pcp.cold;
+        list.insert(if last { list.len() } else { 0 }, Kept { pfn, order, noted });
         let drain = match self.policy.pcp.high {
             PcpHigh::AutoTuned => self.surplus_auto_tuned(zone, cpu, order),
             PcpHigh::LowWatermark => self.surplus_fixed(zone, cpu, order),
@@ -1042,13 +1122,20 @@ impl Naive {
                     }
                 }
             }
-            PcpDrain::RoundRobin => {
+            PcpDrain::RoundRobin | PcpDrain::RoundRobinReclaimableFirst => {
                 let nr_lists = if self.policy.pcp.orders == PcpOrders::Zero { 3 } else { 14 };
+                let down = self.policy.pcp.drain == PcpDrain::RoundRobinReclaimableFirst;
                 let (mut number, mut run) = (0, 0);
                 while left > 0 {
                     loop {
                         run += 1;
-                        number = (number + 1) % nr_lists;
+                        number = if !down {
+                            (number + 1) % nr_lists
+                        } else if number == 0 {
+                            nr_lists - 1
+                        } else {
+                            number - 1
+                        };
                         if !self.zones[zone].cpus[cpu].lists[number].is_empty() {
                             break;
                         }
@@ -1126,8 +1213,13 @@ impl Naive {
     pub(crate) fn isolate(&mut self, pfn: u32, order: u8) -> bool {
         let zone = self.zone_of(pfn);
         if self.block_type(pfn) != Isolate {
-            let mark = self.zones[zone].marks[0] + (1 << order);
-            if !self.passes(zone, 0, mark, ZoneKind::Dma, AllocFlags::NONE) {
+            let marks = &self.zones[zone];
+            let mark = match self.policy.compaction.isolate_mark {
+                IsolateMark::Low => marks.marks[1] + marks.boost,
+                IsolateMark::Min => marks.marks[0] + marks.boost,
+                IsolateMark::BareMin => marks.marks[0],
+            };
+            if !self.passes(zone, 0, mark + (1 << order), ZoneKind::Dma, AllocFlags::NONE) {
                 return false;
             }
         }
@@ -1186,9 +1278,33 @@ impl Naive {
         order
     }
 
+    /// Whether zones below Normal are so small that other nodes' Normal zones come first.
+    fn low_zones_are_small(&self) -> bool {
+        let size = |z: &Zone| u64::from(z.end - z.start);
+        let nodes = self.machine.nr_nodes() as u32;
+        let of = |n: u32| self.zones.iter().filter(move |z| z.node == n);
+        let low = |n: u32| of(n).filter(|z| z.kind < ZoneKind::Normal).map(size).sum::<u64>();
+        let all = |n: u32| of(n).map(size).sum::<u64>();
+        let (low_sum, sum) = ((0..nodes).map(low).sum::<u64>(), (0..nodes).map(all).sum::<u64>());
+        (0..nodes).all(|n| of(n).any(|z| z.kind == ZoneKind::Normal))
+            && (1..=sum / 2).contains(&low_sum)
+            && (0..nodes)
+                .all(|n| all(n) <= sum / u64::from(nodes + 1) || low(n) <= all(n) * 70 / 100)
+    }
+
     pub(crate) fn zonelist(&self, node: u32, gfp: Gfp) -> Vec<usize> {
         let nodes = if gfp.contains(Gfp::THISNODE) { vec![node] } else { self.node_order(node) };
         let mut list = Vec::new();
+        if self.policy.zone.zonelist_order == ZonelistOrder::FoundAtBoot
+            && self.low_zones_are_small()
+        {
+            for kind in ZoneKind::ALL.into_iter().rev().filter(|&k| k <= gfp.highest_zone()) {
+                for &n in &nodes {
+                    list.extend(self.zones.iter().position(|z| z.node == n && z.kind == kind));
+                }
+            }
+            return list;
+        }
         for n in nodes {
             for kind in ZoneKind::ALL.into_iter().rev().filter(|&k| k <= gfp.highest_zone()) {
                 list.extend(self.zones.iter().position(|z| z.node == n && z.kind == kind));
@@ -1299,7 +1415,8 @@ impl Naive {
         };
         let mut pfn = None;
         if self.has_list(order) {
-            pfn = self.take_by_cpu(zone, request.cpu, order, wanted, flags);
+            let cold = self.policy.pcp.cold && request.gfp.contains(Gfp::COLD);
+            pfn = self.take_by_cpu(zone, request.cpu, order, wanted, cold, flags);
         }
         if pfn.is_none() && flags.intersects(AllocFlags::HIGHATOMIC) {
             pfn = self.take_smallest(zone, order, HighAtomic);
@@ -1307,7 +1424,10 @@ impl Naive {
         if pfn.is_none() {
             pfn = self.take(zone, order, wanted, flags, &mut false);
         }
-        if pfn.is_none() && flags.intersects(AllocFlags::OOM.with(AllocFlags::NON_BLOCK)) {
+        if pfn.is_none()
+            && self.policy.watermark.urgency == Urgency::HighThenNonBlocking
+            && flags.intersects(AllocFlags::OOM.with(AllocFlags::NON_BLOCK))
+        {
             pfn = self.take_smallest(zone, order, HighAtomic);
         }
         let pfn = pfn?;

@@ -7,10 +7,13 @@ use highorder_mm::frame::{End, State};
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::pcp::NR_PCP_LISTS;
 use highorder_mm::policy::{
-    AnonEntry, Balance, BusyPages, Compaction, Fallback, FallbackRule, FreeOrder, Freelist,
-    Highatomic, HugePartialUnmap, InactiveRatio, ListType, Lru, LruKind, LruScope, MigrateSearch,
-    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Readahead, Reclaim, ScanUnit, Swap,
-    TargetSearch, Vmstat, Watermark, Zone,
+    AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
+    CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
+    FreeScan, Freelist, HighOrder, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
+    IsolatedLimit, ListType, Lru, LruKind, LruScope, MigrateSearch, Pcp, PcpDrain, PcpHigh,
+    PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab,
+    SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat,
+    Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -38,13 +41,19 @@ pub(crate) fn linux_6_12() -> Policy {
             drain: PcpDrain::ListFirst,
             batch_limit: 256,
             batch_scale_max: 5,
+            cold: false,
         },
         fallback: Fallback {
             rule: FallbackRule::ClaimThenSteal,
             movable_min_order: Order(4),
             claim_min_pages: 256,
         },
-        zone: Zone { fair_batches: false, fragment_avoidance: true },
+        zone: Zone {
+            fair_batches: false,
+            fragment_avoidance: true,
+            zonelist_order: ZonelistOrder::Node,
+            dirty_percent: 0,
+        },
         watermark: Watermark {
             min_free_kbytes_max: 262_144,
             thp_recommendation: true,
@@ -52,22 +61,57 @@ pub(crate) fn linux_6_12() -> Policy {
             boost_factor: 15_000,
             boost_single_steals: false,
             lowmem_reserve_ratio: [256, 256, 32],
+            check: WatermarkCheck::AnyBlock,
+            urgency: Urgency::HighThenNonBlocking,
+            reserve_blocks_max: 0,
         },
         highatomic: Highatomic::PercentRoundedUp,
         compaction: Compaction {
             target_search: TargetSearch::UntilEnough,
             migrate_search: MigrateSearch::FinishBlocks,
+            free_pages: FreePages::Scanner,
+            free_scan: FreeScan::Strided,
+            positions: Positions::Together,
+            skip_hints: SkipHints::FirstScan,
+            sampled_reset: true,
+            flush_by: FlushBy::Direct,
+            async_sources: AsyncSources::Requested,
+            skip_on_failure: true,
+            rescan: Rescan::AfterFailure,
+            skip_huge_blocks: true,
+            count_jumped: true,
+            target_head: TargetHead::BelowRequest,
+            finish: Finish::BetweenBlocks,
+            suitable: Suitable::CallersMark,
+            defer_by_order: true,
+            defer_shift_max: 6,
+            extfrag_threshold: 500,
+            isolate_mark: IsolateMark::BareMin,
+            contention: Contention::FinishBlock,
+            capture: true,
+            large_folios: true,
+            batched: true,
+            keeps_accessed: true,
+            writeback_needs_sync: true,
+            unevictable: true,
+            movable_ops: true,
+            isolated_limit: IsolatedLimit::SixteenthWithFs,
+            kcompactd_ignores_hints: false,
+            proactiveness: 20,
+            counters: CompactCounters::DaemonScanned,
         },
         lru: Lru {
             kind: LruKind::MultiGenerational,
             scope: LruScope::Node,
             batch: 31,
             batch_flushes_when_full: true,
+            batch_flushes_for_huge: true,
             anon: AnonEntry::Inactive,
             inactive_ratio: InactiveRatio::ListSize,
             balance: Balance::WrittenAndRotated,
             deactivate_on_refault: true,
             scan_unit: ScanUnit::Page,
+            refaults: true,
         },
         reclaim: Reclaim {
             swappiness: 60,
@@ -75,7 +119,28 @@ pub(crate) fn linux_6_12() -> Policy {
             free_order: FreeOrder::FirstFirst,
             huge_partial_unmap: HugePartialUnmap::Defer,
             huge_swapout: true,
+            file_writes: FileWrites::ManyDirtySeenTwice,
+            mapped_count_twice: false,
+            proportional: true,
+            target_decrement: false,
+            freeing_restores_hope: false,
         },
+        filemap: Filemap { fault_around_pages: 16 },
+        slab: Slab {
+            allocator: SlabAllocator::Slub,
+            high_order: HighOrder::Neither,
+            order: SlabOrder::MoreWaste,
+            cpu_partial: CpuPartial::Slabs,
+            xfs_log_reclaimable: true,
+            dentry_bytes: 192,
+            ext4_inode_bytes: 1168,
+            xfs_inode_bytes: 1024,
+            xfs_ili_bytes: 208,
+            xfs_buf_bytes: 384,
+            radix_tree_node_bytes: 584,
+            buffer_head_bytes: 104,
+        },
+        stack: Stack { order: Order(2), mapped: true },
         swap: Swap {
             cluster: 512,
             slot_cache: true,
@@ -88,6 +153,14 @@ pub(crate) fn linux_6_12() -> Policy {
             reclaim_by_type: true,
             khugepaged_apart: true,
             thp_split_apart: true,
+            steal_apart: true,
+            workingset: true,
+            direct_throttle: true,
+            skip_congestion_wait: false,
+            thp_zero_page: true,
+            swap_ra: true,
+            kernel_stack_kib: true,
+            drops: true,
         },
     }
 }
@@ -104,6 +177,14 @@ pub(crate) fn linux_6_1() -> Policy {
     policy.compaction = Compaction {
         target_search: TargetSearch::UntilFound,
         migrate_search: MigrateSearch::MarkFound,
+        skip_hints: SkipHints::FirstPage,
+        rescan: Rescan::Whole,
+        count_jumped: false,
+        target_head: TargetHead::BelowPageblock,
+        large_folios: false,
+        batched: false,
+        isolated_limit: IsolatedLimit::Half,
+        ..policy.compaction
     };
     policy.lru.kind = LruKind::Classic;
     policy.lru.batch = 15;
@@ -127,6 +208,23 @@ pub(crate) fn linux_4_20() -> Policy {
     policy.pcp.high = PcpHigh::SixBatches;
     policy.fallback.rule = FallbackRule::MoveAndRetry { moved_to: End::Head };
     policy.zone.fragment_avoidance = false;
+    policy.compaction = Compaction {
+        target_search: TargetSearch::Off,
+        migrate_search: MigrateSearch::Off,
+        free_scan: FreeScan::UntilMark,
+        positions: Positions::Apart,
+        skip_hints: SkipHints::InVain,
+        sampled_reset: false,
+        rescan: Rescan::Plain,
+        skip_huge_blocks: false,
+        finish: Finish::TypeOrSteal,
+        isolate_mark: IsolateMark::Min,
+        contention: Contention::Abort,
+        capture: false,
+        keeps_accessed: false,
+        proactiveness: 0,
+        ..policy.compaction
+    };
     policy.watermark.boost_factor = 0;
     policy.watermark.boost_single_steals = false;
     policy.watermark.min_free_kbytes_max = 65_536;
@@ -134,6 +232,7 @@ pub(crate) fn linux_4_20() -> Policy {
     policy.lru.balance = Balance::Rotated;
     policy.lru.deactivate_on_refault = false;
     policy.lru.scan_unit = ScanUnit::Entry;
+    policy.reclaim.mapped_count_twice = true;
     policy.vmstat.reclaim_by_type = false;
     policy
 }
@@ -143,23 +242,76 @@ pub(crate) fn linux_4_4() -> Policy {
     let mut policy = linux_4_20();
     policy.fallback.rule = FallbackRule::MoveAndSplit;
     policy.zone.fair_batches = true;
-    policy.compaction =
-        Compaction { target_search: TargetSearch::Off, migrate_search: MigrateSearch::Off };
+    policy.compaction = Compaction {
+        free_scan: FreeScan::UntilEnough,
+        flush_by: FlushBy::AllButKswapd,
+        async_sources: AsyncSources::Movable,
+        skip_on_failure: false,
+        finish: Finish::MarkAndSteal,
+        suitable: Suitable::LowMark,
+        isolate_mark: IsolateMark::Low,
+        writeback_needs_sync: false,
+        movable_ops: false,
+        kcompactd_ignores_hints: true,
+        counters: CompactCounters::Scanned,
+        ..policy.compaction
+    };
     policy.pcp.batch_limit = 128;
     policy.watermark.scale_factor = None;
     policy.lru.scope = LruScope::Zone;
     policy.lru.batch = 14;
     policy.lru.batch_flushes_when_full = false;
+    policy.lru.batch_flushes_for_huge = false;
+    policy.pcp.cold = true;
+    policy.watermark.urgency = Urgency::Atomic;
     policy.lru.inactive_ratio = InactiveRatio::ZoneSize;
     policy.reclaim.busy_pages = BusyPages::Keep;
     policy.reclaim.huge_partial_unmap = HugePartialUnmap::Split;
     policy.reclaim.huge_swapout = false;
+    policy.reclaim.file_writes = FileWrites::ManyDirty;
     policy.swap.cluster = 256;
     policy.swap.slot_cache = false;
     policy.swap.readahead = Readahead::Slots;
     policy.vmstat.reclaim_by_zone = true;
     policy.vmstat.allocstall_by_zone = false;
     policy.vmstat.thp_split_apart = false;
+    policy
+}
+
+/// 3.3: each order has its own watermark, a zone keeps pageblocks for its last resort, and small blocks of
+/// another type are taken alone.
+pub(crate) fn linux_3_3() -> Policy {
+    let mut policy = linux_4_4();
+    policy.pcp.drain = PcpDrain::RoundRobinReclaimableFirst;
+    policy.fallback.rule = FallbackRule::MoveOrTake;
+    policy.zone.fair_batches = false;
+    policy.zone.zonelist_order = ZonelistOrder::FoundAtBoot;
+    policy.zone.dirty_percent = 20;
+    policy.watermark.check = WatermarkCheck::EachOrder;
+    policy.watermark.urgency = Urgency::NonBlockingAlone;
+    policy.watermark.reserve_blocks_max = 2;
+    policy.highatomic = Highatomic::Off;
+    policy.lru.batch_flushes_when_full = true;
+    policy.lru.balance = Balance::RotatedAlways;
+    policy.lru.scan_unit = ScanUnit::EntryUnbounded;
+    policy.lru.refaults = false;
+    policy.reclaim.file_writes = FileWrites::LowPriority;
+    policy.reclaim.proportional = false;
+    policy.reclaim.freeing_restores_hope = true;
+    policy.swap.readahead = Readahead::WholeWindow;
+    policy.vmstat.steal_apart = false;
+    policy.vmstat.workingset = false;
+    policy.vmstat.direct_throttle = false;
+    policy.vmstat.skip_congestion_wait = true;
+    policy.vmstat.thp_zero_page = false;
+    policy.vmstat.swap_ra = false;
+    policy
+}
+
+/// 3.4-rc2: the target of a scan shrinks with each round.
+pub(crate) fn linux_3_4_rc2() -> Policy {
+    let mut policy = linux_3_3();
+    policy.reclaim.target_decrement = true;
     policy
 }
 
@@ -187,6 +339,8 @@ pub(crate) fn policies() -> Vec<(&'static str, Policy)> {
         ("5.15", linux_5_15()),
         ("4.20", linux_4_20()),
         ("4.4", linux_4_4()),
+        ("3.3", linux_3_3()),
+        ("3.4-rc2", linux_3_4_rc2()),
         ("never", never()),
         ("plain", plain()),
     ]
@@ -310,7 +464,7 @@ pub(crate) enum Op {
 }
 
 /// The requests that are made.
-pub(crate) fn gfps() -> [Gfp; 9] {
+pub(crate) fn gfps() -> [Gfp; 10] {
     [
         Gfp::HIGHUSER_MOVABLE,
         Gfp::KERNEL,
@@ -321,6 +475,7 @@ pub(crate) fn gfps() -> [Gfp; 9] {
         Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE,
         Gfp::KERNEL | Gfp::DMA32,
         Gfp::HIGH | Gfp::NOMEMALLOC,
+        Gfp::HIGHUSER_MOVABLE | Gfp::COLD | Gfp::WRITE,
     ]
 }
 
@@ -435,9 +590,14 @@ impl Scene {
                 if !self.used.is_empty() {
                     let at = which as usize % self.used.len();
                     let (pfn, order) = self.used.swap_remove(at);
-                    self.fast.free(pfn, order, usize::from(cpu) % nr_cpus);
+                    let (cpu, cold) = (usize::from(cpu) % nr_cpus, which >> 31 == 1);
+                    if cold {
+                        self.fast.free_cold(pfn, order, cpu);
+                    } else {
+                        self.fast.free(pfn, order, cpu);
+                    }
                     if let Some(naive) = &mut self.naive {
-                        naive.free(pfn.0, order.0, usize::from(cpu) % nr_cpus);
+                        naive.free(pfn.0, order.0, cpu, cold);
                     }
                 }
             }

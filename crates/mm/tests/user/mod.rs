@@ -129,6 +129,7 @@ impl User {
             FaultKind::HugeZero => self.memory.split_huge_zero(fault.vpn),
             FaultKind::ReadOnly(_) => self.memory.reuse_page(fault),
             FaultKind::Swap(slot) => return self.swap_in(fault, slot, cpu),
+            FaultKind::File { .. } => panic!("no file is mapped here"),
             FaultKind::None | FaultKind::NoneHuge if fault.access == Access::Read => {
                 self.memory.map_zero(fault);
             }
@@ -258,6 +259,15 @@ impl User {
         }
     }
 
+    /// Pages have moved: what they hold is in other frames.
+    pub(crate) fn follow(&mut self, moved: &[highorder_mm::compaction::Moved]) {
+        for moved in moved {
+            for i in 0..moved.order.pages() {
+                self.content[(moved.to.0 + i) as usize] = self.content[(moved.from.0 + i) as usize];
+            }
+        }
+    }
+
     pub(crate) fn complete_writes(&mut self, most: usize) {
         for _ in 0..most.min(self.writes.len()) {
             let io = self.writes.pop_front().expect("there is one");
@@ -328,6 +338,7 @@ impl User {
                 cpu,
                 stop_for_huge: self.huge,
                 faults_max: 100,
+                stop_for_remote: false,
             });
             for vpn in at.0..at.0 + done.pages {
                 let pfn = self.memory.spaces.table().frame_at(Vpn(vpn));

@@ -17,6 +17,7 @@
 
 #![allow(unsafe_code, reason = "fork and wait4 have no safe interface")]
 
+use super::blocks::Blocks;
 use super::memory::Mappings;
 use super::message::Message;
 use super::shared::{Shared, state};
@@ -32,7 +33,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
 /// How long the warden waits before it looks for orphans that have ended.
 const LOOK_MS: i64 = 100;
@@ -51,8 +52,8 @@ pub(crate) struct World {
     pub(crate) cpus: CpuSet,
     pub(crate) knobs: Knobs,
     pub(crate) may_set_knobs: bool,
-    /// Where files lie.
-    pub(crate) folder: Option<PathBuf>,
+    /// Where files lie, which goes with the run; without one, what a thread that wants files is told.
+    pub(crate) folder: Result<PathBuf, String>,
     /// What a mapping that would leave too little is told.
     pub(crate) memory_rule: String,
 }
@@ -91,6 +92,7 @@ pub(crate) struct Process {
     pub(crate) world: Arc<World>,
     pub(crate) number: u32,
     pub(crate) mappings: Mappings,
+    blocks: Mutex<Blocks>,
     nr_threads: AtomicU32,
     requests: mpsc::Sender<Request>,
 }
@@ -153,6 +155,7 @@ fn warden(world: Arc<World>, first: First, lifeline: BorrowedFd<'_>, journal: Op
         0 => first_process(world, first),
         pid => Pid::from_raw(pid).expect("a process id"),
     };
+    let files = world.folder.clone().ok();
     // So that the program sees the end when the last process of the workload is gone.
     drop(world);
     let child = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
@@ -178,6 +181,10 @@ fn warden(world: Arc<World>, first: First, lifeline: BorrowedFd<'_>, journal: Op
         if is_over {
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
+    }
+    if let Some(files) = &files {
+        // The program does so too, if it still can.
+        let _ = std::fs::remove_dir_all(files);
     }
     if let Some(journal) = journal
         && (is_over || hung_up(lifeline))
@@ -241,6 +248,7 @@ fn keep_process(world: Arc<World>, first: First, waits_at_gate: bool) -> ! {
             world,
             number: first.process,
             mappings: Mappings::default(),
+            blocks: Mutex::default(),
             nr_threads: AtomicU32::new(0),
             requests,
         });
@@ -258,6 +266,11 @@ fn keep_process(world: Arc<World>, first: First, waits_at_gate: bool) -> ! {
 }
 
 impl Process {
+    /// What the process has taken of the kernel's own memory.
+    pub(crate) fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// Starts a thread of this process.
     pub(crate) fn start_thread(
         self: &Arc<Self>,
@@ -300,7 +313,8 @@ impl Process {
         loop {
             if self.nr_threads.load(SeqCst) == 0 {
                 // Its memory goes with its last thread; children may take longer.
-                let pages = self.mappings.unmap_all(self.world.machine.page_bytes);
+                let pages = self.mappings.unmap_all(self.world.machine.page_bytes)
+                    + self.blocks().free_pages();
                 self.world.shared.give_pages(self.number, pages);
                 if nr_children == 0 {
                     return;
@@ -323,12 +337,22 @@ impl Process {
         let shared = self.world.shared;
         let world = Arc::clone(&self.world);
         let number = shared.task(task).process.load(SeqCst);
+        // Held, so that no other thread changes them meanwhile.
+        let blocks = self.blocks();
         // SAFETY: see the module's comment.
         let pid = match unsafe { libc::fork() } {
             -1 => return Err(io::Error::last_os_error()),
-            0 => keep_process(world, First { spec, code, task, process: number }, false),
+            0 => {
+                for descriptor in blocks.descriptors() {
+                    // SAFETY: the child's copy, which nothing there uses: its parent's blocks are never
+                    // looked at again.
+                    unsafe { libc::close(descriptor) };
+                }
+                keep_process(world, First { spec, code, task, process: number }, false)
+            }
             pid => pid,
         };
+        drop(blocks);
         shared.process(number).pid.store(pid as u32, SeqCst);
         let requests = self.requests.clone();
         let wait = move || {

@@ -111,6 +111,10 @@ pub(crate) struct Shared {
     /// Pages that may be mapped at once, and that are.
     pub(crate) allowed_pages: AtomicU64,
     mapped_pages: AtomicU64,
+    /// How often a file of the run was cut.
+    pub(crate) cuts: AtomicU64,
+    /// Whether it is on the disk what the hugetlb pool held.
+    pub(crate) is_pool_kept: AtomicU32,
     /// Whether a mapping was refused because it would not leave the machine enough.
     pub(crate) was_over: AtomicU32,
     next_task: AtomicU32,

@@ -3,15 +3,16 @@
 //! Departs: `join` of a process's first thread returns when the whole process is gone, as waitpid(2) does.
 //! Visible as: nothing, unless a process outlives its first thread.
 
-use super::memory::{self, Ask, Range, Remembered};
+use super::blocks;
+use super::memory::{self, Ask, Range, Remembered, Unmapped};
 use super::message::{Message, MetricHead};
 use super::process::Process;
 use crate::clock::timespec;
 use crate::proc;
 use highorder_record::Metric;
 use highorder_system::{
-    Access, Advice, Area, BarrierId, Code, CpuUse, Extent, Failure, FileId, MachineInfo, MemPolicy,
-    Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
+    Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, FileId,
+    KernelBlock, MachineInfo, MemPolicy, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
 };
 use rustix::thread::{NanosleepRelativeResult, nanosleep, sched_setaffinity};
 use std::collections::BTreeMap;
@@ -30,7 +31,8 @@ pub(crate) struct HostThread {
     task: u32,
     remembered: Remembered,
     latencies: BTreeMap<String, Vec<u64>>,
-    files: Vec<File>,
+    /// None for those that were closed.
+    files: Vec<Option<File>>,
 }
 
 /// What a system call refused, in words.
@@ -85,6 +87,10 @@ impl HostThread {
             return Ok(());
         }
         self.check(range, "touch")?;
+        let cuts = self.process.world.shared.cuts.load(SeqCst);
+        self.remembered
+            .may_touch(range, pattern.access, self.page_bytes(), cuts)
+            .map_err(|why| Failure::Refused(format!("touch: {why}")))?;
         // SAFETY: checked right above.
         unsafe { memory::touch(range, self.page_bytes(), pattern.access, pattern.extent) };
         Ok(())
@@ -103,20 +109,53 @@ impl HostThread {
 const BUFFER_BYTES: u64 = 1 << 20;
 
 impl HostThread {
-    /// Where a file of this name lies: in the folder given, and nowhere else.
+    /// Where a file of this name lies: in the run's folder or a folder in there, and nowhere else.
     fn path_of(&self, name: &str) -> Result<PathBuf, Failure> {
-        let Some(folder) = &self.process.world.folder else {
-            return Err(Failure::Refused("this run was given no folder for files".to_owned()));
-        };
-        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
-            return Err(Failure::Refused(format!("`{name}`, expected a plain file name")));
+        let folder = self.process.world.folder.as_ref();
+        let folder = folder.map_err(|why| Failure::Refused(why.clone()))?;
+        let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.');
+        if name.contains('\0') || !name.split('/').all(is_plain) {
+            let expected = "expected a file's name, perhaps with folders before it";
+            return Err(Failure::Refused(format!("`{name}`, {expected}")));
         }
         Ok(folder.join(name))
     }
 
     fn keep(&mut self, file: File) -> Result<FileId, Failure> {
-        self.files.push(file);
+        self.files.push(Some(file));
         Ok(FileId(self.files.len() as u32 - 1))
+    }
+
+    fn file(&self, file: FileId) -> Result<&File, Failure> {
+        let open = self.files.get(file.0 as usize).and_then(Option::as_ref);
+        open.ok_or_else(|| Failure::Refused(format!("file {} is not open", file.0)))
+    }
+
+    /// Takes pages from what the run may have, or says why not.
+    fn take_pages(&self, pages: u64, what: &str) -> Result<(), Failure> {
+        let world = &self.process.world;
+        let Err(left) = world.shared.take_pages(self.process.number, pages) else { return Ok(()) };
+        world.shared.was_over.store(1, SeqCst);
+        let bytes = |pages: u64| match pages * world.machine.page_bytes {
+            bytes if bytes < 1 << 20 => format!("{} KiB", bytes >> 10),
+            bytes => format!("{} MiB", bytes >> 20),
+        };
+        Err(Failure::Refused(format!(
+            "{what} of {}: {} are left to this run; {}",
+            bytes(pages),
+            bytes(left),
+            world.memory_rule
+        )))
+    }
+
+    /// Has it on the disk what the hugetlb pool held, before it changes for the first time.
+    fn keep_pool(&mut self) -> Result<(), Failure> {
+        if self.process.world.shared.is_pool_kept.load(SeqCst) == 0 {
+            let now = self.knob(blocks::POOL)?;
+            self.set_knob(blocks::POOL, &now)?;
+            self.process.world.shared.is_pool_kept.store(1, SeqCst);
+        }
+        Ok(())
     }
 }
 
@@ -199,17 +238,8 @@ impl System for HostThread {
     }
 
     fn mmap(&mut self, pages: u64) -> Result<Area, Failure> {
+        self.take_pages(pages, "mmap")?;
         let world = &self.process.world;
-        if let Err(left) = world.shared.take_pages(self.process.number, pages) {
-            world.shared.was_over.store(1, SeqCst);
-            let mib = |pages: u64| (pages * world.machine.page_bytes) >> 20;
-            return Err(Failure::Refused(format!(
-                "mmap of {} MiB: {} MiB are left to this run; {}",
-                mib(pages),
-                mib(left),
-                world.memory_rule
-            )));
-        }
         let machine = &world.machine;
         match self.process.mappings.map(pages, machine.page_bytes, machine.huge_pages) {
             Ok(first) => Ok(Area { first, pages }),
@@ -222,11 +252,12 @@ impl System for HostThread {
 
     fn munmap(&mut self, area: Area) -> Result<(), Failure> {
         match self.process.mappings.unmap(range(area), self.page_bytes()) {
-            Ok(true) => {
+            Ok(Some(Unmapped::Anonymous)) => {
                 self.process.world.shared.give_pages(self.process.number, area.pages);
                 Ok(())
             }
-            Ok(false) => self.check(range(area), "munmap"),
+            Ok(Some(Unmapped::File)) => Ok(()),
+            Ok(None) => self.check(range(area), "munmap"),
             Err(error) => Err(refused("munmap", error)),
         }
     }
@@ -262,7 +293,12 @@ impl System for HostThread {
 
     fn create_file(&mut self, name: &str) -> Result<FileId, Failure> {
         let path = self.path_of(name)?;
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| refused(name, e))?;
+        }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        // One of that name may have been there, and be mapped.
+        self.process.world.shared.cuts.fetch_add(1, SeqCst);
         self.keep(file.map_err(|e| refused(name, e))?)
     }
 
@@ -273,7 +309,7 @@ impl System for HostThread {
     }
 
     fn file_bytes(&mut self, file: FileId) -> Result<u64, Failure> {
-        let found = self.files[file.0 as usize].metadata();
+        let found = self.file(file)?.metadata();
         found.map(|found| found.len()).map_err(|e| refused("fstat", e))
     }
 
@@ -282,7 +318,7 @@ impl System for HostThread {
         let (mut at, end) = (offset, offset.saturating_add(bytes));
         while at < end {
             let part = &mut buffer[..(end - at).min(BUFFER_BYTES) as usize];
-            match self.files[file.0 as usize].read_at(part, at).map_err(|e| refused("read", e))? {
+            match self.file(file)?.read_at(part, at).map_err(|e| refused("read", e))? {
                 0 => break,
                 read => at += read as u64,
             }
@@ -296,14 +332,14 @@ impl System for HostThread {
         let (mut at, end) = (offset, offset.saturating_add(bytes));
         while at < end {
             let part = &buffer[..(end - at).min(BUFFER_BYTES) as usize];
-            self.files[file.0 as usize].write_all_at(part, at).map_err(|e| refused("write", e))?;
+            self.file(file)?.write_all_at(part, at).map_err(|e| refused("write", e))?;
             at += part.len() as u64;
         }
         Ok(())
     }
 
     fn fsync(&mut self, file: FileId) -> Result<(), Failure> {
-        self.files[file.0 as usize].sync_all().map_err(|e| refused("fsync", e))
+        self.file(file)?.sync_all().map_err(|e| refused("fsync", e))
     }
 
     fn unlink(&mut self, name: &str) -> Result<(), Failure> {
@@ -316,8 +352,80 @@ impl System for HostThread {
         Ok(())
     }
 
-    fn drop_caches(&mut self) -> Result<(), Failure> {
-        self.set_knob("vm.drop_caches", "1")
+    fn drop_caches(&mut self, what: Caches) -> Result<(), Failure> {
+        let value = match what {
+            Caches::Pages => "1",
+            Caches::Slab => "2",
+            Caches::All => "3",
+        };
+        self.set_knob("vm.drop_caches", value)
+    }
+
+    fn set_file_bytes(&mut self, file: FileId, bytes: u64) -> Result<(), Failure> {
+        let done = self.file(file)?.set_len(bytes).map_err(|e| refused("ftruncate", e));
+        self.process.world.shared.cuts.fetch_add(1, SeqCst);
+        done
+    }
+
+    fn close_file(&mut self, file: FileId) -> Result<(), Failure> {
+        self.file(file)?;
+        self.files[file.0 as usize] = None;
+        Ok(())
+    }
+
+    fn map_file(
+        &mut self,
+        file: FileId,
+        first: u64,
+        pages: u64,
+        access: Access,
+    ) -> Result<Area, Failure> {
+        // The mapping keeps the file, whoever closes or deletes it.
+        let file = self.file(file)?.try_clone().map_err(|e| refused("dup", e))?;
+        let mapped =
+            self.process.mappings.map_file(file, (first, pages), access, self.page_bytes());
+        let first = mapped.map_err(|e| refused("mmap of a file", e))?;
+        Ok(Area { first, pages })
+    }
+
+    fn take_block(&mut self, kind: KernelBlock) -> Result<Option<BlockId>, Failure> {
+        match kind {
+            KernelBlock::Hugetlb => {
+                self.keep_pool()?;
+                let knobs = &self.process.world.knobs;
+                let grew = blocks::grow_pool(knobs).map_err(|e| Failure::Refused(e.to_string()))?;
+                Ok(grew.then(|| BlockId(self.process.blocks().note_huge())))
+            }
+            KernelBlock::PipeBuffer => {
+                self.take_pages(1, "a page in a pipe")?;
+                match self.process.blocks().take_page(self.page_bytes() as usize) {
+                    Ok(block) => Ok(Some(BlockId(block))),
+                    Err(error) => {
+                        self.process.world.shared.give_pages(self.process.number, 1);
+                        match error.raw_os_error() {
+                            Some(libc::ENOMEM) => Ok(None),
+                            _ => Err(refused("a page in a pipe", error)),
+                        }
+                    }
+                }
+            }
+            KernelBlock::Module { order } => Err(Failure::Refused(format!(
+                "a block of order {order} for a module of the kernel's: only the model has such a module"
+            ))),
+        }
+    }
+
+    fn free_block(&mut self, block: BlockId) -> Result<(), Failure> {
+        let freed = self.process.blocks().free(block.0, self.page_bytes() as usize);
+        match freed.map_err(|e| refused("splice", e))? {
+            Some(KernelBlock::Hugetlb) => blocks::shrink_pool(&self.process.world.knobs)
+                .map_err(|e| Failure::Refused(e.to_string())),
+            Some(_) => {
+                self.process.world.shared.give_pages(self.process.number, 1);
+                Ok(())
+            }
+            None => Err(Failure::Refused(format!("no block {}", block.0))),
+        }
     }
 
     fn knob(&mut self, name: &str) -> Result<String, Failure> {

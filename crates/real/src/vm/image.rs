@@ -2,13 +2,13 @@
 //!
 //! What a bzImage says of itself is in the boot protocol's header: Documentation/arch/x86/boot.rst.
 
-use super::VmError;
+use super::{VmError, modules};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// A kernel to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,9 @@ pub struct Looked {
     pub release: String,
     /// The hash of its content, in hexadecimal digits.
     pub xxh3: String,
+    /// The hash of the modules that guests load, their names and contents, unpacked; none if there are none
+    /// or all are built in.
+    pub modules_xxh3: Option<String>,
 }
 
 impl Image {
@@ -74,9 +77,12 @@ impl Image {
     /// # Errors
     /// It cannot be had, or is no kernel.
     pub fn look(&self, cache: &Path) -> Result<Looked, VmError> {
-        let Kernel { image, release, .. } = self.resolve(cache)?;
+        let Kernel { image, release, modules, .. } = self.resolve(cache)?;
         let bytes = fs::read(&image).map_err(|source| VmError::io(&image, source))?;
-        Ok(Looked { release, xxh3: format!("{:032x}", xxh3_128(&bytes)) })
+        let xxh3 = format!("{:032x}", xxh3_128(&bytes));
+        let loaded = modules.as_deref().map(modules::needed).transpose()?.unwrap_or_default();
+        let modules_xxh3 = (!loaded.is_empty()).then(|| hash(&loaded));
+        Ok(Looked { release, xxh3, modules_xxh3 })
     }
 
     /// Finds it, fetching it if need be.
@@ -97,6 +103,18 @@ impl Image {
         let modules = [beside, installed].into_iter().find(|folder| folder.is_dir());
         Ok(Kernel { image, release, modules, init_bytes })
     }
+}
+
+/// The hash of modules, in the order in which they are loaded.
+fn hash(modules: &[(String, Vec<u8>)]) -> String {
+    let mut hash = Xxh3::new();
+    for (name, content) in modules {
+        for part in [name.as_bytes(), content.as_slice()] {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    format!("{:032x}", hash.digest128())
 }
 
 /// The release in a bzImage's header, and what it needs to start.
@@ -255,6 +273,23 @@ mod tests {
         for bad in ["", "debian:", "debian:bookworm", "debian:6", "debian:../x", "debian:6.12.1"] {
             assert!(bad.parse::<Image>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn modules_that_differ_in_name_content_or_order_have_other_hashes() {
+        let module = |name: &str, content: &[u8]| (name.to_owned(), content.to_vec());
+        let base = [module("ext4", b"one"), module("jbd2", b"two")];
+        let mut hashes = vec![
+            hash(&base),
+            hash(&[base[1].clone(), base[0].clone()]),
+            hash(&[module("ext4", b"one!"), base[1].clone()]),
+            hash(&[module("ext4o", b"ne"), base[1].clone()]),
+            hash(&base[..1]),
+        ];
+        assert_eq!(hash(&base), hashes[0]);
+        hashes.sort();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 5);
     }
 
     #[test]

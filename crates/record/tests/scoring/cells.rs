@@ -33,9 +33,9 @@ impl Cell {
     }
 }
 
-/// Reads a file of `tests/data/published`.
+/// Reads a file of `published/`.
 pub(crate) fn published(file: &str) -> Vec<Cell> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/published");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../published");
     let mut reader = csv::Reader::from_path(folder.join(file)).unwrap();
     let headers = reader.headers().unwrap().clone();
     let at = |name: &str| headers.iter().position(|header| header == name);

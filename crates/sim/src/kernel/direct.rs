@@ -1,16 +1,22 @@
 //! Direct reclaim: a request frees pages for itself.
 //!
 //! Models: `try_to_free_pages`, `do_try_to_free_pages`, `shrink_zones`, `throttle_direct_reclaim`,
-//! mm/vmscan.c, v4.4 and v6.12.
+//! mm/vmscan.c, v4.4, v6.12 and v3.3.
 
-use super::policy::StallRule;
+use super::policy::{Ready, StallRule, WakesFlushers};
 use super::shrink::{Scan, WRITES_BELOW, shrink_lruvec};
-use super::slowpath::Want;
-use super::{KernelCx, Stall, throttle};
+use super::slowpath::{COSTLY_ORDER, Want};
+use super::{Kernel, KernelCx, Stall, TENTH, slab, throttle, writeback};
 use highorder_mm::alloc::Request;
+use highorder_mm::compaction::CompactResult;
+use highorder_mm::compaction::suitable::compact_gap;
+use highorder_mm::gfp::AllocFlags;
 use highorder_mm::policy::LruScope;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer};
 use highorder_mm::vmstat::Vm;
+use highorder_mm::watermark::Mark;
+use highorder_mm::zone::ZoneId;
+use highorder_mm::{Order, ZoneKind};
 
 /// Reclaims for a request. Returns whether that got anywhere: pages freed, or 1 where old kernels still
 /// have hope. Suspends.
@@ -35,16 +41,30 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
     loop {
         cx.world().memory.vm.add_in(Vm::AllocStall, highest, 1);
         let mut priority = DEF_PRIORITY;
-        let mut is_hopeful = false;
+        let (mut is_hopeful, mut is_ready, mut total_scanned) = (false, false, 0);
         loop {
             scan.control.priority = priority;
             scan.nr_scanned = 0;
-            is_hopeful |= shrink_zones(cx, want, &mut scan);
-            if scan.nr_reclaimed >= scan.control.nr_to_reclaim || priority == 0 {
+            let seen = shrink_zones(cx, want, &mut scan);
+            is_hopeful |= seen.is_hopeful;
+            is_ready |= seen.is_ready;
+            let lists = lruvecs(cx, want);
+            slab::after_pass(cx, &lists, &mut scan);
+            let ends = is_ready && policy.ready == Ready::Ends;
+            if scan.nr_reclaimed >= scan.control.nr_to_reclaim || priority == 0 || ends {
                 break;
+            }
+            total_scanned += scan.nr_scanned;
+            if cx.world().flows.files.wakes_flushers == WakesFlushers::ScannedMuch
+                && total_scanned > scan.control.nr_to_reclaim * 3 / 2
+            {
+                writeback::wakeup_flusher_threads(cx, Some(total_scanned));
             }
             if priority < WRITES_BELOW {
                 scan.control.may_writepage = true;
+                if policy.waits_for_devices && scan.nr_scanned > 0 {
+                    throttle::wait_for_preferred_zone(cx, want, TENTH);
+                }
             }
             priority -= 1;
         }
@@ -53,6 +73,10 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
         }
         if scan.nr_reclaimed > 0 {
             return scan.nr_reclaimed;
+        }
+        if is_ready {
+            // Compaction can go on with what there is.
+            return 1;
         }
         if repeat {
             repeat = false;
@@ -70,6 +94,10 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
 fn lruvecs(cx: &mut KernelCx<'_>, want: Want) -> Vec<usize> {
     let highest = want.request.gfp.highest_zone();
     let kernel = cx.world();
+    if want.allowed == u64::MAX && kernel.memory.policy.lru.scope == LruScope::Zone {
+        let zones = kernel.memory.zones_for(want.request.node, want.request.gfp);
+        return zones.into_iter().map(|id| kernel.memory.lru.of_zone(id)).collect();
+    }
     let nodes = kernel.memory.nodes_by_distance(want.request.node, want.allowed);
     nodes
         .into_iter()
@@ -82,22 +110,85 @@ fn lruvecs(cx: &mut KernelCx<'_>, want: Want) -> Vec<usize> {
         .collect()
 }
 
-/// Looks through the lists of every zone that the request could use, once. Whether old kernels see hope.
-fn shrink_zones(cx: &mut KernelCx<'_>, want: Want, scan: &mut Scan) -> bool {
+/// What a look at all zones found.
+#[derive(Default)]
+struct Seen {
+    /// Old kernels see hope.
+    is_hopeful: bool,
+    /// A zone needs compaction, not reclaim.
+    is_ready: bool,
+}
+
+/// Looks through the lists of every zone that the request could use, once.
+fn shrink_zones(cx: &mut KernelCx<'_>, want: Want, scan: &mut Scan) -> Seen {
     let by_zone = cx.world().memory.policy.lru.scope == LruScope::Zone;
-    let mut is_hopeful = false;
+    let is_costly = scan.order > COSTLY_ORDER;
+    let mut seen = Seen::default();
     for lruvec in lruvecs(cx, want) {
-        let reclaimable = cx.world().is_reclaimable(lruvec);
-        if by_zone && scan.control.priority != DEF_PRIORITY && !reclaimable {
+        let is_given_up = cx.world().is_given_up(lruvec);
+        if by_zone && scan.control.priority != DEF_PRIORITY && is_given_up {
             continue;
         }
-        let before = scan.nr_reclaimed;
+        if is_costly && all_ready(cx, lruvec, scan, &mut seen) {
+            continue;
+        }
+        let (before, scanned_before) = (scan.nr_reclaimed, scan.nr_scanned);
         shrink_lruvec(cx, lruvec, scan);
-        is_hopeful |= by_zone && (scan.nr_reclaimed > before || cx.world().is_reclaimable(lruvec));
+        if by_zone {
+            let id = cx.world().zone_of_lists(lruvec);
+            slab::after_zone(cx, id, scan.control.highest, scan, scanned_before);
+        }
+        seen.is_hopeful |=
+            by_zone && (scan.nr_reclaimed > before || !cx.world().is_given_up(lruvec));
         if cx.world().flows.stall.rule == StallRule::Throttle {
             let node = cx.world().memory.lru.lruvecs[lruvec].node;
             throttle::consider_reclaim_throttle(cx, node, scan);
         }
     }
-    is_hopeful
+    seen
+}
+
+/// Whether every zone of some lists that is of use is ready for compaction, so that they are passed over.
+fn all_ready(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, seen: &mut Seen) -> bool {
+    let highest = scan.control.highest;
+    let kernel = cx.world();
+    let memory = &kernel.memory;
+    let zones: Vec<ZoneId> = (0..memory.zones.len() as u8)
+        .map(ZoneId)
+        .filter(|id| {
+            let zone = &memory.zones[id.index()];
+            memory.lru.of_zone(*id) == lruvec && zone.kind <= highest && zone.managed_pages > 0
+        })
+        .collect();
+    let mut all = true;
+    for id in zones {
+        let is_ready = compaction_ready(kernel, id, scan.order, highest);
+        seen.is_ready |= is_ready;
+        all &= is_ready;
+    }
+    all
+}
+
+/// Whether a zone has enough free pages for compaction to make the block of them, or has the block
+/// (`compaction_ready`). In old kernels to ask counts as a run that was deferred.
+fn compaction_ready(kernel: &mut Kernel, id: ZoneId, order: Order, highest: ZoneKind) -> bool {
+    let by_zone = kernel.memory.policy.lru.scope == LruScope::Zone;
+    let memory = &mut kernel.memory;
+    let flags = AllocFlags::NONE;
+    let high = memory.zones[id.index()].watermarks.pages(Mark::High) + compact_gap(order);
+    let suitable = memory.compaction_suitable(id, order, Mark::Min, flags, highest);
+    if !by_zone {
+        return match suitable {
+            CompactResult::Success => true,
+            CompactResult::Continue => memory.watermark_ok(id, Order(0), high, highest, flags),
+            _ => false,
+        };
+    }
+    let gap = kernel.balance_gap(id);
+    let memory = &mut kernel.memory;
+    if !memory.watermark_ok(id, Order(0), high + gap, ZoneKind::Dma, flags) {
+        return false;
+    }
+    let suitable = matches!(suitable, CompactResult::Success | CompactResult::Continue);
+    memory.compaction_deferred(id, order) || suitable
 }

@@ -1,18 +1,19 @@
 //! A touch of memory and the faults it takes.
 //!
 //! Models: `handle_mm_fault`, `do_anonymous_page`, `do_swap_page`, `do_wp_page`, mm/memory.c, v4.4 to
-//! v6.12.
+//! v6.12; files' pages in [`super::filemap`].
 //! Departs: nobody waits for `mmap_lock`. Visible as: threads of one process that map while others fault
 //! do not hinder each other. The program's own accesses cost one miss of every cache and of the TLB for a
-//! word a page, and as much as clearing does for a whole page, wherever the page lies. Visible as: memory
-//! of another node is as near as one's own.
+//! word a page, and as much as clearing does for a whole page. Memory of another node takes longer by what
+//! an access there does, all other nodes being as far as the nearest; base pages that a fault clears there do not.
+//! Visible as: faults are as fast wherever their page lies, but for huge ones.
 
 use super::slowpath::{Want, alloc_pages};
 use super::swap::swap_in;
-use super::{Kernel, KernelCx, oom};
+use super::{Kernel, KernelCx, filemap, oom, thp, writeback};
 use crate::task::Mode;
 use crate::time::Ns;
-use highorder_mm::anon::{Access, Fault, FaultKind, TouchRange};
+use highorder_mm::anon::{Access, Fault, FaultKind, RemotePages, TouchRange};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::vma::TaskId as ProcessId;
@@ -27,6 +28,28 @@ const TOUCHES_MAX: u32 = 16 * 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Killed;
 
+/// Why memory could not be touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TouchError {
+    /// The process was killed.
+    Killed,
+    /// A mapped file ends before the page that was touched (`SIGBUS`).
+    BehindEnd {
+        /// The page of the file.
+        page: u64,
+        /// Pages that the file has.
+        pages: u64,
+    },
+    /// A file that is mapped to be read was written (`SIGSEGV`).
+    ReadOnly,
+}
+
+impl From<Killed> for TouchError {
+    fn from(_: Killed) -> Self {
+        Self::Killed
+    }
+}
+
 /// How much of each page is touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
@@ -39,7 +62,7 @@ pub enum Extent {
 /// Touches every page of a range, ascending, as the program `process` does.
 ///
 /// # Errors
-/// The process was killed.
+/// The process was killed, or what is mapped cannot be touched so.
 ///
 /// # Panics
 /// If part of the range belongs to no mapping.
@@ -50,30 +73,41 @@ pub fn touch_range(
     pages: u32,
     access: Access,
     extent: Extent,
-) -> Result<(), Killed> {
+) -> Result<(), TouchError> {
     let end = start.0 + pages;
     let mut at = start;
     while at.0 < end {
         check(cx, process)?;
-        let cpu = cx.cpu().0 as usize;
+        let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+        let kernel = cx.world();
+        let vma = kernel.memory.spaces.find(at).expect("memory that is touched is mapped");
         let range = TouchRange {
             start: at,
-            pages: (end - at.0).min(TOUCHES_MAX),
+            pages: (end.min(vma.end.0) - at.0).min(TOUCHES_MAX),
             access,
             cpu,
-            stop_for_huge: false,
+            stop_for_huge: kernel.knobs.thp.allows(vma.huge),
             faults_max: FAULTS_MAX,
+            stop_for_remote: kernel.reclaims_nodes() && kernel.memory.machine.nr_nodes() > 1,
         };
-        let kernel = cx.world();
+        let file = vma.file.map(|mapping| mapping.file);
         let done = kernel.memory.touch_and_fault(range);
+        let touched = at;
         at.0 += done.pages;
-        let user = kernel.access_time(done.pages, done.huge, extent);
+        if let Some(file) = file.filter(|_| done.dirtied > 0) {
+            filemap::note_dirtied(cx, file);
+        }
+        let kernel = cx.world();
+        let user = kernel.access_time(touched, done.pages, done.huge, extent, node);
         let nr_faults = u64::from(done.faults + done.zero_faults);
         if nr_faults > 0 {
             kernel.note_resident(process);
             spend_faults(cx, nr_faults, done.pages.checked_sub(1).map(|_| Vpn(at.0 - 1)));
         }
         cx.spend(user, Mode::User);
+        if done.dirtied > 0 {
+            writeback::balance_dirty_pages_ratelimited(cx, process, done.dirtied.into())?;
+        }
         if let Some(fault) = done.fault {
             handle_mm_fault(cx, process, fault)?;
         }
@@ -118,22 +152,35 @@ fn spend_faults(cx: &mut KernelCx<'_>, nr_faults: u64, near: Option<Vpn>) {
 /// gone once more.
 ///
 /// # Errors
-/// The process was killed.
+/// The process was killed, or what is mapped cannot be touched so.
 pub fn handle_mm_fault(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
     fault: Fault,
-) -> Result<(), Killed> {
+) -> Result<(), TouchError> {
     let entry = cx.world().costs.fault_entry.once();
     cx.spend(entry, Mode::System);
+    check(cx, process)?;
+    let vma = cx.world().memory.spaces.find(fault.vpn);
+    let is_read_only = vma.and_then(|vma| vma.file).is_some_and(|mapping| !mapping.writable);
+    if is_read_only && fault.access == Access::Write {
+        return Err(TouchError::ReadOnly);
+    }
     if fault.needs_table {
+        if thp::do_huge_fault(cx, process, &fault)? {
+            return Ok(());
+        }
         let pfn = fault_page(cx, process, &fault, Gfp::KERNEL | Gfp::ZERO)?;
         return finish(cx, process, &fault, pfn, |kernel, _| {
             kernel.memory.map_table(&fault, pfn);
-        });
+        })
+        .map_err(TouchError::from);
     }
     match fault.kind {
-        FaultKind::Swap(slot) => return swap_in(cx, process, &fault, slot),
+        FaultKind::Swap(slot) => swap_in(cx, process, &fault, slot)?,
+        FaultKind::File { file, index } => {
+            return filemap::file_fault(cx, process, &fault, file, index);
+        }
         FaultKind::HugeZero => {
             revalidate(cx, process, &fault)?.then(|| cx.world().memory.split_huge_zero(fault.vpn));
         }
@@ -145,10 +192,10 @@ pub fn handle_mm_fault(
         }
         FaultKind::None | FaultKind::NoneHuge | FaultKind::Zero => {
             let pfn = fault_page(cx, process, &fault, Gfp::HIGHUSER_MOVABLE | Gfp::ZERO)?;
-            return finish(cx, process, &fault, pfn, |kernel, cpu| {
+            finish(cx, process, &fault, pfn, |kernel, cpu| {
                 kernel.memory.map_page(&fault, pfn, cpu);
                 kernel.note_resident(process);
-            });
+            })?;
         }
     }
     Ok(())
@@ -163,12 +210,12 @@ pub(crate) fn fault_page(
 ) -> Result<Pfn, Killed> {
     check(cx, process)?;
     let cpu = cx.cpu().0 as usize;
-    let node = cx.node();
-    let (mut request, mut allowed) = cx.world().memory.fault_request(fault, Order(0), gfp, cpu);
-    if !gfp.contains(Gfp::MOVABLE) {
-        // The kernel's own pages follow the task, not the mapping.
-        (request.node, allowed) = (node, u64::MAX);
-    }
+    let memory = &cx.world().memory;
+    let (request, allowed) = if gfp.contains(Gfp::MOVABLE) {
+        memory.fault_request(fault, Order(0), gfp, cpu)
+    } else {
+        memory.task_request(process, gfp, cpu)
+    };
     let want = Want { request, allowed, process: Some(process) };
     match alloc_pages(cx, want) {
         Some(pfn) => Ok(pfn),
@@ -211,8 +258,8 @@ pub(crate) fn revalidate(
 }
 
 impl Kernel {
-    /// What the program's own accesses take.
-    fn access_time(&self, pages: u32, huge: u32, extent: Extent) -> Ns {
+    /// What the program's own accesses take, on a CPU of `node`, to the pages from `start` on.
+    fn access_time(&self, start: Vpn, pages: u32, huge: u32, extent: Extent, node: u32) -> Ns {
         let costs = &self.costs;
         let mapped_huge = u64::from(huge) * 512;
         let base = u64::from(pages).saturating_sub(mapped_huge);
@@ -222,12 +269,43 @@ impl Kernel {
             Extent::Word => costs.local_access.times(u64::from(pages)),
             Extent::Whole => costs.clear_base_page.times(u64::from(pages)),
         };
-        translation + data
+        let remote = self.memory.remote_pages(start, pages, node);
+        translation + data + self.remote_surcharge(remote, extent)
+    }
+
+    /// What accesses to pages of another node take beyond those to one's own. Each line of a page table that
+    /// lies there is read once.
+    fn remote_surcharge(&self, remote: RemotePages, extent: Extent) -> Ns {
+        let costs = &self.costs;
+        let further = costs.remote_access.once().saturating_sub(costs.local_access.once());
+        let words = match extent {
+            Extent::Word => u64::from(remote.pages),
+            Extent::Whole => 0,
+        };
+        let accesses = Ns(further.0 * (words + u64::from(remote.table_lines)));
+        let whole = match extent {
+            Extent::Word => Ns::ZERO,
+            Extent::Whole => self.remote_part(costs.clear_base_page.times(remote.pages.into())),
+        };
+        accesses + whole
+    }
+
+    /// How much longer work takes on memory of another node: as much in proportion as an access does.
+    fn remote_part(&self, local: Ns) -> Ns {
+        let (near, far) = (self.costs.local_access.once().0, self.costs.remote_access.once().0);
+        Ns((local.0 * far.saturating_sub(near)).checked_div(near).unwrap_or(0))
+    }
+
+    /// What clearing a fresh huge page takes, on a CPU of `node`.
+    pub(crate) fn clear_huge_time(&self, huge: Pfn, node: u32) -> Ns {
+        let local = self.costs.clear_huge_page.once();
+        if self.memory.node_of(huge) == node { local } else { local + self.remote_part(local) }
     }
 
     /// Notes how much a process has in memory (`hiwater_rss`).
     pub(crate) fn note_resident(&mut self, process: ProcessId) {
-        let resident = self.memory.spaces.task(process).anon;
+        let pages = self.memory.spaces.task(process);
+        let resident = pages.anon + pages.file;
         let most = &mut self.process_mut(process).resident_max;
         *most = resident.max(*most);
     }

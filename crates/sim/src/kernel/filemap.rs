@@ -1,29 +1,46 @@
-//! Reading and writing files through the page cache.
+//! Reading and writing files through the page cache, and through mappings.
 //!
-//! Models: `generic_file_read`, `ondemand_readahead`, `generic_perform_write`, mm/filemap.c and
-//! mm/readahead.c, v4.4 and v6.12; `truncate_inode_pages`, mm/truncate.c.
+//! Models: `generic_file_read`, `ondemand_readahead`, `generic_perform_write`, `filemap_fault`,
+//! `do_sync_mmap_readahead`, mm/filemap.c and mm/readahead.c, v4.4 and v6.12; `truncate_pagecache`,
+//! `truncate_inode_pages`, mm/truncate.c.
 //! Departs: pages are of order 0 (as on ext4 before 6.16). A page that a write covers in part and that is
 //! not in memory is read first only if it lies on the disk. Visible as: nothing, but what file systems
-//! with smaller blocks spare.
+//! with smaller blocks spare. What was read ahead last belongs to a mapping, instead of the open file that
+//! it was made of. Visible as: two mappings of one open file do not confuse each other. A file that is cut
+//! is not locked against those who make it longer meanwhile. Visible as: what they write behind the old end
+//! stays, what they write before it may go.
 
-use super::fault::Killed;
+use super::fault::{Killed, TouchError, revalidate};
 use super::files::{NoSpace, Readahead};
 use super::slowpath::{Want, alloc_pages};
-use super::{Kernel, KernelCx, PAGE_BYTES, writeback};
+use super::writeback::RATELIMIT_PAGES;
+use super::{Kernel, KernelCx, PAGE_BYTES, slab, writeback};
 use crate::device::Io;
+use crate::machine::FileSystem;
 use crate::task::Mode;
 use crate::time::Ns;
 use highorder_mm::alloc::Request;
+use highorder_mm::anon::Fault;
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
+use highorder_mm::page_table::Vpn;
+use highorder_mm::slab::{CacheId, Object};
 use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
 
 /// Pages that a read reads ahead at most (`VM_MAX_READAHEAD`: 128 KiB).
 const READAHEAD_MAX: u64 = 32;
-/// Pages between two looks at the dirty limits (`ratelimit_pages`, at least 16; 32 for one device).
-const RATELIMIT_PAGES: u64 = 32;
+
+/// Who reads pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reader {
+    /// A system call.
+    Call,
+    /// A fault.
+    Fault,
+}
 
 /// Why a file could not be read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +108,8 @@ fn page_to_read(
         match cx.world().memory.files.get(file, index) {
             CachedPage::Page(pfn) => {
                 if cx.world().memory.test_clear_readahead(pfn) {
-                    read_ahead(cx, process, file, readahead, index, wanted, true)?;
+                    let asked = Asked { index, wanted, at_mark: true, reader: Reader::Call };
+                    read_ahead(cx, process, file, readahead, asked)?;
                     continue;
                 }
                 if !wait_on_page(cx, pfn) {
@@ -100,18 +118,19 @@ fn page_to_read(
             }
             _ if tried => {
                 // Reading ahead found no memory: this page alone, whatever it takes.
-                read_pages(cx, process, file, index..index + 1, None, Gfp::NONE)?;
+                read_pages(cx, process, file, index..index + 1, None, Gfp::NONE, Reader::Call)?;
             }
             _ => {
                 tried = true;
-                read_ahead(cx, process, file, readahead, index, wanted, false)?;
+                let asked = Asked { index, wanted, at_mark: false, reader: Reader::Call };
+                read_ahead(cx, process, file, readahead, asked)?;
             }
         }
     }
 }
 
 /// Waits until a page has been read. Whether it had to.
-fn wait_on_page(cx: &mut KernelCx<'_>, pfn: Pfn) -> bool {
+pub(super) fn wait_on_page(cx: &mut KernelCx<'_>, pfn: Pfn) -> bool {
     if !cx.world().memory.frames().has(pfn, PageFlags::LOCKED) {
         return false;
     }
@@ -148,18 +167,29 @@ const fn next_window(size: u64, max: u64) -> u64 {
     }
 }
 
-/// Decides what to read for page `index`, of which there are `wanted` in a row, and reads it.
+/// What read-ahead is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// The page.
+    index: u64,
+    /// Pages in a row from there on.
+    wanted: u64,
+    /// It is in memory and bears the mark.
+    at_mark: bool,
+    reader: Reader,
+}
+
+/// Decides what to read for a page, and reads it.
 fn read_ahead(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
     file: FileId,
     readahead: &mut Readahead,
-    index: u64,
-    wanted: u64,
-    at_mark: bool,
+    asked: Asked,
 ) -> Result<(), FileError> {
     let max = READAHEAD_MAX;
-    let wanted = wanted.min(max);
+    let Asked { index, at_mark, reader, .. } = asked;
+    let wanted = asked.wanted.min(max);
     let Readahead { start, size, async_size, previous } = *readahead;
     let continues = size > 0 && (index == start + size - async_size || index == start + size);
     let follows = previous.is_some_and(|previous| index.wrapping_sub(previous) <= 1);
@@ -186,7 +216,7 @@ fn read_ahead(
         ahead = if window > wanted { window - wanted } else { window };
     } else {
         // At random: what is wanted and no more, and the window stays.
-        return read_pages(cx, process, file, index..index + wanted, None, READAHEAD_GFP);
+        return read_pages(cx, process, file, index..index + wanted, None, READAHEAD_GFP, reader);
     }
     if first == index && window == ahead {
         // The reader has caught up with its window: the next one belongs to it.
@@ -195,7 +225,7 @@ fn read_ahead(
     }
     (readahead.start, readahead.size, readahead.async_size) = (first, window, ahead);
     let mark = first + window - ahead;
-    read_pages(cx, process, file, first..first + window, Some(mark), READAHEAD_GFP)
+    read_pages(cx, process, file, first..first + window, Some(mark), READAHEAD_GFP, reader)
 }
 
 /// What a request that reads ahead leaves to others (`readahead_gfp_mask`).
@@ -210,35 +240,170 @@ fn read_pages(
     range: std::ops::Range<u64>,
     mark: Option<u64>,
     extra: Gfp,
+    reader: Reader,
 ) -> Result<(), FileError> {
-    let end = range.end.min(cx.world().file(file).nr_pages());
-    let mut reads = Vec::new();
-    for index in range.start..end {
+    let (mut reads, mut nr_holes) = (Vec::new(), 0);
+    for index in range {
+        if index >= cx.world().file(file).nr_pages() {
+            break;
+        }
         if matches!(cx.world().memory.files.get(file, index), CachedPage::Page(_)) {
             continue;
         }
-        let Some(pfn) = cache_page(cx, process, Gfp::HIGHUSER_MOVABLE | extra)? else { break };
-        let cpu = cx.cpu().0 as usize;
+        let gfp = Gfp::HIGHUSER_MOVABLE | extra;
+        let Some(room) = room_for(cx, process, file, index, gfp)? else { break };
+        let (pfn, cpu) = (room.pfn, cx.cpu().0 as usize);
+        if super::fault::check(cx, process).is_err() {
+            // Its mappings, and with them perhaps the file, may be gone.
+            room.give_up(cx.world(), cpu);
+            break;
+        }
         let kernel = cx.world();
-        if matches!(kernel.memory.files.get(file, index), CachedPage::Page(_)) {
-            // Somebody else was faster.
-            kernel.memory.free(pfn, Order(0), cpu);
+        let is_there = matches!(kernel.memory.files.get(file, index), CachedPage::Page(_));
+        if is_there || index >= kernel.file(file).nr_pages() {
+            // Somebody else was faster, or cut the file.
+            room.give_up(kernel, cpu);
             continue;
         }
+        room.use_node(kernel, file, index, cpu);
         let place = kernel.file(file).find(index);
-        kernel.memory.add_to_page_cache(file, index, pfn, place.is_some(), cpu);
+        let to_be_read = place.is_some();
+        match reader {
+            Reader::Call => kernel.memory.add_to_page_cache(file, index, pfn, to_be_read, cpu),
+            Reader::Fault => {
+                kernel.memory.add_to_page_cache_in_fault(file, index, pfn, to_be_read, cpu);
+            }
+        }
         if mark == Some(index) {
             kernel.memory.set_readahead(pfn);
         }
         match place {
             Some((at, _)) => reads.push((at, pfn)),
-            None => {
-                let clear = kernel.costs.clear_base_page.once();
-                cx.spend(clear, Mode::System);
-            }
+            None => nr_holes += 1,
         }
     }
-    submit_reads(cx, file, &reads);
+    if nr_holes > 0 {
+        let clear = cx.world().costs.clear_base_page.times(nr_holes);
+        cx.spend(clear, Mode::System);
+    }
+    if !reads.is_empty() {
+        submit_reads(cx, file, &reads);
+    }
+    Ok(())
+}
+
+/// A page that is to be one of a file, and the node of the file's tree that it needs.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    pfn: Pfn,
+    node: Option<Object>,
+}
+
+impl Room {
+    /// Gives the node to the file, just before the page, or back if somebody else was faster.
+    fn use_node(self, kernel: &mut Kernel, file: FileId, index: u64, cpu: usize) {
+        match self.node {
+            Some(node) if kernel.memory.files.needs_node(file, index) => {
+                kernel.memory.files.give_node(file, index, node);
+            }
+            Some(node) => {
+                kernel.memory.free_object(CacheId::RADIX_TREE_NODE, node, cpu);
+            }
+            None => {}
+        }
+    }
+
+    /// Gives both back.
+    fn give_up(self, kernel: &mut Kernel, cpu: usize) {
+        kernel.memory.free(self.pfn, Order(0), cpu);
+        if let Some(node) = self.node {
+            kernel.memory.free_object(CacheId::RADIX_TREE_NODE, node, cpu);
+        }
+    }
+}
+
+/// Room for page `index` of a file, or none if the request may fail and does.
+fn room_for(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    file: FileId,
+    index: u64,
+    gfp: Gfp,
+) -> Result<Option<Room>, FileError> {
+    let mut node = None;
+    if cx.world().memory.files.needs_node(file, index) {
+        // GFP_RECLAIM_MASK: what the page's request may do, not where it may lie.
+        let gfp = Gfp(gfp.0 & (Gfp::KERNEL | READAHEAD_GFP).0);
+        node = slab::alloc(cx, CacheId::RADIX_TREE_NODE, gfp, Some(process));
+        if node.is_none() {
+            super::fault::check(cx, process)?;
+            return Ok(None);
+        }
+    }
+    let found = cache_page(cx, process, gfp);
+    if let (Ok(None) | Err(_), Some(node)) = (&found, node) {
+        let cpu = cx.cpu().0 as usize;
+        cx.world().memory.free_object(CacheId::RADIX_TREE_NODE, node, cpu);
+    }
+    Ok(found?.map(|pfn| Room { pfn, node }))
+}
+
+/// Gives a page of a file a buffer head if its file system wants that and it has none. Whether it waited: the page
+/// may be gone then.
+fn ensure_buffer(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    file: FileId,
+    index: u64,
+    pfn: Pfn,
+) -> bool {
+    let kernel = cx.world();
+    if !kernel.wants_buffer(file) || kernel.memory.page_has_buffer(pfn) {
+        return false;
+    }
+    let gfp = Gfp(Gfp::KERNEL.0 & !Gfp::FS.0);
+    let Some(object) = slab::alloc(cx, CacheId::BUFFER_HEAD, gfp, Some(process)) else {
+        return true;
+    };
+    let cpu = cx.cpu().0 as usize;
+    let memory = &mut cx.world().memory;
+    match memory.files.get(file, index) {
+        CachedPage::Page(pfn) if !memory.page_has_buffer(pfn) => {
+            memory.give_page_buffer(pfn, object);
+        }
+        _ => drop(memory.free_object(CacheId::BUFFER_HEAD, object, cpu)),
+    }
+    true
+}
+
+/// Brings a page of metadata into memory, and perhaps changes it. Suspends.
+///
+/// # Errors
+/// The process was killed.
+pub(crate) fn touch_metadata(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    file: FileId,
+    index: u64,
+    changes: bool,
+) -> Result<(), FileError> {
+    let pfn = if changes {
+        page_to_write(cx, process, file, index, false)?
+    } else {
+        let mut readahead = Readahead::default();
+        loop {
+            let pfn = page_to_read(cx, process, file, &mut readahead, index, 1)?;
+            if !ensure_buffer(cx, process, file, index, pfn) {
+                break pfn;
+            }
+        }
+    };
+    let now = cx.now();
+    let kernel = cx.world();
+    if changes && kernel.memory.set_page_dirty(pfn) {
+        kernel.file_mut(file).dirtied_at.get_or_insert(now);
+    }
+    kernel.memory.mark_page_accessed(pfn);
     Ok(())
 }
 
@@ -274,7 +439,7 @@ fn submit_reads(cx: &mut KernelCx<'_>, file: FileId, reads: &[(u64, Pfn)]) {
             .map(|&(offset, pfn)| Io::read(offset, PAGE_BYTES, u64::from(pfn.0)))
             .collect();
         let kernel = cx.world();
-        kernel.memory.vm.add(highorder_mm::vmstat::Vm::PgPgIn, 4 * run.len() as u64);
+        kernel.memory.vm.add(Vm::PgPgIn, 4 * run.len() as u64);
         let tickets = cx.submit_all(device, &ios);
         for (&(_, pfn), ticket) in run.iter().zip(tickets) {
             if cx.world().memory.frames().has(pfn, PageFlags::LOCKED) {
@@ -347,34 +512,193 @@ fn page_to_write(
     loop {
         super::fault::check(cx, process)?;
         if let CachedPage::Page(pfn) = cx.world().memory.files.get(file, index) {
-            if wait_on_page(cx, pfn) {
+            if wait_on_page(cx, pfn) || ensure_buffer(cx, process, file, index, pfn) {
                 continue;
             }
             return Ok(pfn);
         }
         if !covers && cx.world().file(file).find(index).is_some() {
-            read_pages(cx, process, file, index..index + 1, None, Gfp::NONE)?;
+            read_pages(cx, process, file, index..index + 1, None, Gfp::NONE, Reader::Call)?;
             continue;
         }
         // Not into file systems: this one holds locks already.
         let gfp = Gfp(Gfp::HIGHUSER_MOVABLE.0 & !Gfp::FS.0 | Gfp::WRITE.0);
-        let Some(pfn) = cache_page(cx, process, gfp)? else { continue };
-        let cpu = cx.cpu().0 as usize;
-        let memory = &mut cx.world().memory;
-        if matches!(memory.files.get(file, index), CachedPage::Page(_)) {
-            memory.free(pfn, Order(0), cpu);
+        let Some(room) = room_for(cx, process, file, index, gfp)? else { continue };
+        let (pfn, cpu) = (room.pfn, cx.cpu().0 as usize);
+        let kernel = cx.world();
+        if matches!(kernel.memory.files.get(file, index), CachedPage::Page(_)) {
+            room.give_up(kernel, cpu);
             continue;
         }
-        memory.add_to_page_cache(file, index, pfn, false, cpu);
-        return Ok(pfn);
+        room.use_node(kernel, file, index, cpu);
+        kernel.memory.add_to_page_cache(file, index, pfn, false, cpu);
+        if !kernel.wants_buffer(file) {
+            return Ok(pfn);
+        }
     }
 }
 
-/// Takes a file away: its pages go, and then its space. Suspends while pages of it are read or written.
-pub fn unlink(cx: &mut KernelCx<'_>, file: FileId) {
-    cx.world().file_mut(file).is_linked = false;
-    let mut from = 0;
+/// Maps pages of a file, shared. `None` if it was deleted.
+pub fn map(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    file: FileId,
+    first: u64,
+    pages: u32,
+    writable: bool,
+) -> Option<Vpn> {
+    let kernel = cx.world();
+    kernel.file_table[file.0 as usize].as_ref().filter(|file| file.is_linked)?;
+    let start = kernel.memory.spaces.mmap_file(process, pages, file, first, writable);
+    kernel.mapped_readahead.insert(start, Readahead::default());
+    Some(start)
+}
+
+/// Serves a fault on a page of a mapped file: reads it, and some around it, unless it is in memory.
+/// Suspends.
+///
+/// # Errors
+/// The process was killed, or the file ends before the page.
+pub(crate) fn file_fault(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    fault: &Fault,
+    file: FileId,
+    index: u64,
+) -> Result<(), TouchError> {
+    let (mut is_first, mut reads_alone) = (true, false);
+    while revalidate(cx, process, fault)? {
+        let pages = cx.world().file(file).nr_pages();
+        if index >= pages {
+            return Err(TouchError::BehindEnd { page: index, pages });
+        }
+        let found = cx.world().memory.files.get(file, index);
+        let is_first = std::mem::take(&mut is_first);
+        let CachedPage::Page(pfn) = found else {
+            if is_first {
+                cx.world().memory.vm.add(Vm::PgMajFault, 1);
+            }
+            read_around(cx, process, fault, file, index, reads_alone)?;
+            reads_alone = true;
+            continue;
+        };
+        if is_first {
+            cx.world().memory.note_mmap_hits(fault.vpn, 1);
+        }
+        if cx.world().memory.test_clear_readahead(pfn) {
+            read_on(cx, process, fault, file, index)?;
+            continue;
+        }
+        if wait_on_page(cx, pfn) {
+            continue;
+        }
+        if cx.world().memory.map_file_page(fault, pfn) {
+            note_dirtied(cx, file);
+            writeback::balance_dirty_pages_ratelimited(cx, process, 1)?;
+        }
+        cx.world().note_resident(process);
+        let zone = cx.world().memory.zone_of(pfn);
+        super::work::spend_work(cx, zone);
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// A mapped page is not in memory: it is read with those around it, as long as that helps; or alone,
+/// whatever it takes, where reading around found no memory.
+fn read_around(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    fault: &Fault,
+    file: FileId,
+    index: u64,
+    alone: bool,
+) -> Result<(), Killed> {
+    let kernel = cx.world();
+    if alone || !kernel.memory.note_mmap_miss(fault.vpn) {
+        let range = index..index + 1;
+        return killed(read_pages(cx, process, file, range, None, Gfp::NONE, Reader::Fault));
+    }
+    let (size, async_size) = (READAHEAD_MAX, READAHEAD_MAX / 4);
+    let start = index.saturating_sub(READAHEAD_MAX / 2);
+    if let Some(readahead) = kernel.mapping_readahead(fault.vpn) {
+        *readahead = Readahead { start, size, async_size, previous: None };
+    }
+    let (range, mark) = (start..start + size, start + size - async_size);
+    killed(read_pages(cx, process, file, range, Some(mark), READAHEAD_GFP, Reader::Fault))
+}
+
+/// A mapped page bore the mark: the next window is read.
+fn read_on(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    fault: &Fault,
+    file: FileId,
+    index: u64,
+) -> Result<(), Killed> {
+    let mut readahead = cx.world().mapping_readahead(fault.vpn).copied().unwrap_or_default();
+    let asked = Asked { index, wanted: READAHEAD_MAX, at_mark: true, reader: Reader::Fault };
+    let done = read_ahead(cx, process, file, &mut readahead, asked);
+    if let Some(kept) = cx.world().mapping_readahead(fault.vpn) {
+        *kept = readahead;
+    }
+    killed(done)
+}
+
+/// Reading takes no space.
+fn killed(done: Result<(), FileError>) -> Result<(), Killed> {
+    done.map_err(|error| match error {
+        FileError::Killed => Killed,
+        FileError::NoSpace => unreachable!("a file is full when it is written"),
+    })
+}
+
+/// Pages of a file have become dirty.
+pub(crate) fn note_dirtied(cx: &mut KernelCx<'_>, file: FileId) {
+    let now = cx.now();
+    cx.world().file_mut(file).dirtied_at.get_or_insert(now);
+}
+
+/// Sets a file's size. What is cut off goes out of all mappings and out of memory, and then its space is
+/// free; the rest of the last page becomes zeros. Suspends while pages that go are read or written.
+///
+/// # Errors
+/// The process was killed.
+pub fn set_size(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    file: FileId,
+    bytes: u64,
+) -> Result<(), FileError> {
+    let this = cx.world().file_mut(file);
+    let old = std::mem::replace(&mut this.size, bytes);
+    if bytes >= old {
+        return Ok(());
+    }
+    let (last, rest) = (bytes / PAGE_BYTES, bytes % PAGE_BYTES);
+    let kernel = cx.world();
+    let is_cached = matches!(kernel.memory.files.get(file, last), CachedPage::Page(_));
+    if rest > 0 && (is_cached || kernel.file(file).find(last).is_some()) {
+        let pfn = page_to_write(cx, process, file, last, false)?;
+        if cx.world().memory.set_page_dirty(pfn) {
+            note_dirtied(cx, file);
+        }
+        let clear = cx.world().costs.clear_base_page.once();
+        cx.spend(clear, Mode::System);
+    }
+    let end = old.div_ceil(PAGE_BYTES);
+    truncate_pages(cx, file, bytes.div_ceil(PAGE_BYTES)..end);
+    cx.world().free_space(file, bytes.div_ceil(PAGE_BYTES)..end);
+    Ok(())
+}
+
+/// Takes pages of a file out of memory. Suspends while some are read or written.
+fn truncate_pages(cx: &mut KernelCx<'_>, file: FileId, range: std::ops::Range<u64>) {
+    let mut from = range.start;
     while let Some((index, pfn)) = cx.world().memory.files.next_page(file, from) {
+        if index >= range.end {
+            break;
+        }
         let cpu = cx.cpu().0 as usize;
         if cx.world().memory.truncate_page(pfn, cpu) {
             spend_frees(cx, pfn);
@@ -383,7 +707,39 @@ pub fn unlink(cx: &mut KernelCx<'_>, file: FileId) {
             writeback::wait_on_writeback(cx, file);
         }
     }
-    cx.world().forget_file(file);
+    let cpu = cx.cpu().0 as usize;
+    cx.world().memory.forget_shadows(file, range.start, cpu);
+}
+
+/// Takes a file's name away. Its pages go, and then its space: at once, or when nobody maps it any more.
+/// Suspends while pages of it are read or written.
+pub fn unlink(cx: &mut KernelCx<'_>, file: FileId) {
+    cx.world().file_mut(file).is_linked = false;
+    let cpu = cx.cpu().0 as usize;
+    cx.world().unlink_entry(file, cpu);
+    if !cx.world().memory.spaces.is_file_mapped(file) {
+        delete(cx, file);
+    }
+}
+
+fn delete(cx: &mut KernelCx<'_>, file: FileId) {
+    truncate_pages(cx, file, 0..u64::MAX);
+    let cpu = cx.cpu().0 as usize;
+    let kernel = cx.world();
+    kernel.forget_inode(file, cpu);
+    kernel.forget_file(file);
+    kernel.memory.release_objects(cpu);
+}
+
+/// Deletes files without a name that nobody maps any more. Suspends.
+pub(crate) fn release_unmapped(cx: &mut KernelCx<'_>) {
+    for file in cx.world().memory.spaces.take_unmapped_files() {
+        let kernel = cx.world();
+        let this = kernel.file_table[file.0 as usize].as_ref();
+        if this.is_some_and(|this| !this.is_linked) && !kernel.memory.spaces.is_file_mapped(file) {
+            delete(cx, file);
+        }
+    }
 }
 
 /// Drops every clean page of every file (`vm.drop_caches` = 1). Suspends.
@@ -399,7 +755,9 @@ pub fn drop_pagecache(cx: &mut KernelCx<'_>) {
             }
             from = index + 1;
         }
+        cx.world().consider_inode(file);
     }
+    cx.world().memory.vm.add(Vm::DropPagecache, 1);
 }
 
 /// Spends what freeing pages near `pfn` took.
@@ -409,6 +767,19 @@ fn spend_frees(cx: &mut KernelCx<'_>, pfn: Pfn) {
 }
 
 impl Kernel {
+    /// Whether pages of a file that are written have buffer heads.
+    fn wants_buffer(&self, file: FileId) -> bool {
+        let device = self.file(file).device;
+        let is_ext4 = self.vfs.file_system(device) == FileSystem::Ext4;
+        is_ext4 || self.flows.slab.xfs_buffer_heads || self.vfs.metadata(device) == Some(file)
+    }
+
+    /// What is remembered of reads through the mapping that holds `vpn`.
+    fn mapping_readahead(&mut self, vpn: Vpn) -> Option<&mut Readahead> {
+        let origin = self.memory.spaces.find(vpn)?.origin;
+        self.mapped_readahead.get_mut(&origin)
+    }
+
     /// Bytes of a file in memory, for tests and pictures.
     #[must_use]
     pub fn cached_bytes(&self, file: FileId) -> u64 {

@@ -1,7 +1,8 @@
 //! Files: their size, where they lie on a disk, and how far ahead they are read.
 //!
-//! Departs: a file system is an allocator of contiguous space and nothing else: no journal, no metadata,
-//! no directories. Visible as: creating and deleting files costs no I/O and no slab memory yet.
+//! Departs: a file system is an allocator of contiguous space, and tables of inodes (see [`super::inodes`]): no
+//! journal, no blocks of directories, no bitmaps. Visible as: creating and deleting files writes less than
+//! there.
 
 use super::{Kernel, PAGE_BYTES};
 use crate::sched::DeviceId;
@@ -118,6 +119,30 @@ impl File {
         (next - index).min(most)
     }
 
+    /// Forgets where some of its pages lie. Returns those places: first bytes and numbers of pages.
+    fn cut(&mut self, gone: std::ops::Range<u64>) -> Vec<(u64, u64)> {
+        let before = self.extents.range(..gone.start).next_back().map(|(&first, _)| first);
+        let touched: Vec<u64> =
+            before.into_iter().chain(self.extents.range(gone.clone()).map(|(&at, _)| at)).collect();
+        let mut freed = Vec::new();
+        for first in touched {
+            let (at, pages) = self.extents[&first];
+            let (start, end) = (first.max(gone.start), (first + pages).min(gone.end));
+            if start >= end {
+                continue;
+            }
+            self.extents.remove(&first);
+            freed.push((at + (start - first) * PAGE_BYTES, end - start));
+            if first < start {
+                self.extents.insert(first, (at, start - first));
+            }
+            if end < first + pages {
+                self.extents.insert(end, (at + (end - first) * PAGE_BYTES, first + pages - end));
+            }
+        }
+        freed
+    }
+
     fn extend(&mut self, index: u64, at: u64, pages: u64) {
         if let Some((&first, (from, length))) = self.extents.range_mut(..index).next_back()
             && first + *length == index
@@ -201,6 +226,15 @@ impl Kernel {
         Ok(())
     }
 
+    /// Frees the space of pages of a file, none of which is in memory.
+    pub(crate) fn free_space(&mut self, file: FileId, pages: std::ops::Range<u64>) {
+        let this = self.file_mut(file);
+        let device = this.device.0 as usize;
+        for (at, pages) in this.cut(pages) {
+            self.spaces_on_disks[device].give_back(at, pages * PAGE_BYTES);
+        }
+    }
+
     /// Every file there is, by number.
     pub(crate) fn files(&self) -> impl Iterator<Item = (FileId, &File)> {
         let files = self.file_table.iter().zip(0..);
@@ -235,5 +269,18 @@ mod tests {
         assert_eq!(file.find(1), Some((8192 + PAGE_BYTES, 4)));
         assert_eq!(file.find(5), None);
         assert_eq!(file.hole_at(5, 100), 5);
+    }
+
+    #[test]
+    fn what_is_cut_of_a_file_is_free_and_nothing_else() {
+        let mut file = File::new(DeviceId(0));
+        file.extend(0, 0, 10);
+        file.extend(20, 100 * PAGE_BYTES, 10);
+        assert_eq!(file.cut(4..25), [(4 * PAGE_BYTES, 6), (100 * PAGE_BYTES, 5)]);
+        assert_eq!((file.find(3), file.find(4)), (Some((3 * PAGE_BYTES, 1)), None));
+        assert_eq!((file.find(24), file.find(25)), (None, Some((105 * PAGE_BYTES, 5))));
+        assert_eq!(file.cut(1..2), [(PAGE_BYTES, 1)]);
+        assert_eq!((file.find(0), file.find(1)), (Some((0, 1)), None));
+        assert_eq!(file.find(2), Some((2 * PAGE_BYTES, 2)));
     }
 }

@@ -1,12 +1,15 @@
 //! kswapd: frees pages of its node before requests have to.
 //!
 //! Models: `kswapd`, `kswapd_try_to_sleep`, `balance_pgdat`, `kswapd_shrink_zone`, `wakeup_kswapd`,
-//! mm/vmscan.c, v4.4 and v6.12.
+//! mm/vmscan.c, v4.4 and v6.12; as it balanced before 3.11 is in `kswapd_by_cluster.rs`.
 
-use super::policy::Balanced;
+use super::kswapd_by_cluster::balance_by_cluster;
+use super::policy::{Balanced, KcompactdWake, Rounds, WokenBelow};
 use super::shrink::{Scan, WRITES_BELOW, age_active_anon, shrink_lruvec};
-use super::{Kernel, KernelCx, TENTH, throttle};
+use super::{Kernel, KernelCx, TENTH, compaction, slab, throttle};
 use crate::task::Wakeup;
+use highorder_mm::compaction::CompactResult;
+use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, SWAP_CLUSTER_MAX};
 use highorder_mm::vmstat::Vm;
@@ -14,8 +17,10 @@ use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, ZoneKind};
 
-/// Asks a node's kswapd for blocks of `order` in zones up to `highest`.
-pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) {
+/// Asks a node's kswapd for blocks of `order` in the zones that a request with these flags can use; or
+/// kcompactd, where it is not reclaim that is missing.
+pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp: Gfp) {
+    let highest = gfp.highest_zone();
     let kernel = cx.world();
     let by_zones = kernel.flows.kswapd.from_highest_unbalanced;
     let state = &mut kernel.nodes[node as usize];
@@ -37,7 +42,11 @@ pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order, high
     }
     let kernel = cx.world();
     let needed = if by_zones {
-        kernel.zones_of(node, highest).any(|id| !kernel.zone_balanced(id, order, 0, ZoneKind::Dma))
+        let mark = match kernel.flows.kswapd.woken_below {
+            WokenBelow::Low => Mark::Low,
+            WokenBelow::High => Mark::High,
+        };
+        kernel.zones_of(node, highest).any(|id| !kernel.is_above(id, order, mark, ZoneKind::Dma))
     } else {
         let hopeless = kernel.flows.kswapd.failures_max.is_some_and(|max| failures >= max);
         let balanced =
@@ -46,11 +55,18 @@ pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order, high
     };
     if needed {
         cx.wake_one(queue);
+    } else if !by_zones && !gfp.contains(Gfp::DIRECT_RECLAIM) {
+        // Nobody else would compact for it.
+        compaction::wakeup_kcompactd(cx, node, order, highest);
     }
 }
 
 /// The kernel thread of a node. Never returns.
+///
+/// A run begins long after boot: it sleeps for good, not the doze that comes before.
 pub(crate) fn kswapd(cx: &mut KernelCx<'_>, node: u32) {
+    let queue = cx.world().nodes[node as usize].kswapd_wait;
+    cx.wait(queue);
     if cx.world().flows.kswapd.from_highest_unbalanced {
         kswapd_by_zones(cx, node)
     } else {
@@ -122,9 +138,8 @@ fn try_to_sleep(
     let queue = cx.world().nodes[node as usize].kswapd_wait;
     let mut woken = Wakeup::TimedOut;
     if prepare_sleep(cx, node, balanced_order, highest) {
-        let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
-        for id in zones {
-            cx.world().memory.reset_isolation_suitable(id);
+        if cx.world().flows.compaction.kcompactd == KcompactdWake::BeforeDoze {
+            hand_over(cx, node, wanted, highest);
         }
         woken = cx.wait_timeout(queue, TENTH);
         if woken == Wakeup::Woken {
@@ -134,6 +149,9 @@ fn try_to_sleep(
         }
     }
     if woken == Wakeup::TimedOut && prepare_sleep(cx, node, balanced_order, highest) {
+        if cx.world().flows.compaction.kcompactd != KcompactdWake::BeforeDoze {
+            hand_over(cx, node, wanted, highest);
+        }
         cx.wait(queue);
         return;
     }
@@ -142,6 +160,16 @@ fn try_to_sleep(
         Wakeup::TimedOut => Vm::KswapdHighWmarkHitQuickly,
     };
     cx.world().memory.vm.add(event, 1);
+}
+
+/// Leaves the rest to compaction: what it knows of pageblocks may be out of date, and kcompactd has what
+/// was asked for.
+fn hand_over(cx: &mut KernelCx<'_>, node: u32, wanted: Order, highest: ZoneKind) {
+    let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
+    for id in zones {
+        cx.world().memory.reset_isolation_hints(id);
+    }
+    compaction::wakeup_kcompactd(cx, node, wanted, highest);
 }
 
 /// Whether kswapd may sleep; those who wait for reserves need not any more.
@@ -162,7 +190,10 @@ fn balance_pgdat(
     highest: ZoneKind,
 ) -> (Order, ZoneKind) {
     cx.world().memory.vm.add(Vm::PageOutRun, 1);
-    if cx.world().flows.kswapd.from_highest_unbalanced {
+    let policy = cx.world().flows.kswapd;
+    if policy.from_highest_unbalanced && policy.rounds == Rounds::ByCluster {
+        balance_by_cluster(cx, node, order, highest)
+    } else if policy.from_highest_unbalanced {
         balance_zones(cx, node, order, highest)
     } else {
         (balance_node(cx, node, order, highest), highest)
@@ -225,6 +256,11 @@ fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKin
     for (id, boost) in zones.into_iter().zip(boosts) {
         let watermarks = &mut kernel.memory.zones[id.index()].watermarks;
         watermarks.boost = watermarks.boost.saturating_sub(boost);
+    }
+    if boosted {
+        // What mixed the pageblocks is to be moved together again.
+        let order = kernel.memory.policy.freelist.pageblock_order;
+        compaction::wakeup_kcompactd(cx, node, order, highest);
     }
     scan.order
 }
@@ -298,23 +334,21 @@ fn shrink_zone(cx: &mut KernelCx<'_>, id: ZoneId, class: ZoneKind, scan: &mut Sc
     let lruvec = kernel.memory.lru.of_zone(id);
     scan.control.nr_to_reclaim = kernel.high_marks(&[id]);
     scan.nr_scanned = 0;
-    if kernel.zone_balanced(id, scan.order, gap, class) {
+    let test_order = kernel.test_order(id, scan.order, class);
+    if kernel.zone_balanced(id, test_order, gap, class) {
         return true;
     }
     shrink_lruvec(cx, lruvec, scan);
+    slab::after_zone(cx, id, class, scan, 0);
     let kernel = cx.world();
-    let balanced = kernel.is_reclaimable(lruvec) && kernel.zone_balanced(id, scan.order, 0, class);
+    let test_order = kernel.test_order(id, scan.order, class);
+    let balanced = kernel.is_reclaimable(lruvec) && kernel.zone_balanced(id, test_order, 0, class);
     let flags = &mut kernel.lru_flags[lruvec];
     flags.writeback = false;
     if balanced {
         (flags.congested, flags.dirty) = (false, false);
     }
     scan.nr_scanned >= scan.control.nr_to_reclaim
-}
-
-/// Twice the block: what compaction needs to work with (`compact_gap`).
-const fn compact_gap(order: Order) -> u64 {
-    2 << order.0
 }
 
 fn set_reclaim_active(kernel: &mut Kernel, zones: &[ZoneId], active: bool) {
@@ -330,8 +364,32 @@ impl Kernel {
         zones.iter().map(|id| high(id).max(SWAP_CLUSTER_MAX)).sum()
     }
 
+    /// The order that a zone is reclaimed for: single pages, once compaction could do the rest.
+    pub(crate) fn test_order(&self, id: ZoneId, order: Order, class: ZoneKind) -> Order {
+        if order == Order(0) || !self.flows.kswapd.singles_suffice {
+            return order;
+        }
+        let flags = AllocFlags::NONE;
+        match self.memory.compaction_suitable(id, order, Mark::Low, flags, class) {
+            CompactResult::Skipped | CompactResult::NotSuitableZone => order,
+            _ => Order(0),
+        }
+    }
+
+    /// Whether a zone is above a mark.
+    pub(crate) fn is_above(&self, id: ZoneId, order: Order, mark: Mark, class: ZoneKind) -> bool {
+        let pages = self.memory.zones[id.index()].watermarks.pages(mark);
+        self.memory.watermark_ok(id, order, pages, class, AllocFlags::NONE)
+    }
+
     /// Whether a zone is above its high mark by `gap` pages.
-    fn zone_balanced(&self, id: ZoneId, order: Order, gap: u64, class: ZoneKind) -> bool {
+    pub(crate) fn zone_balanced(
+        &self,
+        id: ZoneId,
+        order: Order,
+        gap: u64,
+        class: ZoneKind,
+    ) -> bool {
         let high = self.memory.zones[id.index()].watermarks.pages(Mark::High);
         self.memory.watermark_ok(id, order, high + gap, class, AllocFlags::NONE)
     }
@@ -347,7 +405,7 @@ impl Kernel {
             let pages = self.memory.zones[id.index()].managed_pages;
             managed += pages;
             // A zone without hope counts as balanced, or kswapd would never sleep.
-            let hopeless = !self.is_reclaimable(self.memory.lru.of_zone(id));
+            let hopeless = self.is_given_up(self.memory.lru.of_zone(id));
             let own = self.memory.zones[id.index()].kind;
             if hopeless || self.zone_balanced(id, order, 0, own) {
                 balanced_pages += pages;

@@ -5,24 +5,32 @@
 //! again before it goes on.
 //!
 //! Reading order: [`policy`], [`fault`] (a touch and its faults), [`slowpath`] (a page for a request),
-//! [`direct`] and [`kswapd`] (who reclaims), [`shrink`] (what both do), [`throttle`] (when they wait),
-//! [`swap`], [`oom`]; [`filemap`], [`files`] and [`writeback`] for files.
+//! [`direct`], [`kswapd`] and `node_reclaim` (who reclaims), [`shrink`] (what both do), [`throttle`] (when they wait),
+//! [`swap`], [`oom`]; [`filemap`], [`files`] and [`writeback`] for files; [`inodes`] and [`slab`] for what the
+//! kernel keeps for itself, [`demand`] for what else it wants.
 //!
 //! Models: mm/page_alloc.c, mm/vmscan.c, mm/memory.c, mm/page_io.c, mm/oom_kill.c, v4.4, v6.1 and v6.12.
 //! Departs: up to [`fault::FAULTS_MAX`] faults of one task happen at one moment, and a step of reclaim
 //! does; their locks are held for as long as their list operations take, at the step's end. Visible as:
 //! contention is shared out in pieces of some hundred microseconds.
 
+pub mod compaction;
+pub mod demand;
 pub mod direct;
 pub mod fault;
 pub mod filemap;
 pub mod files;
+pub mod inodes;
 pub mod kswapd;
+mod kswapd_by_cluster;
+mod node_reclaim;
 pub mod oom;
 pub mod policy;
 pub mod shrink;
+pub mod slab;
 pub mod slowpath;
 pub mod swap;
+pub mod thp;
 pub mod throttle;
 mod work;
 pub mod writeback;
@@ -36,7 +44,7 @@ use crate::sim::{Cx, Sim, Waker};
 use crate::task::{Affinity, TaskSpec};
 use crate::time::Ns;
 use highorder_mm::frame::PageFlags;
-use highorder_mm::page_table::Slot;
+use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::Policy;
 use highorder_mm::vma::TaskId as ProcessId;
 use highorder_mm::zone::ZoneId;
@@ -59,6 +67,8 @@ pub enum Stall {
     DirectReclaim,
     /// A request in the slow path, from beginning to end.
     Slowpath,
+    /// A request in direct compaction, once.
+    DirectCompaction,
     /// A fault that waited for swap.
     SwapIn,
     /// A wait before direct reclaim, for kswapd to free some of the reserves.
@@ -67,17 +77,50 @@ pub enum Stall {
     ReclaimThrottle,
     /// A wait of a writer, for dirty pages to be written.
     DirtyThrottle,
+    /// A call of `congestion_wait`.
+    CongestionWait(Waiter),
+    /// Such a call that lasted as long as it was meant to at most.
+    CongestionWaitFull(Waiter),
+    /// A call of `wait_iff_congested`, which may have waited for nothing.
+    WaitIffCongested(Waiter),
+    /// Such a call that lasted as long as it was meant to at most.
+    WaitIffCongestedFull(Waiter),
+    /// A request of a demand for memory of the kernel's own, from beginning to end.
+    Demand(demand::DemandKind),
+}
+
+/// Who waits for devices, as far as statistics tell waiters apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiter {
+    /// Whoever needs the memory.
+    Direct,
+    /// kswapd.
+    Kswapd,
 }
 
 impl Stall {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 20] = [
         Self::DirectReclaim,
         Self::Slowpath,
+        Self::DirectCompaction,
         Self::SwapIn,
         Self::PfmemallocThrottle,
         Self::ReclaimThrottle,
         Self::DirtyThrottle,
+        Self::CongestionWait(Waiter::Direct),
+        Self::CongestionWaitFull(Waiter::Direct),
+        Self::WaitIffCongested(Waiter::Direct),
+        Self::WaitIffCongestedFull(Waiter::Direct),
+        Self::CongestionWait(Waiter::Kswapd),
+        Self::CongestionWaitFull(Waiter::Kswapd),
+        Self::WaitIffCongested(Waiter::Kswapd),
+        Self::WaitIffCongestedFull(Waiter::Kswapd),
+        Self::Demand(demand::DemandKind::KernelStack),
+        Self::Demand(demand::DemandKind::NetworkBuffer),
+        Self::Demand(demand::DemandKind::PageTable),
+        Self::Demand(demand::DemandKind::Pipe),
+        Self::Demand(demand::DemandKind::Module),
     ];
 
     /// The class's name in records.
@@ -86,10 +129,24 @@ impl Stall {
         match self {
             Self::DirectReclaim => "stall-direct-reclaim",
             Self::Slowpath => "stall-allocation",
+            Self::DirectCompaction => "stall-direct-compaction",
             Self::SwapIn => "stall-swap-in",
             Self::PfmemallocThrottle => "stall-pfmemalloc",
             Self::ReclaimThrottle => "stall-reclaim-throttle",
             Self::DirtyThrottle => "stall-dirty-throttle",
+            Self::CongestionWait(Waiter::Direct) => "congestion-wait-direct",
+            Self::CongestionWait(Waiter::Kswapd) => "congestion-wait-kswapd",
+            Self::CongestionWaitFull(Waiter::Direct) => "congestion-wait-direct-full",
+            Self::CongestionWaitFull(Waiter::Kswapd) => "congestion-wait-kswapd-full",
+            Self::WaitIffCongested(Waiter::Direct) => "wait-iff-congested-direct",
+            Self::WaitIffCongested(Waiter::Kswapd) => "wait-iff-congested-kswapd",
+            Self::WaitIffCongestedFull(Waiter::Direct) => "wait-iff-congested-direct-full",
+            Self::WaitIffCongestedFull(Waiter::Kswapd) => "wait-iff-congested-kswapd-full",
+            Self::Demand(demand::DemandKind::KernelStack) => "demand-kernel-stack",
+            Self::Demand(demand::DemandKind::NetworkBuffer) => "demand-network-buffer",
+            Self::Demand(demand::DemandKind::PageTable) => "demand-page-table",
+            Self::Demand(demand::DemandKind::Pipe) => "demand-pipe",
+            Self::Demand(demand::DemandKind::Module) => "demand-module",
         }
     }
 }
@@ -99,6 +156,18 @@ impl Stall {
 pub struct Knobs {
     /// `vm.swappiness`.
     pub swappiness: u8,
+    /// `vm.zone_reclaim_mode`.
+    pub zone_reclaim_mode: u32,
+    /// `transparent_hugepage/*`.
+    pub thp: thp::ThpKnobs,
+}
+
+impl Knobs {
+    /// Those that a kernel boots with.
+    #[must_use]
+    pub const fn at_boot(policy: &Policy, flows: &Flows) -> Self {
+        Self { swappiness: policy.reclaim.swappiness, zone_reclaim_mode: 0, thp: flows.thp.knobs }
+    }
 }
 
 /// What belongs to a node.
@@ -120,6 +189,8 @@ pub struct NodeState {
     pub(crate) throttled_written: u64,
     /// Where reclaimers wait for progress.
     pub(crate) progress_wait: WaitQueue,
+    /// The thread that compacts.
+    pub(crate) kcompactd: compaction::Kcompactd,
 }
 
 /// What reclaim found out about LRU lists lately (`PGDAT_WRITEBACK` and its like, `ZONE_WRITEBACK`
@@ -132,6 +203,8 @@ pub struct LruFlags {
     pub dirty: bool,
     /// All dirty pages were behind a congested device.
     pub congested: bool,
+    /// Somebody reclaims them before using another node (`PGDAT_RECLAIM_LOCKED`).
+    pub node_reclaim: bool,
 }
 
 /// A process: whose memory it is.
@@ -189,14 +262,25 @@ pub struct Kernel {
     pub(crate) spaces_on_disks: Vec<files::Space>,
     /// Writeback to each disk.
     pub(crate) flushers: Vec<writeback::Flusher>,
+    /// What else the kernel wants for itself, and what became of that.
+    pub demands: Vec<(demand::Demand, demand::DemandStats)>,
+    /// Names, inodes and what shrinkers know of them.
+    pub(crate) vfs: inodes::Vfs,
     /// Where tasks wait for files to be written.
     pub(crate) written_wait: WaitQueue,
     /// Pages of files that are being written.
     pub(crate) nr_file_writeback: u64,
     /// Processes that were held back for what they write, and when.
     pub(crate) writers: BTreeMap<u32, Ns>,
+    /// What is remembered of reads through mappings of files, by where these began.
+    pub(crate) mapped_readahead: BTreeMap<Vpn, files::Readahead>,
     /// Pages dirtied since a writer last looked at the limits.
     pub(crate) dirtied_since_balanced: u64,
+    /// The dirty limit, which falls slowly, and when it last did (`global_dirty_limit`).
+    pub(crate) smoothed_dirty_limit: (u64, Ns),
+    /// The huge page of zeros, once somebody needed it.
+    pub(crate) huge_zero: Option<Pfn>,
+    pub(crate) compaction: compaction::CompactionTotals,
     /// Queues whose tasks are woken when a process is killed, to see whether it is theirs.
     pub interruptible: Vec<WaitQueue>,
 }
@@ -253,8 +337,7 @@ impl Kernel {
 pub fn boot(machine: &Machine, policy: Policy, flows: Flows, knobs: Knobs) -> Sim<Kernel> {
     let mut memory = Memory::new(machine.memory(), policy);
     release_free_memory(machine, &mut memory);
-    // khugepaged, whose start raises the marks, is not there.
-    memory.setup_watermarks(None, false);
+    memory.setup_watermarks(None, knobs.thp.enabled != thp::Enabled::Never);
     start(machine, memory, flows, knobs)
 }
 
@@ -266,6 +349,7 @@ pub fn boot(machine: &Machine, policy: Policy, flows: Flows, knobs: Knobs) -> Si
 #[must_use]
 pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) -> Sim<Kernel> {
     assert_eq!(memory.machine.cpu_nodes, machine.cpu_nodes(), "memory of this machine's CPUs");
+    let has_kcompactd = flows.compaction.kcompactd != policy::KcompactdWake::Never;
     let mut swap_devices = Vec::new();
     for (number, area) in machine.swap.iter().enumerate() {
         let nr_slots = (area.bytes / PAGE_BYTES) as u32;
@@ -301,11 +385,17 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         interruptible: Vec::new(),
         file_table: Vec::new(),
         spaces_on_disks: spaces_on_disks(machine),
+        demands: Vec::new(),
+        vfs: inodes::Vfs::new(machine.file_systems.iter().copied(), nr_nodes),
         flushers: Vec::new(),
         written_wait: WaitQueue(0),
         nr_file_writeback: 0,
         writers: BTreeMap::new(),
+        mapped_readahead: BTreeMap::new(),
         dirtied_since_balanced: 0,
+        smoothed_dirty_limit: (0, Ns::ZERO),
+        huge_zero: None,
+        compaction: compaction::CompactionTotals::default(),
     };
     let mut sim = Sim::new(machine.sim_spec(), world);
     let oom_wait = sim.add_queue("oom_reaper");
@@ -337,6 +427,11 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
             writeback_wait: queue(&mut sim, "reclaim_wait writeback "),
             throttled_written: 0,
             progress_wait: queue(&mut sim, "reclaim_wait progress "),
+            kcompactd: compaction::Kcompactd {
+                wait: queue(&mut sim, "kcompactd"),
+                order: Order(0),
+                highest: None,
+            },
         };
         sim.world_mut().nodes.push(state);
     }
@@ -347,9 +442,14 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
             let place = if spec.cpus.is_empty() { Affinity::Any } else { Affinity::Node(node) };
             let task = TaskSpec::kernel_thread(format!("kswapd{node}")).on(place);
             sim.spawn(task, move |cx| kswapd::kswapd(cx, node));
+            if has_kcompactd {
+                let task = TaskSpec::kernel_thread(format!("kcompactd{node}")).on(place);
+                sim.spawn(task, move |cx| compaction::kcompactd(cx, node));
+            }
         }
     }
     sim.spawn(TaskSpec::kernel_thread("oom_reaper"), oom::oom_reaper);
+    sim.spawn(TaskSpec::kernel_thread("khugepaged"), thp::khugepaged);
     for (number, disk) in machine.disks.iter().enumerate() {
         let device = DeviceId(number as u32);
         let task = TaskSpec::kernel_thread(format!("flush-{}", disk.name));
@@ -402,8 +502,9 @@ fn complete(kernel: &mut Kernel, waker: &mut Waker<'_>, _: DeviceId, done: Compl
         crate::device::Direction::Write => {
             let node = kernel.memory.zones[kernel.memory.zone_of(pfn).index()].node;
             if !kernel.memory.frames().has(pfn, PageFlags::ANON)
-                && kernel.end_file_write(waker.now(), pfn).is_some()
+                && let Some(file) = kernel.end_file_write(waker.now(), pfn)
             {
+                kernel.consider_inode(file);
                 waker.wake_all(kernel.written_wait);
             }
             kernel.memory.end_writeback(pfn);

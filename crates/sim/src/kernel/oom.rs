@@ -76,6 +76,7 @@ pub fn exit_mmap(cx: &mut KernelCx<'_>, process: ProcessId) {
 /// Unmaps a range, some pages at a time. Suspends.
 pub fn unmap(cx: &mut KernelCx<'_>, range: Range<Vpn>) {
     by_parts(cx, range, |kernel, part, cpu| kernel.memory.munmap(part, cpu));
+    super::filemap::release_unmapped(cx);
 }
 
 /// Drops what a range holds and keeps the mapping (`MADV_DONTNEED`). Suspends.
@@ -109,7 +110,7 @@ impl Kernel {
         let living = ids.filter(|&id| !self.process(id).gone && !self.process(id).killed);
         let pages = |id: ProcessId| {
             let has = self.memory.spaces.task(id);
-            has.anon + has.swap + has.tables
+            has.anon + has.file + has.swap + has.tables
         };
         // The first of equals, as the kernel keeps the one it found first.
         living.filter(|&id| pages(id) > 0).max_by_key(|&id| (pages(id), std::cmp::Reverse(id.0)))

@@ -1,5 +1,7 @@
 //! Every decision the flows take, as a named value; `kernels/*.toml` gives them.
 
+use super::thp::ThpKnobs;
+
 /// The flows' policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flows {
@@ -13,6 +15,117 @@ pub struct Flows {
     pub stall: Stall,
     /// What reading and writing files does to pages.
     pub files: Files,
+    /// How objects of slab caches are reclaimed.
+    pub slab: Slab,
+    /// How huge pages are asked for.
+    pub thp: Thp,
+    /// When compaction runs, and for whom.
+    pub compaction: Compactors,
+}
+
+/// Policy of compaction's users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compactors {
+    /// How requests compact.
+    pub direct: DirectCompaction,
+    /// kswapd compacts its node itself after it has balanced it for a high order (7be62de99adc, 3.4; until
+    /// accf62422b3a, 4.6).
+    pub by_kswapd: bool,
+    /// When kcompactd is woken.
+    pub kcompactd: KcompactdWake,
+    /// A request for a costly order that does not try hard gives up after this, before it reclaims.
+    pub costly_exit: CostlyExit,
+    /// A request whose runs were all deferred counts as a stall (6.12).
+    pub deferred_counts: bool,
+    /// Runs that were deferred, contended or did not see all are tried again where reclaim could make room
+    /// (before 5.4; 494330855641); afterwards only those that were skipped, and the others try harder.
+    pub withdrawn_asks_for_room: bool,
+}
+
+/// How requests compact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectCompaction {
+    /// Async before the first reclaim, sync ever after; deferral is the preferred zone's (3.x).
+    AsyncThenSync,
+    /// Async before reclaim, then sync-light; a huge fault stays async and gives up when runs are deferred
+    /// or contended (3.18 to 4.7).
+    AsyncUnlessDeferred,
+    /// By priority: async before reclaim for costly orders and what does not move, sync-light after it, and
+    /// harder with each retry (a5508cd83f10, 4.8).
+    Priorities,
+}
+
+/// When kcompactd is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KcompactdWake {
+    /// There is none (before 4.6).
+    Never,
+    /// Before kswapd sleeps for good, and it works on zones below the highest alone (accf62422b3a as first
+    /// merged).
+    BelowHighest,
+    /// Before kswapd dozes, and where kswapd need not be woken for a high order (since 4.6.2).
+    BeforeDoze,
+}
+
+/// When a request for a costly order that does not try hard gives up before it reclaims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostlyExit {
+    /// When runs are deferred and it does not wake kswapd (before 4.7).
+    HugeDeferred,
+    /// When runs are deferred (4.8 to 5.3).
+    Deferred,
+    /// When runs are deferred or skipped, whether it tries hard or not, for huge orders (b39d0ee2632d, 5.4).
+    SkippedHuge,
+    /// When runs are deferred or skipped (cc638f329ef6, 5.5).
+    Skipped,
+    /// Likewise, and at once if it is for one node alone (6.12's stable series).
+    SkippedOrThisnode,
+}
+
+/// Huge pages' policy, and the settings a kernel boots with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thp {
+    /// Settings at boot.
+    pub knobs: ThpKnobs,
+    /// `transparent_hugepage/defrag` can be `defer` (444eb2a449ef, 4.6).
+    pub knows_defer: bool,
+    /// It can be `defer+madvise` (21440d7eb904, 4.11).
+    pub knows_defer_madvise: bool,
+    /// Which huge faults that reclaim do not try hard.
+    pub noretry: DefragNoretry,
+    /// From which nodes a huge page may come.
+    pub numa: ThpNuma,
+    /// Reading memory that nobody has written maps a shared huge page of zeros (4a6c1297268c, 3.8).
+    pub zero_page: bool,
+}
+
+/// Which huge faults that may reclaim do not try hard (`__GFP_NORETRY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefragNoretry {
+    /// All (before 4.8).
+    Always,
+    /// Those of mappings without `MADV_HUGEPAGE` (25160354a2cc, 4.8).
+    NotAdvised,
+}
+
+/// From which nodes a huge page may come for a mapping that is not interleaved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThpNuma {
+    /// All nodes, the nearest first (before 4.0).
+    Anywhere,
+    /// The CPU's or the preferred node alone, which is reclaimed for it (077fcf116c8c, 4.0; 4.20 to 5.2 as
+    /// well).
+    ThisnodeReclaim,
+    /// All nodes where reclaim is allowed or nodes are bound; else that node alone (5.3).
+    RemoteAllowed,
+    /// That node first; where reclaim is allowed then all, whatever is bound (76e654cc91bb, 5.4).
+    LocalThenAll,
+    /// That node first, without trying hard; where reclaim is allowed then all that are allowed
+    /// (cc638f329ef6, 5.5).
+    LocalThenAllowed,
+    /// That node alone, without reclaim; base pages from there are next. The order that was called
+    /// acceptable in the discussion of May 2019; no kernel had it.
+    ThisnodeCheap,
 }
 
 /// Policy of the page cache's users.
@@ -20,6 +133,65 @@ pub struct Flows {
 pub struct Files {
     /// Writing a page counts as a use of it (before 4.7; bbddabe2e436).
     pub writes_mark_accessed: bool,
+    /// Anonymous pages count as memory that may be dirty, if there is swap (before 3.14; a1c3bfb2f67e).
+    pub anon_dirtyable: bool,
+    /// When reclaim has dirty pages written.
+    pub wakes_flushers: WakesFlushers,
+}
+
+/// When reclaim has dirty pages written by those who write them anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakesFlushers {
+    /// Direct reclaim that has looked at half as many pages again as it wants: as many as it has looked at
+    /// (before 4.11).
+    ScannedMuch,
+    /// Whoever finds that all pages taken were dirty and queued by nobody: all that are dirty
+    /// (726d061fbd36, 4.11).
+    AllDirty,
+}
+
+/// Policy of shrinkers, and of what they shrink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab {
+    /// How much is asked of shrinkers, and when.
+    pub pressure: SlabPressure,
+    /// Unused objects are listed by node, and shrunk so (0ce3d74450815 and its fellows, 3.12).
+    pub by_node: bool,
+    /// Nodes of nothing but shadows are shrunk if there are more than all pages divided by two to this power
+    /// (`count_shadow_nodes`: 4 since 3.15, 3 since 4.10); `None` where there are no shadows.
+    pub shadow_nodes_shift: Option<u32>,
+    /// Which inodes may be shrunk.
+    pub inodes: InodeLists,
+    /// What is used once has been referenced already when it comes to its list (before 4.13).
+    pub first_use_references: bool,
+    /// An inode whose last pages a shrinker has dropped goes at once (`prune_icache_sb`, before 3.12).
+    pub emptied_inodes_go: bool,
+    /// A deleted file's name stays in memory, as one of no file (before 6.11; 681ce8623567).
+    pub unlink_keeps_dentry: bool,
+    /// XFS gives pages that it writes buffer heads (before 4.19); ext4 always does.
+    pub xfs_buffer_heads: bool,
+}
+
+/// How much is asked of shrinkers, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlabPressure {
+    /// The share of pages scanned, of all zones in question: after each zone that kswapd looks at, and after
+    /// each pass of direct reclaim (before 3.19 or so).
+    PerPass,
+    /// The share of pages scanned in a node's highest zone, after that zone (6b4f7799c6a5, 3.19); of the node
+    /// since lists belong to nodes (4.8).
+    ByZone,
+    /// As reclaim's priority says, after each node (9092c71bb724, 4.16).
+    ByPriority,
+}
+
+/// Which inodes may be shrunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InodeLists {
+    /// All that nobody uses: their clean pages go with them (before 5.16).
+    All,
+    /// Those of which no page and no shadow is left (51b8c1fe250d, 5.16).
+    Unpopulated,
 }
 
 /// kswapd's policy.
@@ -36,6 +208,35 @@ pub struct Kswapd {
     /// Whether the loop begins at the highest zone that is not balanced and ages what lies above
     /// (before 4.8).
     pub from_highest_unbalanced: bool,
+    /// When it begins again at the lowest pressure; only where it begins at the highest zone.
+    pub rounds: Rounds,
+    /// Which mark a zone has to be below for it to be woken for it; only where it begins at the highest zone.
+    pub woken_below: WokenBelow,
+    /// It marks zones that it has given up (`all_unreclaimable`, before 3.12; 6e543d5780e3), and others leave
+    /// those alone; else each looks for itself whether a zone can be reclaimed.
+    pub marks_unreclaimable: bool,
+    /// For a high order a zone need be balanced for single pages alone, once compaction could do the rest
+    /// (fe2c2a106663, 3.4; until reclaim is by node, 4.8).
+    pub singles_suffice: bool,
+}
+
+/// When kswapd begins again at the lowest pressure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounds {
+    /// Pressure rises as long as fewer pages are looked at than are wanted (3.11 and later).
+    UntilBalanced,
+    /// Pressure rises with each round, and falls back once 32 pages are reclaimed; above the ninth part it
+    /// waits for devices, unless little is free (`balance_pgdat`, before 3.11; b8e83b942a16).
+    ByCluster,
+}
+
+/// Which mark a zone has to be below for kswapd to be woken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WokenBelow {
+    /// Low (3.x).
+    Low,
+    /// High (4.4).
+    High,
 }
 
 /// When a node needs no more of kswapd.
@@ -52,14 +253,27 @@ pub enum Balanced {
 pub struct Slowpath {
     /// When a request tries again.
     pub retry: Retry,
-    /// A request for one node alone that may not reclaim fails at once (`GFP_THISNODE`, before 4.6;
-    /// 444eb2a449ef).
-    pub thisnode_early_exit: bool,
+    /// Which requests for one node alone fail at once (`GFP_THISNODE`).
+    pub thisnode_exit: ThisnodeExit,
+}
+
+/// Which requests for one node alone fail at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThisnodeExit {
+    /// Those that say all of `GFP_THISNODE`: not to try hard, and not to warn (before 4.0; 4167e9b2cf10).
+    Full,
+    /// Those that may not reclaim (4.0 to 4.5; 444eb2a449ef).
+    WithoutReclaim,
+    /// None (4.6).
+    Never,
 }
 
 /// When a request that may block tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
+    /// Always up to order 3, killing somebody if there is no progress; above, those that say so
+    /// (`__GFP_REPEAT`) until as much as they want is reclaimed (3.x).
+    Always,
     /// As long as reclaim makes progress and the order is at most 3 (before 4.7).
     WhileProgress,
     /// Up to 16 rounds without progress, if what is reclaimable would be enough (0a0337e0d1d1, 4.7).
@@ -75,6 +289,34 @@ pub struct Direct {
     pub repeats: bool,
     /// It is tried once more with active lists deactivated whatever their sizes (b91ac374346b, 5.5).
     pub repeats_deactivating: bool,
+    /// At a priority below 10 it waits for devices after each look at the zones (`do_try_to_free_pages`,
+    /// 3.x).
+    pub waits_for_devices: bool,
+    /// Until when a look at some lists for a high order is repeated.
+    pub continues: Continues,
+    /// What a zone that is ready for compaction does to a request for a costly order.
+    pub ready: Ready,
+}
+
+/// Until when a look at some lists for a high order is repeated (`should_continue_reclaim`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continues {
+    /// Until a page is kept, which is in the first look nearly always (before 3.5: the mode falls back).
+    Kept,
+    /// While it frees anything and has freed less than compaction needs; then until compaction is suitable
+    /// (9b4f98cdac95, 3.5).
+    Gap,
+    /// While it frees anything and compaction is not suitable (1c6c15971e4e, 5.4).
+    Suitable,
+}
+
+/// What a zone that is ready for compaction does to a request for a costly order (`compaction_ready`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// It is passed over, and the request counts as successful in the end (3.x).
+    PassesOver,
+    /// It is passed over, and reclaim ends after this round (0b06496a338e, 3.17).
+    Ends,
 }
 
 /// When reclaim waits.
@@ -82,14 +324,30 @@ pub struct Direct {
 pub struct Stall {
     /// For what.
     pub rule: StallRule,
-    /// Whoever reclaims waits while more pages are being written than the dirty limit and a tenth more
-    /// (`throttle_vm_writeout`, before 4.9; bf48438354a7).
-    pub writeout_limit: bool,
+    /// Above which limit of pages being written whoever reclaims waits (`throttle_vm_writeout`).
+    pub writeout_limit: WriteoutLimit,
+    /// Programs wait before direct reclaim until half of the reserves is free
+    /// (`throttle_direct_reclaim`, 5515061d22f0, 3.6).
+    pub for_reserves: bool,
+}
+
+/// Above which limit of pages being written, and a tenth more, whoever reclaims waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteoutLimit {
+    /// The dirty limit (before 3.4).
+    Dirty,
+    /// That limit, or what it was while it falls, if that is more (3.4 to 4.8).
+    Smoothed,
+    /// It does not (bf48438354a7, 4.9).
+    Off,
 }
 
 /// What reclaim waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallRule {
+    /// For a device to be less congested, after each 32 pages of which many were under writeback: all at
+    /// first, half of them at the next priority, and so on (before 3.11).
+    CongestionByShare,
     /// For a device to be less congested, up to a tenth of a second (`wait_iff_congested`,
     /// `congestion_wait`, before 5.16).
     Congestion,

@@ -2,14 +2,18 @@
 //!
 //! Models: `shrink_zone` (v4.4), `shrink_node`, `shrink_lruvec`, `lru_gen_shrink_node` (v6.12),
 //! mm/vmscan.c.
-//! Departs: no slab shrinkers yet. Visible as: only LRU pages are reclaimed.
 
-use super::policy::StallRule;
+use super::policy::{Continues, StallRule, WakesFlushers};
+use super::slowpath::COSTLY_ORDER;
 use super::work::spend_work;
-use super::{Kernel, KernelCx, LruFlags, swap, throttle, writeback};
-use highorder_mm::gfp::Gfp;
+use super::{Kernel, KernelCx, LruFlags, TENTH, Waiter, slab, swap, throttle, writeback};
+use highorder_mm::compaction::CompactResult;
+use highorder_mm::compaction::suitable::compact_gap;
+use highorder_mm::gfp::{AllocFlags, Gfp};
+use highorder_mm::lru::LruList;
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
+use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, ZoneKind};
 
@@ -47,17 +51,80 @@ impl Scan {
     pub(crate) fn is_kswapd(&self) -> bool {
         self.control.who == Reclaimer::Kswapd
     }
+
+    pub(crate) fn waiter(&self) -> Waiter {
+        if self.is_kswapd() { Waiter::Kswapd } else { Waiter::Direct }
+    }
 }
 
-/// Looks through some LRU lists once, as far as the priority says. Suspends.
+/// Looks through some LRU lists, as far as the priority says: once, and for a high order again until compaction
+/// has room. Suspends.
 pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
-    match cx.world().memory.policy.lru.kind {
-        LruKind::Classic => shrink_lists(cx, lruvec, scan),
-        LruKind::MultiGenerational => shrink_generations(cx, lruvec, scan),
+    let reclaimed_before = scan.nr_reclaimed;
+    loop {
+        let (scanned, reclaimed) = (scan.nr_scanned, scan.nr_reclaimed);
+        let is_classic = cx.world().memory.policy.lru.kind == LruKind::Classic;
+        if is_classic {
+            shrink_lists(cx, lruvec, scan);
+        } else {
+            shrink_generations(cx, lruvec, scan);
+        }
+        throttle::throttle_vm_writeout(cx, scan.gfp, scan.waiter());
+        slab::after_node(cx, lruvec, scan, scanned);
+        let round = Round {
+            scanned: scan.nr_scanned - scanned,
+            reclaimed: scan.nr_reclaimed - reclaimed,
+            in_all: scan.nr_reclaimed - reclaimed_before,
+        };
+        if !is_classic || !should_continue(cx.world(), lruvec, scan, round) {
+            return;
+        }
     }
-    if cx.world().flows.stall.writeout_limit {
-        throttle::throttle_vm_writeout(cx, scan.gfp);
+}
+
+/// What one look through some lists came to.
+struct Round {
+    scanned: u64,
+    reclaimed: u64,
+    /// With the looks before it.
+    in_all: u64,
+}
+
+/// Whether another look is worth while (`should_continue_reclaim`).
+fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) -> bool {
+    let order = scan.order;
+    let is_for_compaction = order > Order(0)
+        && (order > COSTLY_ORDER || scan.control.priority < WRITES_BELOW)
+        && kernel.flows.direct.continues != Continues::Kept;
+    if !is_for_compaction {
+        return false;
     }
+    let insists = scan.gfp.intersects(Gfp::REPEAT | Gfp::RETRY_MAYFAIL);
+    let by_gap = kernel.flows.direct.continues == Continues::Gap;
+    if round.reclaimed == 0 && !(by_gap && insists && round.scanned > 0) {
+        return false;
+    }
+    let memory = &kernel.memory;
+    let lists = &memory.lru.lruvecs[lruvec];
+    let mut inactive = lists.size(LruList::InactiveFile);
+    if memory.swap.nr_free() > 0 && scan.control.may_swap {
+        inactive += lists.size(LruList::InactiveAnon);
+    }
+    let gap = compact_gap(order);
+    if by_gap && round.in_all < gap && inactive > gap {
+        return true;
+    }
+    let highest = scan.control.highest;
+    let mut zones = (0..memory.zones.len() as u8).map(ZoneId).filter(|id| {
+        let zone = &memory.zones[id.index()];
+        memory.lru.of_zone(*id) == lruvec && zone.kind <= highest && zone.managed_pages > 0
+    });
+    let is_ready = zones.any(|id| {
+        let flags = AllocFlags::NONE;
+        let found = memory.compaction_suitable(id, order, Mark::Min, flags, highest);
+        matches!(found, CompactResult::Continue | CompactResult::Success)
+    });
+    !is_ready && (by_gap || inactive > gap)
 }
 
 fn shrink_lists(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
@@ -115,8 +182,6 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
 
 /// Whether kswapd has nothing left to do for order 0 (`should_abort_scan`).
 fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
-    use highorder_mm::gfp::AllocFlags;
-    use highorder_mm::watermark::Mark;
     // MIN_LRU_BATCH, mm/vmscan.c.
     const BATCH: u64 = 64;
     let node = kernel.memory.lru.lruvecs[lruvec].node;
@@ -145,7 +210,7 @@ fn finish_step(
     batch: &mut Batch,
     shrunk: Shrunk,
 ) {
-    cx.world().memory.note_freed_files(&shrunk.freed_files);
+    slab::note_freed_files(cx, &shrunk.freed_files);
     scan.nr_scanned += shrunk.nr_scanned;
     scan.nr_reclaimed += shrunk.nr_reclaimed;
     let zone = cx.world().zone_of_lists(lruvec);
@@ -154,10 +219,28 @@ fn finish_step(
     for &pfn in &shrunk.file_writes {
         writeback::write_one(cx, pfn);
     }
-    if cx.world().flows.stall.rule == StallRule::Congestion {
-        judge_step(cx, lruvec, scan, &shrunk);
+    // With generations, dirty pages of files are passed over before they are taken.
+    if shrunk.nr_taken > 0
+        && shrunk.nr_unqueued_dirty == shrunk.nr_taken
+        && cx.world().flows.files.wakes_flushers == WakesFlushers::AllDirty
+    {
+        writeback::wakeup_flusher_threads(cx, None);
+    }
+    match cx.world().flows.stall.rule {
+        StallRule::CongestionByShare => wait_for_writeback(cx, lruvec, scan, &shrunk),
+        StallRule::Congestion => judge_step(cx, lruvec, scan, &shrunk),
+        StallRule::Throttle => {}
     }
     batch.add(&shrunk);
+}
+
+/// What kernels before 3.11 conclude from every 32 pages: the higher the pressure, the fewer of them have to
+/// be under writeback.
+fn wait_for_writeback(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, shrunk: &Shrunk) {
+    let share = shrunk.nr_taken >> (DEF_PRIORITY - scan.control.priority);
+    if shrunk.nr_writeback > 0 && shrunk.nr_writeback >= share {
+        throttle::wait_iff_congested(cx, lruvec, TENTH, scan.waiter());
+    }
 }
 
 /// What kernels before 4.18 or so conclude from every 32 pages.
@@ -168,10 +251,10 @@ fn judge_step(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, shrunk: &Shrunk
         flags.dirty |= shrunk.nr_unqueued_dirty == shrunk.nr_taken;
     }
     if shrunk.nr_immediate > 0 {
-        throttle::congestion_wait(cx);
+        throttle::congestion_wait(cx, scan.waiter());
     }
     if !scan.is_kswapd() && shrunk.nr_taken > 0 {
-        throttle::wait_iff_congested_lists(cx, lruvec);
+        throttle::wait_iff_congested(cx, lruvec, TENTH, scan.waiter());
     }
 }
 
@@ -201,7 +284,7 @@ impl Batch {
         if self.nr_reclaimed > 0 {
             kernel.nodes[node as usize].kswapd_failures = 0;
         }
-        if kernel.flows.stall.rule == StallRule::Congestion || !scan.is_kswapd() {
+        if kernel.flows.stall.rule != StallRule::Throttle || !scan.is_kswapd() {
             return;
         }
         let flags = &mut kernel.lru_flags[lruvec];
@@ -220,6 +303,15 @@ impl Kernel {
     pub(crate) fn zone_of_lists(&self, lruvec: usize) -> ZoneId {
         let mut zones = (0..self.memory.zones.len()).rev().map(|zone| ZoneId(zone as u8));
         zones.find(|&id| self.memory.lru.of_zone(id) == lruvec).expect("lists belong to a zone")
+    }
+
+    /// Whether reclaim leaves a zone alone but at the lowest pressure.
+    pub(crate) fn is_given_up(&self, lruvec: usize) -> bool {
+        if !self.flows.kswapd.marks_unreclaimable {
+            return !self.is_reclaimable(lruvec);
+        }
+        let zone = self.memory.lru.lruvecs[lruvec].zone;
+        zone.is_some_and(|zone| self.memory.zones[zone.index()].flags.all_unreclaimable)
     }
 
     /// Whether there is hope for a zone: less was scanned in vain than six times what is reclaimable

@@ -1,19 +1,22 @@
 //! A page for a request: the fast path, and what follows when that finds none.
 //!
 //! Models: `__alloc_pages`, `__alloc_pages_slowpath`, `should_reclaim_retry`, `wake_all_kswapds`,
-//! mm/page_alloc.c, v4.4 and v6.12.
-//! Departs: no compaction yet. Visible as: a request of order > 0 lives by reclaim alone.
+//! mm/page_alloc.c, v4.4 and v6.12; `should_alloc_retry`, `__alloc_pages_may_oom`, v3.3.
 
+use super::compaction::{Priority, direct_compact, should_retry};
 use super::kswapd::wakeup_kswapd;
-use super::policy::Retry;
-use super::{KernelCx, Stall, TENTH, direct, oom, throttle};
+use super::policy::{CostlyExit, DirectCompaction, Retry, ThisnodeExit};
+use super::{KernelCx, Stall, TENTH, direct, node_reclaim, oom, throttle};
+use crate::task::Mode;
 use crate::time::Ns;
 use highorder_mm::alloc::Request;
+use highorder_mm::compaction::CompactResult;
 use highorder_mm::gfp::{AllocFlags, Gfp};
+use highorder_mm::reclaim::DEF_PRIORITY;
 use highorder_mm::vma::TaskId as ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Order, Pfn};
+use highorder_mm::{Order, Pfn, ZoneKind};
 
 /// Largest order for which the kernel keeps trying (`PAGE_ALLOC_COSTLY_ORDER`).
 pub const COSTLY_ORDER: Order = Order(3);
@@ -47,12 +50,18 @@ pub fn alloc_pages(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
     found
 }
 
-fn get_page(
+pub(super) fn get_page(
     cx: &mut KernelCx<'_>,
     want: Want,
     mark: Option<Mark>,
     flags: AllocFlags,
 ) -> Option<Pfn> {
+    // Whatever else it may use, the nearest node comes first.
+    if let Some(mark) = mark
+        && let Some(pfn) = node_reclaim::get_local_page(cx, want, mark, flags)
+    {
+        return Some(pfn);
+    }
     let cpu = cx.cpu().0 as usize;
     let request = Request { cpu, ..want.request };
     cx.world().memory.get_page_from_nodes(request, want.allowed, mark, flags)
@@ -62,13 +71,23 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
     let Request { order, gfp, .. } = want.request;
     let may_reclaim = gfp.contains(Gfp::DIRECT_RECLAIM);
     let policy = cx.world().flows.slowpath;
-    if policy.thisnode_early_exit && gfp.contains(Gfp::THISNODE) && !may_reclaim {
+    let fails_at_once = match policy.thisnode_exit {
+        ThisnodeExit::Full => gfp.contains(Gfp::THISNODE | Gfp::NORETRY | Gfp::NOWARN),
+        ThisnodeExit::WithoutReclaim => gfp.contains(Gfp::THISNODE) && !may_reclaim,
+        ThisnodeExit::Never => false,
+    };
+    if fails_at_once && (policy.thisnode_exit != ThisnodeExit::Full || is_numa(cx)) {
         return None;
     }
     let flags = AllocFlags::slow_path(gfp, order);
     let mut no_progress = 0;
+    // Whether this is a beginning, at which kswapd is woken, and not another attempt.
+    let (mut begins, mut reclaimed) = (true, 0);
+    let mut compaction = Compacting::new(cx.world().flows.compaction.direct);
     loop {
-        if gfp.contains(Gfp::KSWAPD_RECLAIM) {
+        if gfp.contains(Gfp::KSWAPD_RECLAIM)
+            && (policy.retry != Retry::Always || std::mem::take(&mut begins))
+        {
             wake_all_kswapds(cx, want);
         }
         if let Some(pfn) = get_page(cx, want, Some(Mark::Min), flags) {
@@ -81,20 +100,59 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
         if !may_reclaim {
             return None;
         }
+        if let Some(found) = compaction.before_reclaim(cx, want, flags) {
+            return found;
+        }
         let progress = direct::try_to_free_pages(cx, want);
         if progress > 0
             && let Some(pfn) = get_page_after_reclaim(cx, want, flags)
         {
             return Some(pfn);
         }
+        let (result, compacted) = compaction.after_reclaim(cx, want, flags);
+        if compacted.is_some() {
+            return compacted;
+        }
         if gfp.contains(Gfp::NORETRY) {
-            return None;
+            return compaction.last(cx, want, flags);
         }
         let again = match policy.retry {
+            Retry::Always => {
+                // Even where there is nothing to scan, each look at a zone takes its lock (`get_scan_count`).
+                let kernel = cx.world();
+                let nr_zones = kernel.memory.zones_for(want.request.node, gfp).len() as u64;
+                let looks = kernel.costs.lock_pair.times(nr_zones * u64::from(DEF_PRIORITY + 1));
+                cx.spend(looks, Mode::System);
+                reclaimed += progress;
+                if progress == 0 && gfp.contains(Gfp::FS) {
+                    // Whatever becomes of it, the request begins again.
+                    if let Some(pfn) = get_page(cx, want, Some(Mark::High), flags) {
+                        return Some(pfn);
+                    }
+                    let is_low = gfp.highest_zone() < ZoneKind::Normal;
+                    if order > COSTLY_ORDER || is_low {
+                        return None;
+                    }
+                    if !gfp.contains(Gfp::THISNODE) && !oom::out_of_memory(cx) {
+                        return None;
+                    }
+                    begins = true;
+                    continue;
+                }
+                let says_so = gfp.intersects(Gfp::REPEAT | Gfp::RETRY_MAYFAIL);
+                if order > COSTLY_ORDER && !(says_so && reclaimed < u64::from(order.pages())) {
+                    return compaction.last(cx, want, flags);
+                }
+                throttle::wait_for_preferred_zone(cx, want, RETRY_WAIT);
+                true
+            }
             Retry::WhileProgress => {
-                let again = progress > 0 && order <= COSTLY_ORDER;
+                reclaimed += progress;
+                let says_so = gfp.intersects(Gfp::REPEAT | Gfp::RETRY_MAYFAIL);
+                let again = progress > 0 && order <= COSTLY_ORDER
+                    || says_so && reclaimed < u64::from(order.pages()) && progress > 0;
                 if again {
-                    throttle::wait_iff_congested(cx, want.request.node, RETRY_WAIT);
+                    throttle::wait_for_preferred_zone(cx, want, RETRY_WAIT);
                 }
                 again
             }
@@ -105,6 +163,7 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
                 let counts = progress == 0 || order > COSTLY_ORDER;
                 no_progress = if counts { no_progress + 1 } else { 0 };
                 should_reclaim_retry(cx, want, flags, no_progress)
+                    || progress > 0 && compaction.should_retry(cx, want, flags, result)
             }
         };
         if again {
@@ -118,10 +177,139 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
             && !gfp.contains(Gfp::RETRY_MAYFAIL)
             && gfp.contains(Gfp::FS);
         if !kills || !oom::out_of_memory(cx) {
-            return None;
+            return compaction.last(cx, want, flags);
         }
         no_progress = 0;
     }
+}
+
+/// How a request has compacted so far.
+struct Compacting {
+    direct: DirectCompaction,
+    priority: Priority,
+    is_first: bool,
+    /// Rounds after a success that served somebody else.
+    retries: u32,
+}
+
+impl Compacting {
+    const fn new(direct: DirectCompaction) -> Self {
+        let priority = match direct {
+            DirectCompaction::Priorities => Priority::SyncLight,
+            DirectCompaction::AsyncThenSync | DirectCompaction::AsyncUnlessDeferred => {
+                Priority::Async
+            }
+        };
+        Self { direct, priority, is_first: true, retries: 0 }
+    }
+
+    /// What comes before direct reclaim. `Some` if the request is at its end, with a block or without.
+    fn before_reclaim(
+        &mut self,
+        cx: &mut KernelCx<'_>,
+        want: Want,
+        flags: AllocFlags,
+    ) -> Option<Option<Pfn>> {
+        let Request { order, gfp, .. } = want.request;
+        if order == Order(0) {
+            return None;
+        }
+        if self.direct == DirectCompaction::Priorities {
+            let is_first = std::mem::take(&mut self.is_first);
+            let is_costly = order > COSTLY_ORDER;
+            if !is_first || !is_costly && gfp.contains(Gfp::MOVABLE) {
+                return None;
+            }
+            let (result, found) = direct_compact(cx, want, flags, Priority::Async);
+            if found.is_some() || is_costly && gives_up(cx, want, result) {
+                return Some(found);
+            }
+            if is_costly && gfp.contains(Gfp::NORETRY) {
+                self.priority = Priority::Async;
+            }
+            return None;
+        }
+        let (result, found) = direct_compact(cx, want, flags, self.priority);
+        if found.is_some() {
+            return Some(found);
+        }
+        let wakes = gfp.contains(Gfp::KSWAPD_RECLAIM);
+        if self.direct == DirectCompaction::AsyncThenSync {
+            self.priority = Priority::SyncLight;
+            return (result == CompactResult::Deferred && !wakes).then_some(None);
+        }
+        // `is_thp_gfp_mask`: faults and khugepaged ask without waking kswapd.
+        let huge = Gfp::TRANSHUGE_LIGHT | Gfp::NORETRY;
+        let is_thp = gfp.contains(huge) && !wakes;
+        let is_task = want.process.is_some();
+        let stops =
+            result == CompactResult::Deferred || result == CompactResult::Contended && is_task;
+        if is_thp && stops {
+            return Some(None);
+        }
+        if !(is_thp && is_task) {
+            self.priority = Priority::SyncLight;
+        }
+        None
+    }
+
+    /// What comes after it.
+    fn after_reclaim(
+        &mut self,
+        cx: &mut KernelCx<'_>,
+        want: Want,
+        flags: AllocFlags,
+    ) -> (CompactResult, Option<Pfn>) {
+        match self.direct {
+            DirectCompaction::Priorities => direct_compact(cx, want, flags, self.priority),
+            _ => (CompactResult::Skipped, None),
+        }
+    }
+
+    fn should_retry(
+        &mut self,
+        cx: &mut KernelCx<'_>,
+        want: Want,
+        flags: AllocFlags,
+        result: CompactResult,
+    ) -> bool {
+        should_retry(cx, want, flags, result, &mut self.priority, &mut self.retries)
+    }
+
+    /// What old kernels try before they fail.
+    fn last(&self, cx: &mut KernelCx<'_>, want: Want, flags: AllocFlags) -> Option<Pfn> {
+        match self.direct {
+            DirectCompaction::Priorities => None,
+            _ => direct_compact(cx, want, flags, self.priority).1,
+        }
+    }
+}
+
+/// Whether a request for a costly order that has compacted in vain fails before it reclaims.
+fn gives_up(cx: &mut KernelCx<'_>, want: Want, result: CompactResult) -> bool {
+    let Request { order, gfp, .. } = want.request;
+    let kernel = cx.world();
+    let gives_in = gfp.contains(Gfp::NORETRY);
+    let is_deferred = result == CompactResult::Deferred;
+    let is_skipped =
+        matches!(result, CompactResult::NotSuitableZone | CompactResult::Skipped) || is_deferred;
+    match kernel.flows.compaction.costly_exit {
+        CostlyExit::HugeDeferred => false,
+        CostlyExit::Deferred => gives_in && is_deferred,
+        CostlyExit::SkippedHuge => {
+            let is_huge = order >= kernel.memory.policy.freelist.pageblock_order
+                && gfp.contains(Gfp::IO)
+                && !gfp.contains(Gfp::RETRY_MAYFAIL);
+            is_huge && is_skipped || gives_in && is_deferred
+        }
+        CostlyExit::Skipped => gives_in && is_skipped,
+        CostlyExit::SkippedOrThisnode => gives_in && (is_skipped || gfp.contains(Gfp::THISNODE)),
+    }
+}
+
+/// Whether there are several nodes, without which one of them is all there is.
+fn is_numa(cx: &mut KernelCx<'_>) -> bool {
+    cx.world().memory.machine.nr_nodes() > 1
 }
 
 /// Looks again after reclaim: what it freed may be in the reserve, or on other CPUs' lists.
@@ -178,6 +366,6 @@ fn wake_all_kswapds(cx: &mut KernelCx<'_>, want: Want) {
     let Request { order, gfp, node, .. } = want.request;
     let allowed = if gfp.contains(Gfp::THISNODE) { 1 << node } else { want.allowed };
     for node in cx.world().memory.nodes_by_distance(node, allowed) {
-        wakeup_kswapd(cx, node, order, gfp.highest_zone());
+        wakeup_kswapd(cx, node, order, gfp);
     }
 }

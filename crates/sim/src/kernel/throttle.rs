@@ -1,15 +1,20 @@
 //! When reclaim waits, and for what.
 //!
 //! Models: `congestion_wait`, `wait_iff_congested`, mm/backing-dev.c, `throttle_vm_writeout`,
-//! mm/page-writeback.c, v4.4; `throttle_direct_reclaim`, `reclaim_throttle`,
+//! mm/page-writeback.c, v4.4 and v3.3; `throttle_direct_reclaim`, `reclaim_throttle`,
 //! `consider_reclaim_throttle`, mm/vmscan.c, v4.4 and v6.12.
+//! Departs: nobody but the page cache and page tables holds references, so that whatever may be written is, and
+//! no zone ever counts as congested (`ZONE_CONGESTED`). Visible as: `wait_iff_congested` never sleeps, where
+//! the kernel's rarely does.
+//! Departs: a batch is off the lists for no time, so that nobody waits for others' (`too_many_isolated`).
+//! Visible as: fewer congestion waits of programs where many of them reclaim at once.
 //! Departs: a jiffy is 4 ms (`CONFIG_HZ=250`, as Debian has it). Visible as: on kernels built with another
 //! rate the shortest waits are shorter or longer.
 
-use super::policy::StallRule;
+use super::policy::{StallRule, WriteoutLimit};
 use super::shrink::Scan;
 use super::slowpath::Want;
-use super::{Kernel, KernelCx, Stall, TENTH};
+use super::{Kernel, KernelCx, Stall, TENTH, Waiter};
 use crate::device::Class;
 use crate::sim::Waker;
 use crate::time::Ns;
@@ -30,51 +35,73 @@ pub(crate) enum Reason {
     NoProgress,
 }
 
-/// Waits for a device to leave congestion, a tenth of a second at most.
-pub(crate) fn congestion_wait(cx: &mut KernelCx<'_>) {
-    let began = cx.now();
-    cx.congestion_wait(Class::Async, TENTH);
-    let took = cx.now() - began;
-    (cx.world().on_stall)(Stall::ReclaimThrottle, took);
+/// Waits until a request for a write is freed on a device that is not congested, a tenth of a second at
+/// most.
+pub(crate) fn congestion_wait(cx: &mut KernelCx<'_>, waiter: Waiter) {
+    let took = wait_for_devices(cx, TENTH);
+    let on_stall = &mut cx.world().on_stall;
+    on_stall(Stall::CongestionWait(waiter), took);
+    if took >= TENTH {
+        on_stall(Stall::CongestionWaitFull(waiter), took);
+    }
 }
 
-/// Waits as [`congestion_wait`] does if some device is congested and so are the zones of this node;
-/// else lets others run.
-pub(crate) fn wait_iff_congested(cx: &mut KernelCx<'_>, node: u32, timeout: Ns) {
-    let lruvecs = cx.world().lruvecs_of(node, ZoneKind::Movable);
-    let congested = lruvecs.into_iter().any(|lruvec| cx.world().lru_flags[lruvec].congested);
-    wait_if(cx, congested, timeout);
-}
-
-/// The same for one zone's lists.
-pub(crate) fn wait_iff_congested_lists(cx: &mut KernelCx<'_>, lruvec: usize) {
-    let congested = cx.world().lru_flags[lruvec].congested;
-    wait_if(cx, congested, TENTH);
-}
-
-fn wait_if(cx: &mut KernelCx<'_>, congested: bool, timeout: Ns) {
+/// Waits as [`congestion_wait`] does if some device is congested and so is the zone of these lists; else
+/// lets others run.
+pub(crate) fn wait_iff_congested(
+    cx: &mut KernelCx<'_>,
+    lruvec: usize,
+    timeout: Ns,
+    waiter: Waiter,
+) {
     let devices = cx.nr_devices();
     let any = (0..devices)
         .any(|device| cx.device(crate::sched::DeviceId(device as u32)).is_congested(Class::Async));
-    if congested && any {
-        let began = cx.now();
-        cx.congestion_wait(Class::Async, timeout);
-        let took = cx.now() - began;
-        (cx.world().on_stall)(Stall::ReclaimThrottle, took);
+    let took = if any && cx.world().lru_flags[lruvec].congested {
+        wait_for_devices(cx, timeout)
     } else {
         cx.yield_now();
+        Ns::ZERO
+    };
+    let on_stall = &mut cx.world().on_stall;
+    on_stall(Stall::WaitIffCongested(waiter), took);
+    if took >= timeout {
+        on_stall(Stall::WaitIffCongestedFull(waiter), took);
+    }
+}
+
+fn wait_for_devices(cx: &mut KernelCx<'_>, timeout: Ns) -> Ns {
+    let began = cx.now();
+    cx.congestion_wait(Class::Async, timeout);
+    let took = cx.now() - began;
+    (cx.world().on_stall)(Stall::ReclaimThrottle, took);
+    took
+}
+
+/// Waits for the preferred zone of a request that could not be served, before another attempt.
+pub(crate) fn wait_for_preferred_zone(cx: &mut KernelCx<'_>, want: Want, timeout: Ns) {
+    let memory = &cx.world().memory;
+    let zones = memory.zones_for(want.request.node, want.request.gfp);
+    if let Some(&preferred) = zones.first() {
+        let lruvec = memory.lru.of_zone(preferred);
+        wait_iff_congested(cx, lruvec, timeout, Waiter::Direct);
     }
 }
 
 /// Waits while too many pages are being written for the dirty limit (before 4.20).
-pub(crate) fn throttle_vm_writeout(cx: &mut KernelCx<'_>, gfp: Gfp) {
+pub(crate) fn throttle_vm_writeout(cx: &mut KernelCx<'_>, gfp: Gfp, waiter: Waiter) {
     loop {
         let kernel = cx.world();
-        let (_, limit) = kernel.dirty_limits();
+        let (_, hard) = kernel.dirty_limits();
+        let limit = match kernel.flows.stall.writeout_limit {
+            WriteoutLimit::Off => return,
+            WriteoutLimit::Dirty => hard,
+            WriteoutLimit::Smoothed => hard.max(kernel.smoothed_dirty_limit.0),
+        };
         if kernel.memory.lru.total_stats().nr_writeback <= limit + limit / 10 {
             return;
         }
-        congestion_wait(cx);
+        congestion_wait(cx, waiter);
         if !gfp.contains(Gfp::IO) || !gfp.contains(Gfp::FS) {
             return;
         }
@@ -105,6 +132,9 @@ impl Kernel {
 /// program was killed meanwhile.
 pub(crate) fn throttle_direct_reclaim(cx: &mut KernelCx<'_>, want: Want) -> bool {
     let Some(process) = want.process else { return false };
+    if !cx.world().flows.stall.for_reserves {
+        return false;
+    }
     let node = want.request.node;
     if cx.world().has_half_the_reserves(node) {
         return false;
@@ -187,7 +217,7 @@ pub(crate) fn consider_reclaim_throttle(cx: &mut KernelCx<'_>, node: u32, scan: 
 /// Pages of a node were written: enough of them for each who waits, and all go on
 /// (`__acct_reclaim_writeback`).
 pub(crate) fn note_written(kernel: &mut Kernel, waker: &mut Waker<'_>, node: u32, pages: u64) {
-    if kernel.flows.stall.rule == StallRule::Congestion {
+    if kernel.flows.stall.rule != StallRule::Throttle {
         return;
     }
     let state = &mut kernel.nodes[node as usize];

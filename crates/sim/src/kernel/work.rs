@@ -26,8 +26,12 @@ impl Kernel {
                 + costs.pfn_scan.times(work.pfns_scanned)
                 + costs.lock_pair.times(work.refills + work.drains),
             lru: costs.list_op.times(work.lru_ops),
+            // An object's place on its slab's list is no nearer than a page's on its own.
             free: costs.page_table_walk.times(work.ptes_scanned)
+                + costs.list_op.times(work.slab_ops)
                 + costs.clear_base_page.times(work.pages_cleared)
+                + costs.clear_huge_page.times(work.huge_pages_cleared)
+                + costs.copy_base_page.times(work.pages_copied)
                 + flush,
         }
     }

@@ -36,6 +36,8 @@ const PAUSE_MAX: Ns = Ns::from_millis(200);
 const PAUSE_MIN: Ns = Ns::from_millis(10);
 /// Until something was measured, a disk is taken to write this much (`INIT_BW`: 100 MB/s).
 const BANDWIDTH_AT_FIRST: u64 = 100 << 20;
+/// Pages between two looks at the dirty limits (`ratelimit_pages`, at least 16; 32 for one device).
+pub(crate) const RATELIMIT_PAGES: u64 = 32;
 /// How often bandwidth is measured (`BANDWIDTH_INTERVAL`: 200 ms).
 const BANDWIDTH_INTERVAL: Ns = Ns::from_millis(200);
 
@@ -50,6 +52,8 @@ pub struct Flusher {
     written: u64,
     /// Whether everything is to be written, for somebody who waits.
     pub(crate) sync_wanted: bool,
+    /// Pages that reclaim wants written, whatever the limits.
+    nr_wanted: u64,
 }
 
 impl Flusher {
@@ -60,6 +64,7 @@ impl Flusher {
             measured_at: Ns::ZERO,
             written: 0,
             sync_wanted: false,
+            nr_wanted: 0,
         }
     }
 
@@ -93,8 +98,25 @@ impl Kernel {
             })
             .sum();
         let list = |list| self.memory.nr_lru(list);
-        let dirtyable = free + list(LruList::InactiveFile) + list(LruList::ActiveFile) + 1;
+        let mut dirtyable = free + list(LruList::InactiveFile) + list(LruList::ActiveFile) + 1;
+        if self.flows.files.anon_dirtyable && self.memory.swap.nr_free() > 0 {
+            dirtyable += list(LruList::InactiveAnon) + list(LruList::ActiveAnon);
+        }
         (dirtyable * BACKGROUND_RATIO / 100, dirtyable * DIRTY_RATIO / 100)
+    }
+
+    /// Lets the smoothed dirty limit follow the hard one: up at once, down by a part of the distance each
+    /// time (`update_dirty_limit`). Called by whoever writes or is held back for it.
+    fn update_dirty_limit(&mut self, now: Ns) {
+        let (smoothed, at) = self.smoothed_dirty_limit;
+        if now.saturating_sub(at) < BANDWIDTH_INTERVAL {
+            return;
+        }
+        let (_, limit) = self.dirty_limits();
+        let floor = limit.max(self.nr_dirty_and_writeback());
+        let smoothed =
+            if smoothed < limit { limit } else { smoothed - (smoothed.saturating_sub(floor) >> 5) };
+        self.smoothed_dirty_limit = (smoothed, now);
     }
 
     fn nr_dirty_and_writeback(&self) -> u64 {
@@ -128,6 +150,7 @@ pub(crate) fn balance_dirty_pages(
         super::fault::check(cx, process)?;
         let now = cx.now();
         let kernel = cx.world();
+        kernel.update_dirty_limit(now);
         let (background, limit) = kernel.dirty_limits();
         let dirty = kernel.nr_dirty_and_writeback();
         let free_run = (background + limit) / 2;
@@ -162,6 +185,25 @@ pub(crate) fn balance_dirty_pages(
     }
 }
 
+/// Slows down whoever makes pages dirty, once some have become so since somebody last looked
+/// (`balance_dirty_pages_ratelimited`). Suspends.
+///
+/// # Errors
+/// The process was killed.
+pub(crate) fn balance_dirty_pages_ratelimited(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    dirtied: u64,
+) -> Result<(), Killed> {
+    let kernel = cx.world();
+    kernel.dirtied_since_balanced += dirtied;
+    if kernel.dirtied_since_balanced < RATELIMIT_PAGES {
+        return Ok(());
+    }
+    let dirtied = std::mem::take(&mut kernel.dirtied_since_balanced);
+    balance_dirty_pages(cx, process, dirtied)
+}
+
 impl Kernel {
     fn note_writer(&mut self, now: Ns, process: ProcessId) {
         self.writers.insert(process.0, now);
@@ -181,16 +223,36 @@ fn wake_flushers(cx: &mut KernelCx<'_>) {
     }
 }
 
+/// Has flushers write this many pages, or all that are dirty now (`wakeup_flusher_threads`).
+pub(crate) fn wakeup_flusher_threads(cx: &mut KernelCx<'_>, pages: Option<u64>) {
+    let kernel = cx.world();
+    let nr_dirty = kernel.memory.files.nr_dirty();
+    let wanted = pages.unwrap_or(nr_dirty).min(nr_dirty);
+    for flusher in &mut kernel.flushers {
+        flusher.nr_wanted = flusher.nr_wanted.max(wanted);
+    }
+    if wanted > 0 {
+        wake_flushers(cx);
+    }
+}
+
 /// The kernel thread that writes one disk's dirty pages. Never returns.
 pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
     loop {
         let queue = cx.world().flushers[device.0 as usize].queue;
         let mut cursor = None;
         while let Some(file) = next_file(cx, device, cursor) {
+            let before = cx.world().memory.files.nr_written();
             write_file_pages(cx, file, CHUNK_PAGES);
+            let kernel = cx.world();
+            let written = kernel.memory.files.nr_written() - before;
+            let wanted = &mut kernel.flushers[device.0 as usize].nr_wanted;
+            *wanted = wanted.saturating_sub(written);
             cursor = Some(file);
         }
         if cursor.is_none() {
+            // Nothing of this disk's is dirty, whatever was wanted.
+            cx.world().flushers[device.0 as usize].nr_wanted = 0;
             if std::mem::take(&mut cx.world().flushers[device.0 as usize].sync_wanted) {
                 continue;
             }
@@ -203,8 +265,10 @@ pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
 fn next_file(cx: &mut KernelCx<'_>, device: DeviceId, after: Option<FileId>) -> Option<FileId> {
     let now = cx.now();
     let kernel = cx.world();
+    kernel.update_dirty_limit(now);
     let (background, _) = kernel.dirty_limits();
     let all = kernel.flushers[device.0 as usize].sync_wanted
+        || kernel.flushers[device.0 as usize].nr_wanted > 0
         || kernel.memory.files.nr_dirty() > background;
     let wanted = |(id, file): &(FileId, &super::files::File)| {
         file.device == device
@@ -249,7 +313,9 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         }
         let requests = ios.windows(2).filter(|w| w[0].offset + PAGE_BYTES != w[1].offset).count();
         let nr_requests = if ios.is_empty() { 0 } else { requests as u64 + 1 };
-        let cost = kernel.costs.block_request.times(nr_requests);
+        // Mapped pages may not be written until they fault again: what that took, too.
+        let work = kernel.memory.take_work();
+        let cost = kernel.costs.block_request.times(nr_requests) + kernel.price(work).free;
         cx.spend(cost, Mode::System);
         cx.submit_all(device, &ios);
         left = left.saturating_sub(end - first);
@@ -269,8 +335,8 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
 /// Writes one page that reclaim has come across.
 pub(crate) fn write_one(cx: &mut KernelCx<'_>, pfn: Pfn) {
     let kernel = cx.world();
-    let owner = kernel.memory.frames().owner(pfn);
-    let Some((file, index)) = kernel.memory.files.page_of(owner) else { return };
+    // Whoever reclaims has waited since it met the page, which may have gone.
+    let Some((file, index)) = kernel.memory.file_page_at(pfn) else { return };
     if kernel.allocate_space(file, index, 1).is_err() || !kernel.memory.begin_page_writeback(pfn) {
         return;
     }
@@ -294,13 +360,16 @@ pub(crate) fn wait_on_writeback(cx: &mut KernelCx<'_>, file: FileId) {
 
 /// Writes a file's dirty pages and waits for them (`fsync`). Suspends.
 pub fn fsync(cx: &mut KernelCx<'_>, file: FileId) {
-    while cx.world().file_table[file.0 as usize].is_some()
-        && cx.world().memory.files.counts(file).1 > 0
-    {
-        write_file_pages(cx, file, u64::MAX);
+    // The first time passes over pages that were being written already, and are dirty again. What becomes
+    // dirty from now on is for the next call.
+    for _ in 0..2 {
+        if cx.world().file_table[file.0 as usize].is_some()
+            && cx.world().memory.files.counts(file).1 > 0
+        {
+            write_file_pages(cx, file, u64::MAX);
+        }
         wait_on_writeback(cx, file);
     }
-    wait_on_writeback(cx, file);
 }
 
 /// Writes everything and waits for it (`sync`). Suspends.

@@ -1,10 +1,13 @@
 //! Knobs by the kernel's names.
 //!
 //! Models: kernel/sysctl.c, mm/page_alloc.c (`min_free_kbytes_sysctl_handler` and its fellows), v4.4 and
-//! v6.12.
+//! v6.12; mm/compaction.c (`sysctl_extfrag_threshold` and its fellows), v4.4 and v6.12.
 
-use highorder_mm::policy::{Balance, Policy};
-use highorder_sim::kernel::{Kernel, Knobs};
+use highorder_mm::policy::Policy;
+use highorder_sim::Ns;
+use highorder_sim::kernel::policy::{DefragNoretry, Thp, ThpNuma};
+use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
+use highorder_sim::kernel::{Flows, Kernel, Knobs};
 use std::ops::RangeInclusive;
 
 /// Says what is wrong with a knob's value, if anything: unknown name, or a value out of range.
@@ -24,40 +27,106 @@ pub(super) struct Settings {
     min_free_kbytes: Option<u64>,
     watermark_scale_factor: Option<u32>,
     watermark_boost_factor: u32,
+    extfrag_threshold: u16,
+    /// None on kernels that leave locked memory where it is (before 4.1).
+    compact_unevictable_allowed: Option<bool>,
+    /// None on kernels that do not compact unasked (before 5.9).
+    compaction_proactiveness: Option<u8>,
+    /// What huge pages can be told.
+    thp: Thp,
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 18] = [
     "vm.swappiness",
     "vm.page-cluster",
     "vm.min_free_kbytes",
     "vm.watermark_scale_factor",
     "vm.watermark_boost_factor",
+    "vm.zone_reclaim_mode",
+    "vm.extfrag_threshold",
+    "vm.compact_unevictable_allowed",
+    "vm.compaction_proactiveness",
     "transparent_hugepage/enabled",
+    "transparent_hugepage/defrag",
+    "transparent_hugepage/use_zero_page",
+    "transparent_hugepage/khugepaged/defrag",
+    "transparent_hugepage/khugepaged/pages_to_scan",
+    "transparent_hugepage/khugepaged/scan_sleep_millisecs",
+    "transparent_hugepage/khugepaged/alloc_sleep_millisecs",
+    "transparent_hugepage/khugepaged/max_ptes_none",
+    "transparent_hugepage/khugepaged/max_ptes_swap",
+];
+
+/// The words of `transparent_hugepage/enabled`, in the order in which reading it shows them.
+const ENABLED: [(&str, Enabled); 3] =
+    [("always", Enabled::Always), ("madvise", Enabled::Madvise), ("never", Enabled::Never)];
+/// Those of `transparent_hugepage/defrag`.
+const DEFRAG: [(&str, Defrag); 5] = [
+    ("always", Defrag::Always),
+    ("defer", Defrag::Defer),
+    ("defer+madvise", Defrag::DeferMadvise),
+    ("madvise", Defrag::Madvise),
+    ("never", Defrag::Never),
 ];
 
 impl Settings {
     /// As the kernel has them at boot.
-    pub(super) const fn of(policy: &Policy) -> Self {
+    pub(super) const fn of(policy: &Policy, flows: &Flows) -> Self {
         Self {
-            knobs: Knobs { swappiness: policy.reclaim.swappiness },
+            knobs: Knobs::at_boot(policy, flows),
+            thp: flows.thp,
             // 200 since 5.8 (c843966c556d), when costs came to balance the types.
-            swappiness_max: if matches!(policy.lru.balance, Balance::Rotated) { 100 } else { 200 },
+            swappiness_max: if policy.lru.balance.is_by_rotation() { 100 } else { 200 },
             page_cluster: policy.swap.page_cluster,
             min_free_kbytes: None,
             watermark_scale_factor: policy.watermark.scale_factor,
             watermark_boost_factor: policy.watermark.boost_factor,
+            extfrag_threshold: policy.compaction.extfrag_threshold,
+            compact_unevictable_allowed: if policy.compaction.unevictable {
+                Some(true)
+            } else {
+                None
+            },
+            compaction_proactiveness: match policy.compaction.proactiveness {
+                0 => None,
+                percent => Some(percent),
+            },
         }
     }
 
     /// Those of a kernel that has every knob.
     const fn most_permissive() -> Self {
+        let thp = Thp {
+            knobs: ThpKnobs {
+                enabled: Enabled::Always,
+                defrag: Defrag::Madvise,
+                use_zero_page: true,
+                khugepaged: KhugepagedKnobs {
+                    defrag: true,
+                    pages_to_scan: 4096,
+                    scan_sleep: Ns::from_secs(10),
+                    alloc_sleep: Ns::from_secs(60),
+                    max_ptes_none: 511,
+                    max_ptes_swap: 64,
+                },
+            },
+            knows_defer: true,
+            knows_defer_madvise: true,
+            noretry: DefragNoretry::NotAdvised,
+            numa: ThpNuma::LocalThenAllowed,
+            zero_page: true,
+        };
         Self {
-            knobs: Knobs { swappiness: 60 },
+            knobs: Knobs { swappiness: 60, zone_reclaim_mode: 0, thp: thp.knobs },
+            thp,
             swappiness_max: 200,
             page_cluster: 3,
             min_free_kbytes: None,
             watermark_scale_factor: Some(10),
             watermark_boost_factor: 0,
+            extfrag_threshold: 500,
+            compact_unevictable_allowed: Some(true),
+            compaction_proactiveness: Some(20),
         }
     }
 
@@ -85,18 +154,85 @@ impl Settings {
             "vm.watermark_boost_factor" => {
                 self.watermark_boost_factor = number(name, value, 0..=1_000_000)? as u32;
             }
-            "transparent_hugepage/enabled" => {
-                if value != "never" {
-                    return Err(format!(
-                        "`{name}` is `{value}`, expected `never`: huge faults are not modelled yet"
-                    ));
-                }
+            "vm.zone_reclaim_mode" => {
+                self.knobs.zone_reclaim_mode = number(name, value, 0..=15)? as u32;
             }
+            "vm.extfrag_threshold" => {
+                self.extfrag_threshold = number(name, value, 0..=1000)? as u16;
+            }
+            "vm.compact_unevictable_allowed" => {
+                let allowed = number(name, value, 0..=1)? == 1;
+                *had(name, &mut self.compact_unevictable_allowed)? = allowed;
+            }
+            "vm.compaction_proactiveness" => {
+                let percent = number(name, value, 0..=100)? as u8;
+                *had(name, &mut self.compaction_proactiveness)? = percent;
+            }
+            "vm.compact_memory" => {
+                return Err(format!(
+                    "`{name}` is no setting: a workload writes it when it wants to"
+                ));
+            }
+            _ if name.starts_with("transparent_hugepage/") => self.set_thp(name, value)?,
             _ => {
-                return Err(format!("unknown knob `{name}`, expected one of {}", NAMES.join(", ")));
+                return Err(unknown(name));
             }
         }
         Ok(())
+    }
+
+    fn set_thp(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let words = self.thp_defrag_words();
+        let thp = &mut self.knobs.thp;
+        let Some(at) = NAMES.iter().position(|known| *known == name) else {
+            return Err(unknown(name));
+        };
+        let flag = || Ok::<_, String>(number(name, value, 0..=1)? == 1);
+        let millis =
+            || Ok::<_, String>(Ns::from_millis(number(name, value, 0..=u64::from(u32::MAX))?));
+        let entries = || Ok::<_, String>(number(name, value, 0..=511)? as u32);
+        match NAMES[at].trim_start_matches("transparent_hugepage/") {
+            "enabled" => thp.enabled = word(name, value, ENABLED.to_vec())?,
+            "defrag" => thp.defrag = word(name, value, words)?,
+            "use_zero_page" => thp.use_zero_page = flag()?,
+            "khugepaged/defrag" => thp.khugepaged.defrag = flag()?,
+            "khugepaged/pages_to_scan" => {
+                thp.khugepaged.pages_to_scan = number(name, value, 1..=u64::from(u32::MAX))? as u32;
+            }
+            "khugepaged/scan_sleep_millisecs" => thp.khugepaged.scan_sleep = millis()?,
+            "khugepaged/alloc_sleep_millisecs" => thp.khugepaged.alloc_sleep = millis()?,
+            "khugepaged/max_ptes_none" => thp.khugepaged.max_ptes_none = entries()?,
+            _ => thp.khugepaged.max_ptes_swap = entries()?,
+        }
+        Ok(())
+    }
+
+    /// The words that this kernel's `transparent_hugepage/defrag` knows.
+    fn thp_defrag_words(&self) -> Vec<(&'static str, Defrag)> {
+        let knows = |defrag: Defrag| match defrag {
+            Defrag::Defer => self.thp.knows_defer,
+            Defrag::DeferMadvise => self.thp.knows_defer_madvise,
+            _ => true,
+        };
+        DEFRAG.into_iter().filter(|&(_, defrag)| knows(defrag)).collect()
+    }
+
+    fn get_thp(&self, name: &str) -> Option<String> {
+        let ThpKnobs { enabled, defrag, use_zero_page, khugepaged } = self.knobs.thp;
+        Some(match name {
+            "enabled" => chosen(&ENABLED, enabled),
+            "defrag" => chosen(&self.thp_defrag_words(), defrag),
+            "use_zero_page" => u8::from(use_zero_page).to_string(),
+            "khugepaged/defrag" => u8::from(khugepaged.defrag).to_string(),
+            "khugepaged/pages_to_scan" => khugepaged.pages_to_scan.to_string(),
+            "khugepaged/scan_sleep_millisecs" => (khugepaged.scan_sleep.0 / 1_000_000).to_string(),
+            "khugepaged/alloc_sleep_millisecs" => {
+                (khugepaged.alloc_sleep.0 / 1_000_000).to_string()
+            }
+            "khugepaged/max_ptes_none" => khugepaged.max_ptes_none.to_string(),
+            "khugepaged/max_ptes_swap" => khugepaged.max_ptes_swap.to_string(),
+            _ => return None,
+        })
     }
 
     /// One by name, as reading it shows.
@@ -112,8 +248,13 @@ impl Settings {
             }
             "vm.watermark_scale_factor" => self.watermark_scale_factor?.to_string(),
             "vm.watermark_boost_factor" => self.watermark_boost_factor.to_string(),
-            "transparent_hugepage/enabled" => "always madvise [never]".to_owned(),
-            _ => return None,
+            "vm.zone_reclaim_mode" => self.knobs.zone_reclaim_mode.to_string(),
+            "vm.extfrag_threshold" => self.extfrag_threshold.to_string(),
+            "vm.compact_unevictable_allowed" => {
+                u8::from(self.compact_unevictable_allowed?).to_string()
+            }
+            "vm.compaction_proactiveness" => self.compaction_proactiveness?.to_string(),
+            _ => return self.get_thp(name.strip_prefix("transparent_hugepage/")?),
         })
     }
 
@@ -123,12 +264,49 @@ impl Settings {
         policy.swap.page_cluster = self.page_cluster;
         policy.watermark.scale_factor = self.watermark_scale_factor;
         policy.watermark.boost_factor = self.watermark_boost_factor;
+        policy.compaction.extfrag_threshold = self.extfrag_threshold;
+        if let Some(allowed) = self.compact_unevictable_allowed {
+            policy.compaction.unevictable = allowed;
+        }
+        if let Some(percent) = self.compaction_proactiveness {
+            policy.compaction.proactiveness = percent;
+        }
     }
 
     /// Computes the marks anew, as writing one of their knobs does.
     pub(super) fn apply_to_marks(&self, kernel: &mut Kernel) {
-        kernel.memory.setup_watermarks(self.min_free_kbytes, false);
+        let has_huge_pages = self.knobs.thp.enabled != Enabled::Never;
+        kernel.memory.setup_watermarks(self.min_free_kbytes, has_huge_pages);
     }
+}
+
+fn unknown(name: &str) -> String {
+    format!("unknown knob `{name}`, expected one of {}", NAMES.join(", "))
+}
+
+/// A knob that not every kernel has.
+fn had<'a, T>(name: &str, knob: &'a mut Option<T>) -> Result<&'a mut T, String> {
+    knob.as_mut().ok_or_else(|| format!("`{name}`: this kernel has no such knob"))
+}
+
+/// What a word stands for.
+fn word<T: Copy>(name: &str, value: &str, words: Vec<(&str, T)>) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == value);
+    found.map(|&(_, meant)| meant).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
+        format!("`{name}` is `{value}`, expected one of {}", words.join(", "))
+    })
+}
+
+/// All words, the one in force in brackets.
+fn chosen<T: PartialEq>(words: &[(&str, T)], value: T) -> String {
+    let shown =
+        words.iter().map(
+            |(word, meant)| {
+                if *meant == value { format!("[{word}]") } else { (*word).to_owned() }
+            },
+        );
+    shown.collect::<Vec<_>>().join(" ")
 }
 
 fn number(name: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64, String> {

@@ -1,5 +1,6 @@
 //! The state of the model's memory as `/proc` would tell it.
 
+use super::compaction;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::{Zone, ZoneId};
@@ -8,6 +9,21 @@ use highorder_record::{State, Timeline, ZoneState};
 use highorder_sim::kernel::Kernel;
 use highorder_sim::{CpuId, Ns, Sim};
 use std::collections::BTreeMap;
+
+/// Lines of `/proc/meminfo` that are sampled.
+const SAMPLED: [&str; 11] = [
+    "MemFree",
+    "Buffers",
+    "Cached",
+    "SwapTotal",
+    "SwapFree",
+    "SwapCached",
+    "AnonPages",
+    "SReclaimable",
+    "SUnreclaim",
+    "KernelStack",
+    "PageTables",
+];
 
 /// KiB of a base page.
 const PAGE_KIB: u64 = 4;
@@ -34,6 +50,8 @@ pub(super) fn counters(kernel: &Kernel) -> BTreeMap<String, u64> {
 fn meminfo(kernel: &Kernel) -> BTreeMap<String, u64> {
     let memory = &kernel.memory;
     let stats = memory.lru.total_stats();
+    let buffers = kernel.nr_buffer_pages();
+    let [reclaimable, unreclaimable] = memory.slab_pages();
     let sum = |of: fn(&Zone) -> u64| memory.zones.iter().map(of).sum::<u64>();
     let pages = [
         ("MemTotal", sum(|zone| zone.managed_pages)),
@@ -42,7 +60,15 @@ fn meminfo(kernel: &Kernel) -> BTreeMap<String, u64> {
         ("SwapTotal", memory.swap.nr_total()),
         ("SwapFree", memory.swap.nr_free()),
         ("Writeback", stats.nr_writeback),
+        ("Buffers", buffers),
+        ("Cached", memory.files.nr_pages() - buffers),
+        ("Dirty", memory.files.nr_dirty()),
+        ("Mapped", stats.nr_file_mapped),
         ("AnonPages", stats.nr_anon_mapped),
+        ("Slab", reclaimable + unreclaimable),
+        ("SReclaimable", reclaimable),
+        ("SUnreclaim", unreclaimable),
+        ("KernelStack", memory.kernel_stack_kib() / PAGE_KIB),
         ("PageTables", stats.nr_page_table),
     ];
     pages.into_iter().map(|(name, pages)| (name.to_owned(), pages * PAGE_KIB)).collect()
@@ -119,17 +145,26 @@ impl Sampler {
         let mut values: Vec<(&str, u64)> =
             vmstat.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         values.push(("oom_kill", kernel.oom_kills));
-        for name in ["MemFree", "SwapTotal", "SwapFree", "SwapCached"] {
+        for name in SAMPLED {
             values.push((name, meminfo[name]));
         }
-        // No files and no slab yet: their levels are known to be nothing.
-        values.extend(["Buffers", "Cached", "SReclaimable"].map(|name| (name, 0)));
         for (names, zone) in self.zone_names.iter().zip(&memory.zones) {
             let [free, min, low, high] = names;
             values.push((free, zone.nr_free_pages));
             values.push((min, zone.watermarks.pages(Mark::Min)));
             values.push((low, zone.watermarks.pages(Mark::Low)));
             values.push((high, zone.watermarks.pages(Mark::High)));
+        }
+        let totals = kernel.compaction_totals();
+        let of_zones = |of: fn(&Zone) -> u64| memory.zones.iter().map(of).sum();
+        for (name, value) in [
+            (compaction::SEARCH_NS, totals.free_search.0),
+            (compaction::RUNS_NS, totals.all.0),
+            (compaction::HELD_PAGES, totals.held_pages),
+            (compaction::SPLIT, of_zones(|zone| zone.compact.nr_split)),
+            (compaction::MOVED_AGAIN, of_zones(|zone| zone.compact.nr_moved_again)),
+        ] {
+            values.push((name, value));
         }
         let [running, blocked, switches] = sim.activity();
         values.extend([("procs_running", running), ("procs_blocked", blocked), ("ctxt", switches)]);

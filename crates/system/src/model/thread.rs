@@ -1,21 +1,32 @@
 //! One thread of a workload on the model.
+//!
+//! Departs: huge pages of the pool are asked for as since 3.12 (86cdb465cf3a). Visible as: on 3.3 and 3.4 they
+//! come from movable pageblocks, too.
 
 use super::{Barrier, Moment, Shared, SharedRef, state};
 use crate::{
-    Access, Advice, Area, BarrierId, Code, CpuUse, Extent, Failure, MachineInfo, MemPolicy, Ns,
-    Page, Pattern, Place, System, ThreadId, ThreadSpec,
+    Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, KernelBlock,
+    MachineInfo, MemPolicy, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
 };
 use highorder_mm::filemap::FileId;
+use highorder_mm::gfp::Gfp;
+use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::page_table::Vpn;
+use highorder_mm::types::MAX_PAGE_ORDER;
 use highorder_mm::vma::{HugeAdvice, TaskId as ProcessId};
+use highorder_mm::{Order, Pfn};
 use highorder_record::Metric;
-use highorder_sim::kernel::fault::{self, Killed};
+use highorder_sim::kernel::fault::{self, Killed, TouchError};
 use highorder_sim::kernel::filemap::{self, FileError};
 use highorder_sim::kernel::files::Readahead;
-use highorder_sim::kernel::{KernelCx, oom, writeback};
+use highorder_sim::kernel::inodes::{self, OpenFile};
+use highorder_sim::kernel::{KernelCx, compaction, oom, slab, writeback};
 use highorder_sim::{Affinity, CpuId, DeviceId, Mode, TaskSpec};
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// Pages that a mapping has at most: all mappings together have numbers below 2^32.
+const MAPPED_MOST: u64 = 1 << 31;
 
 /// Runs a thread's code; the process's memory goes with its last thread.
 pub(super) fn run(
@@ -26,8 +37,17 @@ pub(super) fn run(
     code: Code,
 ) {
     let machine = shared.borrow().machine.clone();
-    let mut thread =
-        Thread { cx, shared, machine, process, id, policy: MemPolicy::Default, files: Vec::new() };
+    let mut thread = Thread {
+        cx,
+        shared,
+        machine,
+        process,
+        id,
+        policy: MemPolicy::Default,
+        files: Vec::new(),
+        opened: Vec::new(),
+        blocks: Vec::new(),
+    };
     let outcome = code(&mut thread);
     thread.exit(outcome);
 }
@@ -39,8 +59,20 @@ pub(super) struct Thread<'a, 'b> {
     process: ProcessId,
     id: ThreadId,
     policy: MemPolicy,
-    /// Files that it has open, and how it reads them.
-    files: Vec<(FileId, Readahead)>,
+    /// Files that it has opened, and how it reads them; none where it closed one again.
+    files: Vec<Option<(FileId, Readahead)>>,
+    /// What it has to close of them.
+    opened: Vec<OpenFile>,
+    /// Memory of the kernel's own that it has asked for; none where it gave that back.
+    blocks: Vec<Option<Block>>,
+}
+
+/// Memory of the kernel's own.
+#[derive(Clone, Copy)]
+struct Block {
+    pfn: Pfn,
+    order: Order,
+    kind: KernelBlock,
 }
 
 impl From<FileError> for Failure {
@@ -48,6 +80,20 @@ impl From<FileError> for Failure {
         match error {
             FileError::Killed => Self::Killed,
             FileError::NoSpace => Self::Refused("no space left on the disk".to_owned()),
+        }
+    }
+}
+
+impl From<TouchError> for Failure {
+    fn from(error: TouchError) -> Self {
+        match error {
+            TouchError::Killed => Self::Killed,
+            TouchError::BehindEnd { page, pages } => Self::Refused(format!(
+                "page {page} of a mapped file was touched, which has {pages} pages (SIGBUS)"
+            )),
+            TouchError::ReadOnly => {
+                Self::Refused("a file that is mapped to be read was written (SIGSEGV)".to_owned())
+            }
         }
     }
 }
@@ -60,7 +106,15 @@ impl From<Killed> for Failure {
 
 impl Thread<'_, '_> {
     fn exit(self, outcome: Result<(), Failure>) {
-        let Thread { cx, shared, process, id, .. } = self;
+        let Thread { cx, shared, process, id, files, opened, blocks, .. } = self;
+        for (_, open) in files.iter().zip(opened).filter(|(file, _)| file.is_some()) {
+            inodes::close(cx, open);
+        }
+        // Pipes and the module's file are closed with the thread; the pool of huge pages stays.
+        for block in blocks.into_iter().flatten().filter(|block| block.kind != KernelBlock::Hugetlb)
+        {
+            slab::free_block(cx, block.pfn, block.order);
+        }
         let waiting = {
             let mut shared = shared.borrow_mut();
             let Shared { living, threads, failure, waiting, .. } = &mut *shared;
@@ -106,6 +160,12 @@ impl Thread<'_, '_> {
             }
         }
         Ok(Vpn(first)..Vpn(end))
+    }
+
+    /// A file that the thread has open.
+    fn open(&mut self, file: crate::FileId) -> Result<&mut (FileId, Readahead), Failure> {
+        let open = self.files.get_mut(file.0 as usize).and_then(Option::as_mut);
+        open.ok_or_else(|| Failure::Refused(format!("file {} is not open", file.0)))
     }
 
     /// Waits until `ready` holds; whoever changes what it looks at wakes all who wait.
@@ -166,12 +226,19 @@ impl System for Thread<'_, '_> {
 
     fn spawn(&mut self, spec: ThreadSpec, code: Code) -> Result<ThreadId, Failure> {
         self.system_call()?;
+        let stack = slab::alloc_stack(self.cx, Some(self.process));
+        self.check()?;
+        let stack =
+            stack.ok_or_else(|| Failure::Refused("no memory for a thread's stack".to_owned()))?;
         let process =
             if spec.new_process { self.cx.world().add_process(&spec.name) } else { self.process };
         let id = self.shared.borrow_mut().add_thread(process);
         let shared = self.shared.clone();
         let task = TaskSpec::user(spec.name).on(affinity(spec.place));
-        self.cx.spawn(task, move |cx| run(cx, shared, process, id, code));
+        self.cx.spawn(task, move |cx| {
+            run(cx, shared, process, id, code);
+            slab::free_stack(cx, stack);
+        });
         Ok(id)
     }
 
@@ -222,10 +289,8 @@ impl System for Thread<'_, '_> {
 
     fn mmap(&mut self, pages: u64) -> Result<Area, Failure> {
         self.system_call()?;
-        // All mappings together have numbers below 2^32.
-        const MOST: u64 = 1 << 31;
-        if pages == 0 || pages > MOST {
-            return Err(Failure::Refused(format!("{pages} pages, expected 1 to {MOST}")));
+        if pages == 0 || pages > MAPPED_MOST {
+            return Err(Failure::Refused(format!("{pages} pages, expected 1 to {MAPPED_MOST}")));
         }
         let (process, policy) = (self.process, self.policy);
         let first = self.cx.world().memory.spaces.mmap(process, pages as u32, policy);
@@ -250,7 +315,11 @@ impl System for Thread<'_, '_> {
                 return self.check();
             }
         };
-        self.cx.world().memory.spaces.change(range, |vma| vma.huge = huge);
+        self.cx.world().memory.spaces.change(range, |vma| {
+            if vma.file.is_none() {
+                vma.huge = huge;
+            }
+        });
         Ok(())
     }
 
@@ -264,6 +333,8 @@ impl System for Thread<'_, '_> {
     fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Failure> {
         self.system_call()?;
         self.policy = policy;
+        let process = self.process;
+        self.cx.world().memory.spaces.set_task_policy(process, policy);
         Ok(())
     }
 
@@ -273,7 +344,18 @@ impl System for Thread<'_, '_> {
         self.cx.world().memory.mlock(range, locked);
         if locked {
             // What is missing is faulted in as by a write.
-            self.touch_range(area, Pattern::word(Access::Write))?;
+            let range = self.range(area)?;
+            let mut at = range.start;
+            while at < range.end {
+                let vma = self.cx.world().memory.spaces.find(at);
+                let (end, is_file) =
+                    vma.map_or((range.end, false), |vma| (vma.end, vma.file.is_some()));
+                // Files are shared: `populate_vma_page_range` writes private memory alone.
+                let access = if is_file { Access::Read } else { Access::Write };
+                let pages = u64::from(end.min(range.end).0 - at.0);
+                self.touch_range(Area { first: at.0.into(), pages }, Pattern::word(access))?;
+                at = end;
+            }
         }
         Ok(())
     }
@@ -309,9 +391,15 @@ impl System for Thread<'_, '_> {
         if self.cx.nr_devices() == 0 {
             return Err(Failure::Refused("this machine has no disk for files".to_owned()));
         }
-        let file = self.cx.world().create_file(DeviceId(0));
-        self.shared.borrow_mut().files.insert(name.to_owned(), file);
-        self.files.push((file, Readahead::default()));
+        let open = inodes::create(self.cx, self.process, name, DeviceId(0));
+        self.files.push(Some((open.file, Readahead::default())));
+        self.opened.push(open);
+        let other = self.shared.borrow_mut().files.insert(name.to_owned(), open.file);
+        if let Some(other) = other {
+            // Another thread created it meanwhile.
+            filemap::unlink(self.cx, other);
+        }
+        self.check()?;
         Ok(crate::FileId(self.files.len() as u32 - 1))
     }
 
@@ -319,33 +407,37 @@ impl System for Thread<'_, '_> {
         self.system_call()?;
         let file = self.shared.borrow().files.get(name).copied();
         let file = file.ok_or_else(|| Failure::Refused(format!("no file `{name}`")))?;
-        self.files.push((file, Readahead::default()));
+        let open = inodes::open(self.cx, self.process, file);
+        self.files.push(Some((file, Readahead::default())));
+        self.opened.push(open);
+        self.check()?;
         Ok(crate::FileId(self.files.len() as u32 - 1))
     }
 
     fn file_bytes(&mut self, file: crate::FileId) -> Result<u64, Failure> {
         self.system_call()?;
-        let (file, _) = self.files[file.0 as usize];
+        let (file, _) = *self.open(file)?;
         Ok(self.cx.world().file(file).size)
     }
 
     fn read_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
         self.system_call()?;
-        let (file, readahead) = &mut self.files[file.0 as usize];
-        filemap::read(self.cx, self.process, *file, readahead, offset, bytes)?;
-        Ok(())
+        let (inode, mut readahead) = *self.open(file)?;
+        let done = filemap::read(self.cx, self.process, inode, &mut readahead, offset, bytes);
+        self.open(file)?.1 = readahead;
+        Ok(done?)
     }
 
     fn write_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
         self.system_call()?;
-        let (file, _) = self.files[file.0 as usize];
+        let (file, _) = *self.open(file)?;
         filemap::write(self.cx, self.process, file, offset, bytes)?;
         Ok(())
     }
 
     fn fsync(&mut self, file: crate::FileId) -> Result<(), Failure> {
         self.system_call()?;
-        let (file, _) = self.files[file.0 as usize];
+        let (file, _) = *self.open(file)?;
         writeback::fsync(self.cx, file);
         self.check()
     }
@@ -364,10 +456,86 @@ impl System for Thread<'_, '_> {
         self.check()
     }
 
-    fn drop_caches(&mut self) -> Result<(), Failure> {
+    fn drop_caches(&mut self, what: Caches) -> Result<(), Failure> {
         self.system_call()?;
-        filemap::drop_pagecache(self.cx);
+        if what != Caches::Slab {
+            filemap::drop_pagecache(self.cx);
+        }
+        if what != Caches::Pages {
+            slab::drop_slab(self.cx);
+        }
         self.check()
+    }
+
+    fn set_file_bytes(&mut self, file: crate::FileId, bytes: u64) -> Result<(), Failure> {
+        self.system_call()?;
+        let (file, _) = *self.open(file)?;
+        filemap::set_size(self.cx, self.process, file, bytes)?;
+        Ok(())
+    }
+
+    fn close_file(&mut self, file: crate::FileId) -> Result<(), Failure> {
+        self.system_call()?;
+        self.open(file)?;
+        self.files[file.0 as usize] = None;
+        inodes::close(self.cx, self.opened[file.0 as usize]);
+        Ok(())
+    }
+
+    fn map_file(
+        &mut self,
+        file: crate::FileId,
+        first: u64,
+        pages: u64,
+        access: Access,
+    ) -> Result<Area, Failure> {
+        self.system_call()?;
+        if pages == 0 || pages > MAPPED_MOST {
+            return Err(Failure::Refused(format!("{pages} pages, expected 1 to {MAPPED_MOST}")));
+        }
+        let (file, _) = *self.open(file)?;
+        let writable = access == Access::Write;
+        let start = filemap::map(self.cx, self.process, file, first, pages as u32, writable);
+        let start = start.ok_or_else(|| Failure::Refused("the file was deleted".to_owned()))?;
+        Ok(Area { first: u64::from(start.0), pages })
+    }
+
+    fn take_block(&mut self, kind: KernelBlock) -> Result<Option<BlockId>, Failure> {
+        self.system_call()?;
+        let huge_order = self.cx.world().memory.policy.freelist.pageblock_order;
+        // `alloc_buddy_hugetlb_folio`, mm/hugetlb.c: user pages that migration can move, and that are worth
+        // some trying (`__GFP_REPEAT` before 4.13). `anon_pipe_get_page`, fs/pipe.c: GFP_HIGHUSER.
+        let (order, gfp, of) = match kind {
+            KernelBlock::Hugetlb => {
+                let insists = Gfp::REPEAT | Gfp::RETRY_MAYFAIL;
+                let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::COMP | Gfp::NOWARN | insists;
+                (huge_order, gfp, KernelUse::Hugetlb)
+            }
+            KernelBlock::PipeBuffer => (Order(0), Gfp::HIGHUSER, KernelUse::Pipe),
+            KernelBlock::Module { order } => {
+                if order > MAX_PAGE_ORDER {
+                    return Err(Failure::Refused(format!(
+                        "a block of order {order}, expected 0 to {MAX_PAGE_ORDER}"
+                    )));
+                }
+                (Order(order), Gfp::HIGHUSER_MOVABLE | Gfp::NOWARN, KernelUse::Module)
+            }
+        };
+        let found = slab::take_block(self.cx, order, gfp, of, Some(self.process));
+        if let Some(pfn) = found {
+            self.blocks.push(Some(Block { pfn, order, kind }));
+        }
+        self.check()?;
+        Ok(found.map(|_| BlockId(self.blocks.len() as u32 - 1)))
+    }
+
+    fn free_block(&mut self, block: BlockId) -> Result<(), Failure> {
+        self.system_call()?;
+        let taken = self.blocks.get_mut(block.0 as usize).and_then(Option::take);
+        let Block { pfn, order, .. } =
+            taken.ok_or_else(|| Failure::Refused(format!("block {} was not given", block.0)))?;
+        slab::free_block(self.cx, pfn, order);
+        Ok(())
     }
 
     fn knob(&mut self, name: &str) -> Result<String, Failure> {
@@ -379,6 +547,13 @@ impl System for Thread<'_, '_> {
 
     fn set_knob(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         self.system_call()?;
+        if name == "vm.compact_memory" {
+            if value != "1" {
+                return Err(Failure::Refused(format!("`{name}` is `{value}`, expected 1")));
+            }
+            compaction::compact_memory(self.cx);
+            return self.check();
+        }
         let settings = {
             let mut shared = self.shared.borrow_mut();
             shared.settings.set(name, value).map_err(Failure::Refused)?;
@@ -387,7 +562,8 @@ impl System for Thread<'_, '_> {
         let kernel = self.cx.world();
         kernel.knobs = settings.knobs;
         settings.apply(&mut kernel.memory.policy);
-        if name.starts_with("vm.watermark") || name == "vm.min_free_kbytes" {
+        let raises_marks = ["vm.min_free_kbytes", "transparent_hugepage/enabled"];
+        if name.starts_with("vm.watermark") || raises_marks.contains(&name) {
             settings.apply_to_marks(kernel);
         }
         Ok(())
@@ -411,8 +587,12 @@ impl System for Thread<'_, '_> {
     }
 
     fn note_before(&mut self) {
-        let before = state::of(self.cx.world());
-        self.shared.borrow_mut().before = Some(before);
+        let (before, now) = (state::of(self.cx.world()), self.cx.now());
+        let mut shared = self.shared.borrow_mut();
+        (shared.before, shared.before_at) = (Some(before), now);
+        // What was noted until now is the preparation's too.
+        self.cx.world().memory.take_extfrag();
+        self.cx.world().restart_compaction_peaks();
     }
 
     fn note_held(&mut self) {

@@ -3,14 +3,18 @@
 
 use highorder_record::Metric;
 use highorder_system::{
-    Access, Advice, Area, BarrierId, Code, CpuUse, Failure, FileId, MachineInfo, MemPolicy,
-    NodeInfo, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
+    Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Failure, FileId, KernelBlock,
+    MachineInfo, MemPolicy, NodeInfo, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What each page touched costs here, in the kernel and outside.
 const SYSTEM_NS: u64 = 10;
 const USER_NS: u64 = 1;
+
+/// What a call on a file costs, and what each KiB of it does, all in the kernel.
+const CALL_NS: u64 = 100;
+const KIB_NS: u64 = 50;
 
 /// A mapped area.
 #[derive(Clone, Debug)]
@@ -18,8 +22,11 @@ pub(crate) struct Mapping {
     pub(crate) area: Area,
     pub(crate) process: usize,
     pub(crate) advice: Option<Advice>,
-    /// How often each page was written.
+    /// How often each page was written, and read.
     pub(crate) writes: Vec<u64>,
+    pub(crate) reads: Vec<u64>,
+    /// The file that is mapped, the page where that begins, and how it may be touched.
+    pub(crate) file: Option<(String, u64, Access)>,
 }
 
 /// A process.
@@ -36,6 +43,24 @@ pub(crate) enum Event {
     Touch(Area, Pattern),
     Unmap(Area),
     Held,
+    /// Counters begin anew.
+    Before,
+    Create(String),
+    Open(String),
+    /// A file's name, where it begins, and bytes.
+    Read(String, u64, u64),
+    Write(String, u64, u64),
+    Resize(String, u64),
+    Close(String),
+    MapFile(String, Area),
+    Unlink(String),
+    Sync,
+    Drop(Caches),
+    Sleep(Ns),
+    /// Whether it was had.
+    Take(KernelBlock, bool),
+    Free(BlockId),
+    Knob(String, String),
 }
 
 pub(crate) struct Fake {
@@ -57,7 +82,14 @@ pub(crate) struct Fake {
     pub(crate) mappings_max: usize,
     processes: Vec<Process>,
     /// Files by name, with their sizes.
-    pub(crate) files: Vec<(String, u64)>,
+    pub(crate) files: BTreeMap<String, u64>,
+    /// Files that are open, by the number that their thread has for them.
+    open: BTreeMap<FileId, String>,
+    nr_opened: u32,
+    /// Memory of the kernel's own: what can be had at once, and what was.
+    pub(crate) blocks_max: usize,
+    taken: BTreeSet<BlockId>,
+    nr_taken: u32,
     /// The process of each thread that runs now, innermost last.
     running: Vec<usize>,
     ended: BTreeMap<ThreadId, Result<(), Failure>>,
@@ -93,7 +125,12 @@ impl Fake {
             peak: 0,
             capacity: u64::MAX,
             mappings_max: usize::MAX,
-            files: Vec::new(),
+            files: BTreeMap::new(),
+            open: BTreeMap::new(),
+            nr_opened: 0,
+            blocks_max: usize::MAX,
+            taken: BTreeSet::new(),
+            nr_taken: 0,
             processes: vec![Process::default()],
             running: vec![0],
             ended: BTreeMap::new(),
@@ -105,12 +142,14 @@ impl Fake {
     }
 
     /// Runs a workload, and checks what every one owes: that each thread was waited for, and that
-    /// nothing is left mapped.
+    /// nothing is left mapped, open or taken.
     pub(crate) fn run(&mut self, code: Code) -> Result<(), Failure> {
         let result = code(self);
         assert_eq!(self.ended, BTreeMap::new(), "threads that nobody waited for");
         if result.is_ok() {
             assert!(self.mapped.is_empty(), "left mapped: {:?}", self.mapped);
+            assert_eq!(self.open, BTreeMap::new(), "left open");
+            assert_eq!(self.taken, BTreeSet::new(), "never given back");
         }
         result
     }
@@ -132,6 +171,64 @@ impl Fake {
 
     pub(crate) fn mapped_pages(&self) -> u64 {
         self.mapped.iter().map(|mapping| mapping.area.pages).sum()
+    }
+
+    /// What was done with files, in order.
+    pub(crate) fn file_events(&self) -> Vec<&Event> {
+        let of_files = |event: &&Event| {
+            matches!(
+                event,
+                Event::Create(_)
+                    | Event::Open(_)
+                    | Event::Read(..)
+                    | Event::Write(..)
+                    | Event::Resize(..)
+                    | Event::Close(_)
+                    | Event::MapFile(..)
+                    | Event::Unlink(_)
+                    | Event::Sync
+                    | Event::Drop(_)
+            )
+        };
+        self.events.iter().filter(of_files).collect()
+    }
+
+    /// Bytes written to files, and read.
+    pub(crate) fn file_bytes_moved(&self) -> (u64, u64) {
+        self.events.iter().fold((0, 0), |(written, read), event| match event {
+            Event::Write(_, _, bytes) => (written + bytes, read),
+            Event::Read(_, _, bytes) => (written, read + bytes),
+            _ => (written, read),
+        })
+    }
+
+    /// Time for a call that moves so much.
+    fn call(&mut self, bytes: u64) {
+        let took = Ns(CALL_NS) + Ns(KIB_NS * bytes / 1024);
+        self.cpu.system += took;
+        self.now += took;
+    }
+
+    fn opened(&mut self, name: &str) -> FileId {
+        let file = FileId(self.nr_opened);
+        self.nr_opened += 1;
+        self.open.insert(file, name.to_owned());
+        file
+    }
+
+    fn name_of(&self, file: FileId) -> String {
+        self.open.get(&file).unwrap_or_else(|| panic!("{file:?} is not open")).clone()
+    }
+
+    fn add_mapping(&mut self, pages: u64, file: Option<(String, u64, Access)>) -> Area {
+        let area = Area { first: self.next_page, pages };
+        // A hole after each, so that nothing is touched beyond an end unnoticed.
+        self.next_page = (area.first + pages + 1).next_multiple_of(512);
+        let (writes, reads) = (vec![0; pages as usize], vec![0; pages as usize]);
+        let process = self.process();
+        self.mapped.push(Mapping { area, process, advice: None, writes, reads, file });
+        self.peak = self.peak.max(self.mapped_pages());
+        area
     }
 
     fn process(&self) -> usize {
@@ -182,6 +279,7 @@ impl System for Fake {
     fn sleep(&mut self, time: Ns) -> Result<(), Failure> {
         self.alive()?;
         self.now += time;
+        self.events.push(Event::Sleep(time));
         Ok(())
     }
 
@@ -234,14 +332,8 @@ impl System for Fake {
         if self.mapped.len() >= self.mappings_max {
             return Err(Failure::Refused("no room for another mapping".to_owned()));
         }
-        let area = Area { first: self.next_page, pages };
-        // A hole after each, so that nothing is touched beyond an end unnoticed.
-        self.next_page = (area.first + pages + 1).next_multiple_of(512);
-        let writes = vec![0; pages as usize];
-        let process = self.process();
-        self.mapped.push(Mapping { area, process, advice: None, writes });
+        let area = self.add_mapping(pages, None);
         self.events.push(Event::Map(area));
-        self.peak = self.peak.max(self.mapped_pages());
         Ok(area)
     }
 
@@ -282,17 +374,25 @@ impl System for Fake {
 
     fn touch_range(&mut self, area: Area, pattern: Pattern) -> Result<(), Failure> {
         self.alive()?;
-        assert_eq!(pattern.access, Access::Write, "no workload here reads");
         let mapping = self.mapping(area);
         let start = (area.first - mapping.area.first) as usize;
-        for writes in &mut mapping.writes[start..start + area.pages as usize] {
-            *writes += 1;
+        let touched = match (pattern.access, &mapping.file) {
+            (Access::Read, _) => &mut mapping.reads,
+            (Access::Write, Some((name, _, Access::Read))) => panic!("{name} is mapped to be read"),
+            (Access::Write, _) => &mut mapping.writes,
+        };
+        for count in &mut touched[start..start + area.pages as usize] {
+            *count += 1;
         }
         self.events.push(Event::Touch(area, pattern));
         self.cpu.system += Ns(SYSTEM_NS) * area.pages;
         self.cpu.user += Ns(USER_NS) * area.pages;
         self.now += Ns(SYSTEM_NS + USER_NS) * area.pages;
-        let present = |mapping: &Mapping| mapping.writes.iter().filter(|&&n| n > 0).count() as u64;
+        // Pages of files can be dropped.
+        let present = |mapping: &Mapping| match mapping.file {
+            None => mapping.writes.iter().filter(|&&n| n > 0).count() as u64,
+            Some(_) => 0,
+        };
         if self.mapped.iter().map(present).sum::<u64>() > self.capacity {
             return Err(self.kill());
         }
@@ -305,28 +405,79 @@ impl System for Fake {
     }
 
     fn create_file(&mut self, name: &str) -> Result<FileId, Failure> {
-        self.files.push((name.to_owned(), 0));
-        Ok(FileId(self.files.len() as u32 - 1))
+        self.alive()?;
+        self.call(0);
+        self.files.insert(name.to_owned(), 0);
+        self.events.push(Event::Create(name.to_owned()));
+        Ok(self.opened(name))
     }
 
     fn open_file(&mut self, name: &str) -> Result<FileId, Failure> {
-        let at = self.files.iter().rposition(|(other, _)| other == name);
-        at.map(|at| FileId(at as u32)).ok_or_else(|| Failure::Refused(format!("no file {name}")))
+        self.alive()?;
+        self.call(0);
+        if !self.files.contains_key(name) {
+            return Err(Failure::Refused(format!("no file {name}")));
+        }
+        self.events.push(Event::Open(name.to_owned()));
+        Ok(self.opened(name))
     }
 
     fn file_bytes(&mut self, file: FileId) -> Result<u64, Failure> {
-        Ok(self.files[file.0 as usize].1)
+        Ok(self.files[&self.name_of(file)])
     }
 
     fn read_file(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
-        assert!(offset + bytes <= self.files[file.0 as usize].1, "reads what was written");
+        self.alive()?;
+        self.call(bytes);
+        let name = self.name_of(file);
+        assert!(offset + bytes <= self.files[&name], "{name}: reads what was written");
+        self.events.push(Event::Read(name, offset, bytes));
         Ok(())
     }
 
     fn write_file(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
-        let size = &mut self.files[file.0 as usize].1;
+        self.alive()?;
+        self.call(bytes);
+        let name = self.name_of(file);
+        let size = self.files.get_mut(&name).expect("it is there");
         *size = (offset + bytes).max(*size);
+        self.events.push(Event::Write(name, offset, bytes));
         Ok(())
+    }
+
+    fn set_file_bytes(&mut self, file: FileId, bytes: u64) -> Result<(), Failure> {
+        self.alive()?;
+        self.call(0);
+        let name = self.name_of(file);
+        self.files.insert(name.clone(), bytes);
+        self.events.push(Event::Resize(name, bytes));
+        Ok(())
+    }
+
+    fn close_file(&mut self, file: FileId) -> Result<(), Failure> {
+        self.alive()?;
+        self.call(0);
+        let name = self.name_of(file);
+        self.open.remove(&file);
+        self.events.push(Event::Close(name));
+        Ok(())
+    }
+
+    fn map_file(
+        &mut self,
+        file: FileId,
+        first: u64,
+        pages: u64,
+        access: Access,
+    ) -> Result<Area, Failure> {
+        self.alive()?;
+        assert!(pages > 0, "an area of no pages");
+        let name = self.name_of(file);
+        let bytes = self.files[&name];
+        assert!((first + pages) * 4096 <= bytes, "{name} of {bytes} bytes, mapped beyond");
+        let area = self.add_mapping(pages, Some((name.clone(), first, access)));
+        self.events.push(Event::MapFile(name, area));
+        Ok(area)
     }
 
     fn fsync(&mut self, _: FileId) -> Result<(), Failure> {
@@ -334,16 +485,40 @@ impl System for Fake {
     }
 
     fn unlink(&mut self, name: &str) -> Result<(), Failure> {
-        let at = self.files.iter().rposition(|(other, _)| other == name).expect("it is there");
-        self.files[at].0.clear();
+        self.alive()?;
+        self.call(0);
+        assert!(!self.open.values().any(|other| other == name), "{name} is open");
+        self.files.remove(name).unwrap_or_else(|| panic!("no file {name}"));
+        self.events.push(Event::Unlink(name.to_owned()));
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), Failure> {
+        self.events.push(Event::Sync);
         Ok(())
     }
 
-    fn drop_caches(&mut self) -> Result<(), Failure> {
+    fn drop_caches(&mut self, what: Caches) -> Result<(), Failure> {
+        self.events.push(Event::Drop(what));
+        Ok(())
+    }
+
+    fn take_block(&mut self, kind: KernelBlock) -> Result<Option<BlockId>, Failure> {
+        self.call(0);
+        let is_had = self.taken.len() < self.blocks_max;
+        self.events.push(Event::Take(kind, is_had));
+        if !is_had {
+            return Ok(None);
+        }
+        let block = BlockId(self.nr_taken);
+        self.nr_taken += 1;
+        self.taken.insert(block);
+        Ok(Some(block))
+    }
+
+    fn free_block(&mut self, block: BlockId) -> Result<(), Failure> {
+        assert!(self.taken.remove(&block), "{block:?} was not taken");
+        self.events.push(Event::Free(block));
         Ok(())
     }
 
@@ -351,8 +526,9 @@ impl System for Fake {
         Err(Failure::Refused(format!("no knob {name}")))
     }
 
-    fn set_knob(&mut self, name: &str, _: &str) -> Result<(), Failure> {
-        Err(Failure::Refused(format!("no knob {name}")))
+    fn set_knob(&mut self, name: &str, value: &str) -> Result<(), Failure> {
+        self.events.push(Event::Knob(name.to_owned(), value.to_owned()));
+        Ok(())
     }
 
     fn counters(&mut self) -> BTreeMap<String, u64> {
@@ -368,7 +544,9 @@ impl System for Fake {
         *self.latencies.entry(class.to_owned()).or_default() += 1;
     }
 
-    fn note_before(&mut self) {}
+    fn note_before(&mut self) {
+        self.events.push(Event::Before);
+    }
 
     fn note_held(&mut self) {
         self.events.push(Event::Held);

@@ -1,0 +1,174 @@
+//! Huge pages on the model: who gets them, from where, and what becomes of them.
+
+use highorder_lab::Kernel as KernelFile;
+use highorder_mm::anon::Access;
+use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId};
+use highorder_mm::vmstat::Vm;
+use highorder_sim::kernel::fault::{Extent, touch_range};
+use highorder_sim::kernel::policy::ThpNuma;
+use highorder_sim::kernel::thp::{Defrag, Enabled};
+use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, oom};
+use highorder_sim::{Affinity, Machine, Ns, Sim, TaskSpec};
+
+const KERNELS: [&str; 4] = ["linux-4.4", "linux-4.14", "linux-6.1", "linux-6.12"];
+const PROCESS: TaskId = TaskId(0);
+
+/// Runs one program on node 0 of a machine; `set` changes what the kernel boots with.
+fn run(
+    machine: &Machine,
+    kernel: &str,
+    set: impl FnOnce(&mut KernelFile, &mut Knobs),
+    program: impl FnOnce(&mut KernelCx<'_>) + 'static,
+) -> Sim<Kernel> {
+    let mut kernel = KernelFile::load(kernel).unwrap();
+    let mut knobs = Knobs::at_boot(&kernel.policy, &kernel.flows);
+    set(&mut kernel, &mut knobs);
+    let mut sim = kernel::boot(machine, kernel.policy, kernel.flows, knobs);
+    sim.world_mut().add_process("program");
+    sim.spawn(TaskSpec::user("program").on(Affinity::Node(0)), program);
+    sim.run().unwrap();
+    let memory = &mut sim.world_mut().memory;
+    memory.lru_add_drain_all();
+    memory.audit().unwrap();
+    memory.validate().unwrap();
+    sim
+}
+
+fn small() -> Machine {
+    Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap()
+}
+
+/// Maps memory and writes a word of each page.
+fn write(cx: &mut KernelCx<'_>, pages: u32, advice: HugeAdvice) {
+    let spaces = &mut cx.world().memory.spaces;
+    let start = spaces.mmap(PROCESS, pages, MemPolicy::Default);
+    let range = start..highorder_mm::page_table::Vpn(start.0 + pages);
+    spaces.change(range, |vma| vma.huge = advice);
+    touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
+}
+
+fn count(sim: &Sim<Kernel>, event: Vm) -> u64 {
+    sim.world().memory.vm.get(event)
+}
+
+#[test]
+fn every_unit_of_an_empty_machine_becomes_huge_where_the_setting_allows_it() {
+    for kernel in KERNELS {
+        for (enabled, advice, huge) in [
+            (Enabled::Always, HugeAdvice::None, true),
+            (Enabled::Always, HugeAdvice::NoHuge, false),
+            (Enabled::Madvise, HugeAdvice::None, false),
+            (Enabled::Madvise, HugeAdvice::Huge, true),
+            (Enabled::Never, HugeAdvice::Huge, false),
+        ] {
+            let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = enabled;
+            let sim = run(&small(), kernel, set, move |cx| write(cx, 64 * 512, advice));
+            let alloc = count(&sim, Vm::ThpFaultAlloc);
+            assert_eq!(alloc, if huge { 64 } else { 0 }, "{kernel} {enabled:?} {advice:?}");
+            let faults = count(&sim, Vm::PgFault);
+            assert_eq!(faults, if huge { 64 } else { 64 * 512 }, "{kernel} {enabled:?}");
+        }
+    }
+}
+
+#[test]
+fn a_fault_that_may_not_reclaim_falls_back_once_for_each_unit() {
+    for kernel in KERNELS {
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| {
+            knobs.thp.enabled = Enabled::Always;
+            knobs.thp.defrag = Defrag::Never;
+        };
+        let sim = run(&small(), kernel, set, |cx| {
+            // Odd frames stay in use: nothing of order 1 is free.
+            let memory = &mut cx.world().memory;
+            let mut taken = Vec::new();
+            let request = highorder_mm::alloc::Request {
+                order: highorder_mm::Order(0),
+                gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
+                cpu: 0,
+                node: 0,
+                past_lists: false,
+            };
+            let flags = memory.fast_path_flags(request);
+            while let Some(pfn) = memory.get_page_from_freelist(request, None, flags) {
+                taken.push(pfn);
+            }
+            for pfn in taken.into_iter().filter(|pfn| pfn.0 % 2 == 0) {
+                memory.free(pfn, highorder_mm::Order(0), 0);
+            }
+            write(cx, 16 * 512, HugeAdvice::None);
+        });
+        assert_eq!(count(&sim, Vm::ThpFaultAlloc), 0, "{kernel}");
+        assert_eq!(count(&sim, Vm::ThpFaultFallback), 16, "{kernel}");
+        assert_eq!(count(&sim, Vm::AllocStall), 0, "{kernel}: nobody reclaimed for it");
+    }
+}
+
+#[test]
+fn khugepaged_collapses_what_base_pages_were_mapped() {
+    for kernel in KERNELS {
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = Enabled::Always;
+        let sim = run(&small(), kernel, set, |cx| {
+            // Base pages while nobody may have huge ones.
+            cx.world().knobs.thp.enabled = Enabled::Never;
+            write(cx, 8 * 512, HugeAdvice::None);
+            cx.world().knobs.thp.enabled = Enabled::Always;
+            cx.sleep(Ns::from_secs(60));
+            let stats = cx.world().memory.lru.total_stats();
+            assert_eq!(stats.nr_anon_huge, 8);
+            assert_eq!(stats.nr_anon_mapped, 8 * 512);
+        });
+        assert_eq!(count(&sim, Vm::ThpCollapseAlloc), 8, "{kernel}");
+        assert_eq!(count(&sim, Vm::ThpFaultAlloc), 0, "{kernel}");
+    }
+}
+
+#[test]
+fn reading_what_nobody_wrote_maps_one_huge_page_of_zeros() {
+    for kernel in KERNELS {
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = Enabled::Always;
+        let sim = run(&small(), kernel, set, |cx| {
+            let start = cx.world().memory.spaces.mmap(PROCESS, 4 * 512, MemPolicy::Default);
+            touch_range(cx, PROCESS, start, 4 * 512, Access::Read, Extent::Word).unwrap();
+            oom::exit_mmap(cx, PROCESS);
+        });
+        assert_eq!(count(&sim, Vm::ThpZeroPageAlloc), 1, "{kernel}");
+        assert_eq!(count(&sim, Vm::PgFault), 4, "{kernel}");
+    }
+}
+
+/// Huge pages on each node after a program on node 0 has written `share` of 100 of a node's memory.
+fn huge_by_node(numa: ThpNuma, defrag: Defrag, advice: HugeAdvice, share: u64) -> (Vec<u64>, u64) {
+    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let set = move |kernel: &mut KernelFile, knobs: &mut Knobs| {
+        kernel.flows.thp.numa = numa;
+        knobs.thp.enabled = Enabled::Always;
+        knobs.thp.defrag = defrag;
+    };
+    let node_pages = machine.nodes[0].memory_bytes / 4096;
+    let sim = run(&machine, "linux-4.14", set, move |cx| {
+        write(cx, (node_pages * share / 100 / 512 * 512) as u32, advice);
+    });
+    let memory = &sim.world().memory;
+    let huge = (0..2).map(|node| {
+        let lruvecs = memory.lru.lruvecs.iter().filter(|lruvec| lruvec.node == node);
+        lruvecs.map(|lruvec| lruvec.stats.nr_anon_huge).sum()
+    });
+    (huge.collect(), count(&sim, Vm::PswpOut))
+}
+
+#[test]
+fn the_node_rule_says_whether_huge_pages_come_from_another_node() {
+    let advised = HugeAdvice::Huge;
+    let (local, swapped) = huge_by_node(ThpNuma::ThisnodeReclaim, Defrag::Never, advised, 150);
+    assert_eq!(local[1], 0, "without reclaim the other node gives base pages only");
+    assert_eq!(swapped, 0);
+    let (spread, swapped) = huge_by_node(ThpNuma::RemoteAllowed, Defrag::Madvise, advised, 150);
+    assert!(spread[1] > spread[0] / 4, "{spread:?}");
+    assert_eq!(swapped, 0, "the other node had room");
+    let (_, swapped) = huge_by_node(ThpNuma::ThisnodeReclaim, Defrag::Madvise, advised, 150);
+    assert!(
+        swapped > 0,
+        "a node that is reclaimed for its own huge pages swaps beside an empty one"
+    );
+}

@@ -1,0 +1,728 @@
+//! Directory entries and inodes: what the kernel remembers of files besides their pages.
+//!
+//! An *entry* is a name that the kernel knows: of a file, of a directory, or of no file (a negative one). It has a
+//! dentry and an inode as long as these are in memory. What nobody uses is on a list of its file system, from
+//! which shrinkers take the oldest.
+//!
+//! Models: fs/dcache.c (`dput`, `dentry_lru_isolate`, `d_delete`), fs/inode.c (`iput_final`, `inode_lru_isolate`,
+//! `inode_add_lru`), v4.4 and v6.12; the inode tables of ext4 and XFS as pages of the block device's cache.
+//! Departs: a file has one name. No journal: a changed inode makes its block dirty, and no other block changes.
+//! Visible as: `Buffers` and writes lack bitmaps, directories and the journal. XFS's inodes are freed with their
+//! VFS part instead of some seconds later, and its buffers are pages of the block device's cache. Visible as: with
+//! XFS metadata is movable and on the LRU.
+
+use super::policy::InodeLists;
+use super::{Kernel, KernelCx, PAGE_BYTES, filemap, slab};
+use crate::machine::FileSystem;
+use crate::sched::DeviceId;
+use highorder_mm::filemap::FileId;
+use highorder_mm::gfp::Gfp;
+use highorder_mm::slab::{CacheId, Object};
+use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vmstat::Vm;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Inodes in a block of the disk: ext4 with inodes of 256 bytes (mke2fs.conf), XFS of 512 (mkfs.xfs with
+/// checksums).
+const fn inodes_of_block(file_system: FileSystem) -> u64 {
+    match file_system {
+        FileSystem::Ext4 => PAGE_BYTES / 256,
+        FileSystem::Xfs => PAGE_BYTES / 512,
+    }
+}
+
+/// Names an entry.
+type EntryId = u32;
+
+/// What an entry's name means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    File(FileId),
+    Directory,
+    /// No file of this name: that is remembered too.
+    Negative,
+}
+
+/// An object of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Dentry,
+    Inode,
+    LogItem,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    name: String,
+    /// Tells it from others that had its number before.
+    serial: u64,
+    parent: Option<EntryId>,
+    superblock: usize,
+    kind: Kind,
+    /// Its inode's number on the disk.
+    number: u64,
+    dentry: Object,
+    inode: Object,
+    /// XFS's note of the inode's changes.
+    log_item: Object,
+    /// Who has it open, and entries below it whose dentries are in memory.
+    users: u32,
+    /// When it came to the list of unused dentries, on which node: 0 is never.
+    dentry_since: (u64, u32),
+    inode_since: (u64, u32),
+    dentry_referenced: bool,
+    inode_referenced: bool,
+}
+
+/// Unused objects of a file system on a node, oldest first.
+#[derive(Clone, Debug, Default)]
+struct Unused {
+    dentries: BTreeMap<u64, EntryId>,
+    inodes: BTreeMap<u64, EntryId>,
+    /// What shrinkers put off.
+    deferred: u64,
+}
+
+/// A file system in use.
+#[derive(Clone, Debug)]
+struct Superblock {
+    file_system: FileSystem,
+    /// Pages of its disk that are not of files: inode tables.
+    metadata: Option<FileId>,
+    /// Numbers of inodes: the next new one, and those given back.
+    next_number: u64,
+    free_numbers: BTreeSet<u64>,
+    nodes: Vec<Unused>,
+}
+
+/// What the kernel knows of names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Vfs {
+    superblocks: Vec<Superblock>,
+    entries: Vec<Option<Entry>>,
+    free_entries: Vec<EntryId>,
+    by_name: BTreeMap<String, EntryId>,
+    by_file: BTreeMap<FileId, EntryId>,
+    clock: u64,
+    nr_objects: u64,
+    pub(super) shadows_deferred: u64,
+}
+
+impl Vfs {
+    /// File systems on disks of which nothing is in memory.
+    pub(crate) fn new(file_systems: impl Iterator<Item = FileSystem>, nr_nodes: usize) -> Self {
+        let superblock = |file_system| Superblock {
+            file_system,
+            metadata: None,
+            next_number: 0,
+            free_numbers: BTreeSet::new(),
+            nodes: vec![Unused::default(); nr_nodes],
+        };
+        Self { superblocks: file_systems.map(superblock).collect(), ..Self::default() }
+    }
+
+    pub(super) const fn nr_superblocks(&self) -> usize {
+        self.superblocks.len()
+    }
+
+    /// Dentries and inodes in memory.
+    pub(super) const fn nr_objects(&self) -> u64 {
+        self.nr_objects
+    }
+
+    /// Unused dentries and inodes of a file system on a node.
+    pub(super) fn unused(&self, superblock: usize, node: u32) -> (u64, u64) {
+        let unused = &self.superblocks[superblock].nodes[node as usize];
+        (unused.dentries.len() as u64, unused.inodes.len() as u64)
+    }
+
+    pub(super) fn take_deferred(&mut self, superblock: usize, node: u32) -> u64 {
+        std::mem::take(&mut self.superblocks[superblock].nodes[node as usize].deferred)
+    }
+
+    pub(super) fn put_deferred(&mut self, superblock: usize, node: u32, deferred: u64) {
+        self.superblocks[superblock].nodes[node as usize].deferred += deferred;
+    }
+
+    /// The file system of a disk.
+    pub(crate) fn file_system(&self, device: DeviceId) -> FileSystem {
+        self.superblocks[device.0 as usize].file_system
+    }
+
+    /// The file that holds a disk's metadata, if any is known.
+    pub(crate) fn metadata(&self, device: DeviceId) -> Option<FileId> {
+        self.superblocks[device.0 as usize].metadata
+    }
+
+    fn entry(&self, id: EntryId) -> &Entry {
+        let entry = self.entries[id as usize].as_ref();
+        entry.unwrap_or_else(|| panic!("entry {id} is gone"))
+    }
+
+    fn entry_mut(&mut self, id: EntryId) -> &mut Entry {
+        let entry = self.entries[id as usize].as_mut();
+        entry.unwrap_or_else(|| panic!("entry {id} is gone"))
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        parent: Option<EntryId>,
+        superblock: usize,
+        kind: Kind,
+    ) -> EntryId {
+        self.clock += 1;
+        let entry = Entry {
+            name: name.to_owned(),
+            serial: self.clock,
+            parent,
+            superblock,
+            kind,
+            number: 0,
+            dentry: Object::NONE,
+            inode: Object::NONE,
+            log_item: Object::NONE,
+            users: 0,
+            dentry_since: (0, 0),
+            inode_since: (0, 0),
+            dentry_referenced: false,
+            inode_referenced: false,
+        };
+        let id = match self.free_entries.pop() {
+            Some(id) => {
+                self.entries[id as usize] = Some(entry);
+                id
+            }
+            None => {
+                self.entries.push(Some(entry));
+                self.entries.len() as EntryId - 1
+            }
+        };
+        self.by_name.insert(name.to_owned(), id);
+        id
+    }
+
+    fn remove(&mut self, id: EntryId) {
+        let entry = self.entries[id as usize].take();
+        let entry = entry.unwrap_or_else(|| panic!("entry {id} is gone"));
+        if self.by_name.get(&entry.name) == Some(&id) {
+            self.by_name.remove(&entry.name);
+        }
+        self.free_entries.push(id);
+    }
+
+    fn take_number(&mut self, superblock: usize) -> u64 {
+        let superblock = &mut self.superblocks[superblock];
+        superblock.free_numbers.pop_first().unwrap_or_else(|| {
+            superblock.next_number += 1;
+            superblock.next_number - 1
+        })
+    }
+
+    fn unlist_dentry(&mut self, id: EntryId) {
+        let (since, node) = std::mem::take(&mut self.entry_mut(id).dentry_since);
+        if since != 0 {
+            let superblock = self.entry(id).superblock;
+            self.superblocks[superblock].nodes[node as usize].dentries.remove(&since);
+        }
+    }
+
+    fn unlist_inode(&mut self, id: EntryId) {
+        let (since, node) = std::mem::take(&mut self.entry_mut(id).inode_since);
+        if since != 0 {
+            let superblock = self.entry(id).superblock;
+            self.superblocks[superblock].nodes[node as usize].inodes.remove(&since);
+        }
+    }
+}
+
+/// A file that somebody has open: closing it once more, or after its deletion, does nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenFile {
+    /// The file.
+    pub file: FileId,
+    serial: u64,
+}
+
+/// Creates a file of this name and opens it. Suspends.
+pub fn create(cx: &mut KernelCx<'_>, process: ProcessId, name: &str, device: DeviceId) -> OpenFile {
+    let superblock = device.0 as usize;
+    let file = cx.world().create_file(device);
+    let parent = directory_of(cx, process, name, superblock);
+    let kernel = cx.world();
+    let id = match kernel.vfs.by_name.get(name) {
+        // Looked for and not found, or deleted lately.
+        Some(&id) if kernel.vfs.entry(id).kind == Kind::Negative => {
+            kernel.vfs.entry_mut(id).kind = Kind::File(file);
+            kernel.vfs.set_parent(id, parent);
+            id
+        }
+        _ => kernel.vfs.add(name, parent, superblock, Kind::File(file)),
+    };
+    let number = kernel.vfs.take_number(superblock);
+    let entry = kernel.vfs.entry_mut(id);
+    (entry.number, entry.users) = (number, entry.users + 1);
+    let serial = entry.serial;
+    kernel.vfs.by_file.insert(file, id);
+    ensure_objects(cx, process, (id, serial), true);
+    touch_inode(cx, process, superblock, number, true);
+    OpenFile { file, serial }
+}
+
+/// Opens a file that has a name. Suspends.
+pub fn open(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId) -> OpenFile {
+    let kernel = cx.world();
+    let Some(&id) = kernel.vfs.by_file.get(&file) else { return OpenFile { file, serial: 0 } };
+    let entry = kernel.vfs.entry_mut(id);
+    entry.users += 1;
+    let serial = entry.serial;
+    let (superblock, number) = (entry.superblock, entry.number);
+    let (has_dentry, has_inode) = (entry.dentry != Object::NONE, entry.inode != Object::NONE);
+    if !has_dentry {
+        // Its directory has to be in memory before it.
+        let name = entry.name.clone();
+        let parent = directory_of(cx, process, &name, superblock);
+        let vfs = &mut cx.world().vfs;
+        if vfs.is_same(id, serial) {
+            vfs.set_parent(id, parent);
+        } else {
+            vfs.put_user(parent);
+        }
+    }
+    if !has_inode {
+        touch_inode(cx, process, superblock, number, false);
+    }
+    ensure_objects(cx, process, (id, serial), false);
+    OpenFile { file, serial }
+}
+
+/// Closes a file.
+pub fn close(cx: &mut KernelCx<'_>, open: OpenFile) {
+    let kernel = cx.world();
+    if let Some(&id) = kernel.vfs.by_file.get(&open.file)
+        && kernel.vfs.is_same(id, open.serial)
+    {
+        kernel.put_entry(id);
+    }
+}
+
+/// The directory that a name lies in, in memory, with one user more; none for a name in the root.
+fn directory_of(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    name: &str,
+    superblock: usize,
+) -> Option<EntryId> {
+    let mut parent = None;
+    for (at, _) in name.match_indices('/').filter(|&(at, _)| at > 0) {
+        let path = &name[..at];
+        let kernel = cx.world();
+        let found = kernel.vfs.by_name.get(path).copied();
+        let id = match found.filter(|&id| kernel.vfs.entry(id).kind == Kind::Directory) {
+            Some(id) => {
+                kernel.vfs.entry_mut(id).users += 1;
+                kernel.vfs.set_parent(id, parent);
+                id
+            }
+            None => {
+                let id = kernel.vfs.add(path, parent, superblock, Kind::Directory);
+                let number = kernel.vfs.take_number(superblock);
+                let entry = kernel.vfs.entry_mut(id);
+                (entry.number, entry.users) = (number, 1);
+                touch_inode(cx, process, superblock, number, true);
+                id
+            }
+        };
+        let serial = cx.world().vfs.entry(id).serial;
+        ensure_objects(cx, process, (id, serial), false);
+        parent = Some(id);
+    }
+    parent
+}
+
+/// Gives an entry that somebody uses its dentry and its inode, where they are missing and memory can be had.
+fn ensure_objects(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    (id, serial): (EntryId, u64),
+    changes: bool,
+) {
+    let superblock = cx.world().vfs.entry(id).superblock;
+    let file_system = cx.world().vfs.superblocks[superblock].file_system;
+    // File systems hold locks where they allocate: not into themselves.
+    let nofs = Gfp(Gfp::KERNEL.0 & !Gfp::FS.0);
+    let wanted = [
+        (Part::Dentry, CacheId::DENTRY, Gfp::KERNEL, true),
+        (Part::Inode, inode_cache(file_system), nofs, true),
+        (Part::LogItem, CacheId::XFS_ILI, nofs, changes && file_system == FileSystem::Xfs),
+    ];
+    for (part, cache, gfp, is_wanted) in wanted {
+        let is_missing =
+            |vfs: &mut Vfs| vfs.is_same(id, serial) && *vfs.part(id, part) == Object::NONE;
+        if !is_wanted || !is_missing(&mut cx.world().vfs) {
+            continue;
+        }
+        let Some(object) = slab::alloc(cx, cache, gfp, Some(process)) else { continue };
+        let vfs = &mut cx.world().vfs;
+        if is_missing(vfs) {
+            *vfs.part(id, part) = object;
+            vfs.nr_objects += u64::from(part != Part::LogItem);
+        } else {
+            // Somebody else was faster, or the file is gone.
+            slab::free(cx, cache, object);
+        }
+    }
+}
+
+const fn inode_cache(file_system: FileSystem) -> CacheId {
+    match file_system {
+        FileSystem::Ext4 => CacheId::EXT4_INODE,
+        FileSystem::Xfs => CacheId::XFS_INODE,
+    }
+}
+
+/// Reads the block that holds an inode unless it is in memory, and perhaps changes it. Suspends.
+fn touch_inode(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    superblock: usize,
+    number: u64,
+    changes: bool,
+) {
+    let kernel = cx.world();
+    let device = DeviceId(superblock as u32);
+    let metadata = match kernel.vfs.superblocks[superblock].metadata {
+        Some(file) => file,
+        None => {
+            let file = kernel.create_file(device);
+            kernel.vfs.superblocks[superblock].metadata = Some(file);
+            file
+        }
+    };
+    let index = number / inodes_of_block(kernel.vfs.superblocks[superblock].file_system);
+    let this = kernel.file_mut(metadata);
+    this.size = this.size.max((index + 1) * PAGE_BYTES);
+    // Whoever is killed looks for himself, and a full disk tells when the block is written.
+    let _ = filemap::touch_metadata(cx, process, metadata, index, changes);
+}
+
+impl Vfs {
+    /// Whether the entry of this number is still the one that it was.
+    fn is_same(&self, id: EntryId, serial: u64) -> bool {
+        let entry = self.entries.get(id as usize).and_then(Option::as_ref);
+        entry.is_some_and(|entry| entry.serial == serial)
+    }
+
+    fn part(&mut self, id: EntryId, part: Part) -> &mut Object {
+        let entry = self.entry_mut(id);
+        match part {
+            Part::Dentry => &mut entry.dentry,
+            Part::Inode => &mut entry.inode,
+            Part::LogItem => &mut entry.log_item,
+        }
+    }
+
+    /// Gives an entry its directory, which counts it as a user already.
+    fn set_parent(&mut self, id: EntryId, parent: Option<EntryId>) {
+        if self.entry(id).parent.is_none() {
+            self.entry_mut(id).parent = parent;
+        } else {
+            self.put_user(parent);
+        }
+    }
+
+    /// A user of a directory goes, which others keep or the shrinker will find.
+    fn put_user(&mut self, id: Option<EntryId>) {
+        if let Some(id) = id {
+            self.entry_mut(id).users -= 1;
+        }
+    }
+}
+
+impl Kernel {
+    /// One user less of an entry (`dput`): without any it may be shrunk.
+    fn put_entry(&mut self, id: EntryId) {
+        let entry = self.vfs.entry_mut(id);
+        entry.users -= 1;
+        if entry.users == 0 {
+            self.list_dentry(id);
+        }
+    }
+
+    /// The node whose list an object belongs to.
+    fn node_of(&self, cache: CacheId, object: Object) -> u32 {
+        if self.flows.slab.by_node { self.memory.node_of_object(cache, object) } else { 0 }
+    }
+
+    fn list_dentry(&mut self, id: EntryId) {
+        let references = self.flows.slab.first_use_references;
+        let dentry = self.vfs.entry(id).dentry;
+        let Some(object) = dentry.some() else {
+            self.list_inode(id);
+            return;
+        };
+        let node = self.node_of(CacheId::DENTRY, object);
+        let vfs = &mut self.vfs;
+        let entry = vfs.entry_mut(id);
+        if entry.dentry_since.0 != 0 {
+            entry.dentry_referenced = true;
+            return;
+        }
+        vfs.clock += 1;
+        let since = vfs.clock;
+        let entry = vfs.entry_mut(id);
+        entry.dentry_since = (since, node);
+        entry.dentry_referenced = references;
+        let superblock = entry.superblock;
+        vfs.superblocks[superblock].nodes[node as usize].dentries.insert(since, id);
+    }
+
+    /// An inode without a dentry goes on the list of those that may go, if it may.
+    fn list_inode(&mut self, id: EntryId) {
+        let policy = self.flows.slab;
+        let entry = self.vfs.entry(id);
+        let Some(object) = entry.inode.some() else { return };
+        if entry.users > 0 || entry.dentry != Object::NONE || entry.inode_since.0 != 0 {
+            return;
+        }
+        if let Kind::File(file) = entry.kind {
+            let is_busy =
+                self.file_table[file.0 as usize].as_ref().is_some_and(|file| file.nr_writing > 0)
+                    || self.memory.files.counts(file).1 > 0;
+            let is_kept =
+                policy.inodes == InodeLists::Unpopulated && !self.memory.files.is_shrinkable(file);
+            if is_busy || is_kept || self.memory.spaces.is_file_mapped(file) {
+                return;
+            }
+        }
+        let cache = inode_cache(self.vfs.superblocks[entry.superblock].file_system);
+        let node = self.node_of(cache, object);
+        let vfs = &mut self.vfs;
+        vfs.clock += 1;
+        let since = vfs.clock;
+        let entry = vfs.entry_mut(id);
+        entry.inode_since = (since, node);
+        entry.inode_referenced = policy.first_use_references;
+        let superblock = entry.superblock;
+        vfs.superblocks[superblock].nodes[node as usize].inodes.insert(since, id);
+    }
+
+    /// A file lost pages, or was written: its inode may go now, if nobody needs it.
+    pub(crate) fn consider_inode(&mut self, file: FileId) {
+        if let Some(&id) = self.vfs.by_file.get(&file) {
+            self.list_inode(id);
+        }
+    }
+
+    /// Frees a dentry that nobody uses. Returns how many pages that freed.
+    fn free_dentry(&mut self, id: EntryId, cpu: usize) -> u64 {
+        self.vfs.unlist_dentry(id);
+        let entry = self.vfs.entry_mut(id);
+        let object = std::mem::replace(&mut entry.dentry, Object::NONE);
+        let (parent, kind) = (entry.parent.take(), entry.kind);
+        let mut pages = 0;
+        if let Some(object) = object.some() {
+            self.vfs.nr_objects -= 1;
+            pages = self.memory.free_object(CacheId::DENTRY, object, cpu);
+        }
+        if let Some(parent) = parent {
+            self.put_entry(parent);
+        }
+        if kind == Kind::Negative {
+            self.vfs.remove(id);
+        } else {
+            self.list_inode(id);
+        }
+        pages
+    }
+
+    /// Frees an inode. Returns how many pages that freed. The entry stays: the name is on the disk.
+    fn free_inode(&mut self, id: EntryId, cpu: usize) -> u64 {
+        self.vfs.unlist_inode(id);
+        let entry = self.vfs.entry_mut(id);
+        let inode = std::mem::replace(&mut entry.inode, Object::NONE);
+        let log_item = std::mem::replace(&mut entry.log_item, Object::NONE);
+        let cache = inode_cache(self.vfs.superblocks[self.vfs.entry(id).superblock].file_system);
+        let mut pages = 0;
+        if let Some(object) = inode.some() {
+            self.vfs.nr_objects -= 1;
+            pages += self.memory.free_object(cache, object, cpu);
+        }
+        if let Some(object) = log_item.some() {
+            pages += self.memory.free_object(CacheId::XFS_ILI, object, cpu);
+        }
+        pages
+    }
+
+    /// A file's name is deleted: its dentry goes, or becomes one that says that there is no such file.
+    pub(crate) fn unlink_entry(&mut self, file: FileId, cpu: usize) {
+        let Some(&id) = self.vfs.by_file.get(&file) else { return };
+        let keeps = self.flows.slab.unlink_keeps_dentry;
+        let entry = self.vfs.entry(id);
+        let (has_dentry, superblock) = (entry.dentry != Object::NONE, entry.superblock);
+        if keeps && has_dentry {
+            // The name goes on without a file; the file without a name.
+            let (name, parent) = (entry.name.clone(), entry.parent);
+            let negative = self.vfs.add(&name, parent, superblock, Kind::Negative);
+            let entry = self.vfs.entry_mut(id);
+            let dentry = std::mem::replace(&mut entry.dentry, Object::NONE);
+            entry.parent = None;
+            self.vfs.unlist_dentry(id);
+            self.vfs.entry_mut(negative).dentry = dentry;
+            self.list_dentry(negative);
+            return;
+        }
+        if self.vfs.by_name.get(&self.vfs.entry(id).name) == Some(&id) {
+            let name = self.vfs.entry(id).name.clone();
+            self.vfs.by_name.remove(&name);
+        }
+        self.free_dentry(id, cpu);
+    }
+
+    /// A file is gone for good: its inode goes, and its number is free.
+    pub(crate) fn forget_inode(&mut self, file: FileId, cpu: usize) {
+        let Some(id) = self.vfs.by_file.remove(&file) else { return };
+        self.free_inode(id, cpu);
+        if self.vfs.entry(id).dentry != Object::NONE {
+            self.free_dentry(id, cpu);
+        }
+        let (superblock, number) = (self.vfs.entry(id).superblock, self.vfs.entry(id).number);
+        self.vfs.superblocks[superblock].free_numbers.insert(number);
+        self.vfs.remove(id);
+    }
+
+    /// Looks at the oldest unused dentries and then inodes of a file system on a node, `nr` in all, each kind in
+    /// proportion, and frees those that were not used again. Returns how many pages that freed, pages of files
+    /// included that went with their inodes.
+    pub(crate) fn prune_superblock(
+        &mut self,
+        superblock: usize,
+        node: u32,
+        nr: u64,
+        one_more: bool,
+        is_kswapd: bool,
+        cpu: usize,
+    ) -> u64 {
+        let (dentries, inodes) = self.vfs.unused(superblock, node);
+        let total = dentries + inodes + 1;
+        let one_more = u64::from(one_more);
+        let mut pages = 0;
+        for _ in 0..nr * dentries / total + one_more {
+            let unused = &self.vfs.superblocks[superblock].nodes[node as usize];
+            let Some((_, &id)) = unused.dentries.first_key_value() else { break };
+            let is_mapped = match self.vfs.entry(id).kind {
+                Kind::File(file) => self.memory.spaces.is_file_mapped(file),
+                _ => false,
+            };
+            let entry = self.vfs.entry_mut(id);
+            let (is_used, is_referenced) = (entry.users > 0, entry.dentry_referenced || is_mapped);
+            entry.dentry_referenced = false;
+            if is_used || is_referenced {
+                self.vfs.unlist_dentry(id);
+                if !is_used {
+                    self.list_dentry(id);
+                    self.vfs.entry_mut(id).dentry_referenced = false;
+                }
+            } else {
+                pages += self.free_dentry(id, cpu);
+            }
+        }
+        for _ in 0..nr * inodes / total + one_more {
+            let unused = &self.vfs.superblocks[superblock].nodes[node as usize];
+            let Some((_, &id)) = unused.inodes.first_key_value() else { break };
+            pages += self.isolate_inode(id, is_kswapd, cpu);
+        }
+        pages
+    }
+
+    fn isolate_inode(&mut self, id: EntryId, is_kswapd: bool, cpu: usize) -> u64 {
+        self.vfs.unlist_inode(id);
+        let entry = self.vfs.entry(id);
+        if entry.users > 0 || entry.dentry != Object::NONE {
+            return 0;
+        }
+        if entry.inode_referenced {
+            self.list_inode(id);
+            self.vfs.entry_mut(id).inode_referenced = false;
+            return 0;
+        }
+        let mut pages = 0;
+        if let Kind::File(file) = entry.kind
+            && self.memory.files.counts(file).0 > 0
+        {
+            pages = self.invalidate_pages(file, cpu);
+            let event = if is_kswapd { Vm::KswapdInodeSteal } else { Vm::PgInodeSteal };
+            self.memory.vm.add(event, pages);
+            if self.memory.files.counts(file).0 > 0 || !self.flows.slab.emptied_inodes_go {
+                self.list_inode(id);
+                self.vfs.entry_mut(id).inode_referenced = false;
+                return pages;
+            }
+        }
+        let is_busy = match self.vfs.entry(id).kind {
+            Kind::File(file) => self.memory.files.counts(file).1 > 0,
+            _ => false,
+        };
+        if is_busy { pages } else { pages + self.free_inode(id, cpu) }
+    }
+
+    /// Drops the clean pages of a file that nobody maps (`invalidate_mapping_pages`).
+    fn invalidate_pages(&mut self, file: FileId, cpu: usize) -> u64 {
+        let (mut from, mut nr) = (0, 0);
+        while let Some((index, pfn)) = self.memory.files.next_page(file, from) {
+            nr += u64::from(self.memory.invalidate_page(pfn, cpu));
+            from = index + 1;
+        }
+        nr
+    }
+
+    /// Pages of metadata in memory (`Buffers`).
+    #[must_use]
+    pub fn nr_buffer_pages(&self) -> u64 {
+        let files = self.vfs.superblocks.iter().filter_map(|superblock| superblock.metadata);
+        files.map(|file| self.memory.files.counts(file).0).sum()
+    }
+
+    /// Checks what the lists of unused dentries and inodes say, for tests.
+    ///
+    /// # Errors
+    /// A sentence for the first thing that is wrong.
+    pub fn audit_entries(&self) -> Result<(), String> {
+        let mut users: BTreeMap<EntryId, u32> = BTreeMap::new();
+        let mut objects = 0;
+        for (id, entry) in self.vfs.entries.iter().enumerate() {
+            let Some(entry) = entry else { continue };
+            objects +=
+                u64::from(entry.dentry != Object::NONE) + u64::from(entry.inode != Object::NONE);
+            if let Some(parent) = entry.parent {
+                *users.entry(parent).or_default() += 1;
+            }
+            let nodes = &self.vfs.superblocks[entry.superblock].nodes;
+            let (since, node) = entry.dentry_since;
+            if since != 0 && nodes[node as usize].dentries.get(&since) != Some(&(id as EntryId)) {
+                return Err(format!("`{}` says that its dentry is unused", entry.name));
+            }
+            let (since, node) = entry.inode_since;
+            if since != 0 && nodes[node as usize].inodes.get(&since) != Some(&(id as EntryId)) {
+                return Err(format!("`{}` says that its inode is unused", entry.name));
+            }
+        }
+        if objects != self.vfs.nr_objects {
+            return Err(format!(
+                "{} dentries and inodes are counted, {objects} are there",
+                self.vfs.nr_objects
+            ));
+        }
+        for (id, entry) in self.vfs.entries.iter().enumerate() {
+            let Some(entry) = entry else { continue };
+            let below = users.get(&(id as EntryId)).copied().unwrap_or(0);
+            if entry.users < below {
+                return Err(format!(
+                    "`{}` has {} users, {below} below it",
+                    entry.name, entry.users
+                ));
+            }
+        }
+        Ok(())
+    }
+}

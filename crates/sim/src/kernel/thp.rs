@@ -1,0 +1,400 @@
+//! Huge pages: at a fault, and by khugepaged.
+//!
+//! Models: `do_huge_pmd_anonymous_page`, `vma_thp_gfp_mask`, mm/huge_memory.c; `alloc_pages_vma` and
+//! `alloc_pages_mpol`, mm/mempolicy.c; `khugepaged`, `khugepaged_scan_mm_slot`, mm/khugepaged.c; v3.3 to
+//! v6.12.
+//! Departs: khugepaged goes through all mappings by address instead of process by process, and swapped
+//! pages of a unit are not read for it: such a unit is left. The huge page of zeros, once it is there, is
+//! kept. Visible as: a freed machine has 2 MiB less where somebody read memory that nobody had written.
+
+use super::fault::{self, Killed};
+use super::node_reclaim::RECLAIM_DISTANCE;
+use super::policy::{DefragNoretry, ThpNuma};
+use super::slowpath::{Want, alloc_pages};
+use super::work::spend_work;
+use super::{Kernel, KernelCx};
+use crate::task::Mode;
+use crate::time::Ns;
+use highorder_mm::alloc::Request;
+use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER};
+use highorder_mm::gfp::Gfp;
+use highorder_mm::khugepaged::{CollapseLimits, UnitScan};
+use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
+use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId as ProcessId};
+use highorder_mm::vmstat::Vm;
+use highorder_mm::{Order, Pfn};
+
+/// Who may have huge pages (`transparent_hugepage/enabled`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enabled {
+    /// Every mapping that was not advised against.
+    Always,
+    /// Mappings with `MADV_HUGEPAGE`.
+    Madvise,
+    /// Nobody.
+    Never,
+}
+
+/// What a huge fault may do when no huge page is free (`transparent_hugepage/defrag`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defrag {
+    /// Reclaim and compact.
+    Always,
+    /// Wake kswapd, and through it kcompactd.
+    Defer,
+    /// Reclaim and compact for mappings with `MADV_HUGEPAGE`, wake kswapd for others.
+    DeferMadvise,
+    /// Reclaim and compact for mappings with `MADV_HUGEPAGE`, nothing for others.
+    Madvise,
+    /// Nothing.
+    Never,
+}
+
+/// Settings of huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThpKnobs {
+    /// `transparent_hugepage/enabled`.
+    pub enabled: Enabled,
+    /// `transparent_hugepage/defrag`.
+    pub defrag: Defrag,
+    /// `transparent_hugepage/use_zero_page`.
+    pub use_zero_page: bool,
+    /// `transparent_hugepage/khugepaged/*`.
+    pub khugepaged: KhugepagedKnobs,
+}
+
+/// Settings of khugepaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KhugepagedKnobs {
+    /// `defrag`: may reclaim and compact.
+    pub defrag: bool,
+    /// `pages_to_scan`: base pages a pass.
+    pub pages_to_scan: u32,
+    /// `scan_sleep_millisecs`.
+    pub scan_sleep: Ns,
+    /// `alloc_sleep_millisecs`: after a huge page could not be had.
+    pub alloc_sleep: Ns,
+    /// `max_ptes_none`.
+    pub max_ptes_none: u32,
+    /// `max_ptes_swap`.
+    pub max_ptes_swap: u32,
+}
+
+impl ThpKnobs {
+    /// Whether mappings that were advised so may have huge pages (`hugepage_vma_check`).
+    pub(crate) fn allows(self, advice: HugeAdvice) -> bool {
+        match (self.enabled, advice) {
+            (_, HugeAdvice::NoHuge) | (Enabled::Never, _) => false,
+            (Enabled::Always, _) => true,
+            (Enabled::Madvise, advice) => advice == HugeAdvice::Huge,
+        }
+    }
+}
+
+impl Kernel {
+    /// The flags of a huge fault (`alloc_hugepage_direct_gfpmask`, `vma_thp_gfp_mask`).
+    pub(crate) fn huge_fault_gfp(&self, advice: HugeAdvice) -> Gfp {
+        let advised = advice == HugeAdvice::Huge;
+        let noretry = match self.flows.thp.noretry {
+            DefragNoretry::Always => Gfp::NORETRY,
+            DefragNoretry::NotAdvised => Gfp::NONE,
+        };
+        let light = Gfp::TRANSHUGE_LIGHT | noretry;
+        match self.knobs.thp.defrag {
+            Defrag::Always if advised => light | Gfp::DIRECT_RECLAIM,
+            Defrag::Always => light | Gfp::DIRECT_RECLAIM | Gfp::NORETRY,
+            Defrag::DeferMadvise | Defrag::Madvise if advised => light | Gfp::DIRECT_RECLAIM,
+            Defrag::Defer | Defrag::DeferMadvise => light | Gfp::KSWAPD_RECLAIM,
+            Defrag::Madvise | Defrag::Never => light,
+        }
+    }
+
+    /// The requests that a huge fault makes one after the other, from which nodes.
+    fn huge_requests(&self, fault: &Fault, gfp: Gfp, cpu: usize) -> Vec<(Request, u64)> {
+        let vma = self.memory.spaces.find(fault.vpn).expect("a fault lies in a mapping");
+        let (request, allowed) = self.memory.fault_request(fault, HUGE_ORDER, gfp, cpu);
+        let this_node = |extra: Gfp| {
+            let gfp = request.gfp | Gfp::THISNODE | extra;
+            (Request { gfp, ..request }, 1 << request.node)
+        };
+        let anywhere = (request, allowed);
+        let may_reclaim = gfp.contains(Gfp::DIRECT_RECLAIM);
+        let is_bound = matches!(vma.policy, MemPolicy::Bind(_));
+        let wants_one_node = match vma.policy {
+            MemPolicy::Interleave(_) => false,
+            MemPolicy::Bind(mask) => mask & (1 << request.node) != 0,
+            MemPolicy::Default | MemPolicy::Preferred(_) => true,
+        };
+        let keeps_local = self.knobs.zone_reclaim_mode & ZONE_RECLAIM_THP != 0
+            && fault.huge == HugeAdvice::Huge
+            && !is_bound
+            && may_reclaim;
+        if !wants_one_node {
+            return vec![anywhere];
+        }
+        match self.flows.thp.numa {
+            _ if keeps_local => vec![this_node(Gfp::NONE)],
+            ThpNuma::ThisnodeReclaim => vec![this_node(Gfp::NONE)],
+            ThpNuma::RemoteAllowed if !may_reclaim && !is_bound => vec![this_node(Gfp::NONE)],
+            ThpNuma::RemoteAllowed | ThpNuma::Anywhere => vec![anywhere],
+            ThpNuma::LocalThenAll if may_reclaim => {
+                let second = Request { gfp: gfp | Gfp::NORETRY, ..request };
+                vec![this_node(Gfp::NONE), (second, u64::MAX)]
+            }
+            ThpNuma::LocalThenAllowed if may_reclaim => vec![this_node(Gfp::NORETRY), anywhere],
+            ThpNuma::LocalThenAll | ThpNuma::LocalThenAllowed => vec![this_node(Gfp::NORETRY)],
+            ThpNuma::ThisnodeCheap => {
+                let (mut request, allowed) = this_node(Gfp::NORETRY);
+                request.gfp = Gfp(request.gfp.0 & !Gfp::RECLAIM.0);
+                vec![(request, allowed)]
+            }
+        }
+    }
+}
+
+impl Kernel {
+    /// Whether a unit has pages on nodes that are not reclaimed for each other, where nodes are reclaimed
+    /// (`hpage_collapse_scan_abort`).
+    fn is_too_far_apart(&self, by_node: &[u32]) -> bool {
+        let nodes: Vec<usize> = (0..by_node.len()).filter(|&node| by_node[node] > 0).collect();
+        let distance = |a: usize, b: usize| {
+            self.memory.machine.nodes[a].distances.get(b).copied().unwrap_or(0)
+        };
+        self.reclaims_nodes()
+            && nodes.iter().any(|&a| nodes.iter().any(|&b| distance(a, b) > RECLAIM_DISTANCE))
+    }
+}
+
+/// The bit of `vm.zone_reclaim_mode` that was proposed in 2019 and not merged: huge and local for mappings
+/// with `MADV_HUGEPAGE`.
+pub const ZONE_RECLAIM_THP: u32 = 8;
+
+/// Serves a fault in an empty unit with a huge page, if one is to be had. Whether it was: else base pages
+/// are next. Suspends.
+///
+/// # Errors
+/// The process was killed.
+pub(crate) fn do_huge_fault(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    fault: &Fault,
+) -> Result<bool, Killed> {
+    let kernel = cx.world();
+    if fault.kind != FaultKind::NoneHuge || !kernel.knobs.thp.allows(fault.huge) {
+        return Ok(false);
+    }
+    let gfp = kernel.huge_fault_gfp(fault.huge);
+    let reads_zeros = fault.access == Access::Read
+        && kernel.flows.thp.zero_page
+        && kernel.knobs.thp.use_zero_page;
+    if reads_zeros {
+        return map_huge_zero(cx, process, fault, gfp);
+    }
+    let cpu = cx.cpu().0 as usize;
+    let mut found = None;
+    for (request, allowed) in cx.world().huge_requests(fault, gfp, cpu) {
+        fault::check(cx, process)?;
+        found = alloc_pages(cx, Want { request, allowed, process: Some(process) });
+        if found.is_some() {
+            break;
+        }
+    }
+    let Some(huge) = found else {
+        cx.world().memory.vm.add(Vm::ThpFaultFallback, 1);
+        return Ok(false);
+    };
+    // Cleared before the table is looked at again.
+    let node = cx.node();
+    let clear = cx.world().clear_huge_time(huge, node);
+    cx.spend(clear, Mode::System);
+    let table = match fault::fault_page(cx, process, fault, Gfp::KERNEL | Gfp::ZERO) {
+        Ok(table) => table,
+        Err(killed) => {
+            give_back(cx, huge, HUGE_ORDER);
+            return Err(killed);
+        }
+    };
+    if fault::revalidate(cx, process, fault) != Ok(true) {
+        give_back(cx, table, Order(0));
+        give_back(cx, huge, HUGE_ORDER);
+        return fault::check(cx, process).map(|()| true);
+    }
+    let cpu = cx.cpu().0 as usize;
+    let kernel = cx.world();
+    kernel.memory.map_huge(fault, huge, Some(table), cpu);
+    kernel.note_resident(process);
+    let mut work = kernel.memory.take_work();
+    // Spent above, while others could go on.
+    work.huge_pages_cleared -= 1;
+    let price = kernel.price(work);
+    cx.spend(price.free + price.zone + price.lru, Mode::System);
+    Ok(true)
+}
+
+/// Maps the huge page of zeros for a read.
+fn map_huge_zero(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    fault: &Fault,
+    gfp: Gfp,
+) -> Result<bool, Killed> {
+    let table = fault::fault_page(cx, process, fault, Gfp::KERNEL | Gfp::ZERO)?;
+    if cx.world().huge_zero.is_none() {
+        let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+        let gfp = Gfp(gfp.0 & !Gfp::MOVABLE.0) | Gfp::ZERO;
+        let request = Request { order: HUGE_ORDER, gfp, cpu, node, past_lists: false };
+        let found = alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(process) });
+        let kernel = cx.world();
+        match (found, kernel.huge_zero) {
+            (Some(pfn), None) => {
+                kernel.huge_zero = Some(pfn);
+                kernel.memory.vm.add(Vm::ThpZeroPageAlloc, 1);
+                let clear = kernel.costs.clear_huge_page.once();
+                cx.spend(clear, Mode::System);
+            }
+            // Somebody else was faster.
+            (Some(pfn), Some(_)) => give_back(cx, pfn, HUGE_ORDER),
+            (None, _) => {
+                kernel.memory.vm.add(Vm::ThpZeroPageAllocFailed, 1);
+                kernel.memory.vm.add(Vm::ThpFaultFallback, 1);
+                give_back(cx, table, Order(0));
+                return fault::check(cx, process).map(|()| false);
+            }
+        }
+    }
+    if fault::revalidate(cx, process, fault) == Ok(true) {
+        cx.world().memory.map_huge_zero(fault, table);
+    } else {
+        give_back(cx, table, Order(0));
+    }
+    fault::check(cx, process).map(|()| true)
+}
+
+fn give_back(cx: &mut KernelCx<'_>, pfn: Pfn, order: Order) {
+    let cpu = cx.cpu().0 as usize;
+    cx.world().memory.free(pfn, order, cpu);
+}
+
+/// How long khugepaged sleeps while nobody may have huge pages: it is woken when that changes, which here
+/// only a workload can do; it looks again instead.
+const IDLE_SLEEP: Ns = Ns::from_secs(10);
+
+/// The kernel thread that makes huge pages of base pages. Never returns.
+pub(crate) fn khugepaged(cx: &mut KernelCx<'_>) {
+    let mut at = Vpn(0);
+    // The node that last took a huge page for a unit spread evenly.
+    let mut last_node = None;
+    loop {
+        let knobs = cx.world().knobs.thp;
+        if knobs.enabled == Enabled::Never || knobs.khugepaged.pages_to_scan == 0 {
+            cx.sleep(IDLE_SLEEP);
+            continue;
+        }
+        scan_pass(cx, &mut at, &mut last_node);
+        cx.sleep(knobs.khugepaged.scan_sleep);
+    }
+}
+
+/// One pass over `pages_to_scan` base pages. When a huge page could not be had it sleeps once; the second
+/// time it gives up.
+fn scan_pass(cx: &mut KernelCx<'_>, at: &mut Vpn, last_node: &mut Option<u32>) {
+    let knobs = cx.world().knobs.thp;
+    let limits = CollapseLimits {
+        ptes_none: knobs.khugepaged.max_ptes_none,
+        ptes_swap: knobs.khugepaged.max_ptes_swap,
+    };
+    let mut left = knobs.khugepaged.pages_to_scan;
+    let mut wrapped = false;
+    let mut failed = false;
+    while left > 0 {
+        let next = cx.world().memory.next_unit_to_collapse(*at, |advice| knobs.allows(advice));
+        let Some(unit) = next else {
+            if wrapped || *at == Vpn(0) {
+                break;
+            }
+            // Round once: the next pass begins at the first mapping.
+            *at = Vpn(0);
+            wrapped = true;
+            continue;
+        };
+        *at = Vpn(unit.0 + PTRS_PER_TABLE);
+        left = left.saturating_sub(PTRS_PER_TABLE);
+        let found = cx.world().memory.khugepaged_scan(unit, limits);
+        let work = cx.world().memory.take_work();
+        let price = cx.world().price(work);
+        cx.spend(price.free, Mode::System);
+        let UnitScan::Succeed { by_node, swapped } = found else { continue };
+        if !swapped.is_empty() || cx.world().is_too_far_apart(&by_node) {
+            continue;
+        }
+        let node = target_node(&by_node, *last_node);
+        *last_node = Some(node);
+        if !collapse(cx, unit, limits, node) {
+            if failed {
+                return;
+            }
+            failed = true;
+            let sleep = knobs.khugepaged.alloc_sleep;
+            cx.sleep(sleep);
+        }
+    }
+}
+
+/// The node with most of a unit's pages; among equals the one behind the last that was chosen
+/// (`hpage_collapse_find_target_node`).
+fn target_node(by_node: &[u32], last: Option<u32>) -> u32 {
+    let most = by_node.iter().copied().max().unwrap_or(0);
+    let mut best = (0..by_node.len() as u32).filter(|&node| by_node[node as usize] == most);
+    let first = best.next().unwrap_or(0);
+    match last {
+        Some(last) if first <= last => best.find(|&node| node > last).unwrap_or(first),
+        _ => first,
+    }
+}
+
+/// Collapses a unit. Whether a huge page was to be had.
+fn collapse(cx: &mut KernelCx<'_>, unit: Vpn, limits: CollapseLimits, node: u32) -> bool {
+    let kernel = cx.world();
+    let reclaim = if kernel.knobs.thp.khugepaged.defrag { Gfp::DIRECT_RECLAIM } else { Gfp::NONE };
+    let noretry = match kernel.flows.thp.noretry {
+        DefragNoretry::Always => Gfp::NORETRY,
+        DefragNoretry::NotAdvised => Gfp::NONE,
+    };
+    let gfp = Gfp::TRANSHUGE_LIGHT | Gfp::THISNODE | noretry | reclaim;
+    let cpu = cx.cpu().0 as usize;
+    let request = Request { order: HUGE_ORDER, gfp, cpu, node, past_lists: false };
+    let Some(huge) = alloc_pages(cx, Want { request, allowed: 1 << node, process: None }) else {
+        cx.world().memory.vm.add(Vm::ThpCollapseAllocFailed, 1);
+        return false;
+    };
+    let kernel = cx.world();
+    kernel.memory.vm.add(Vm::ThpCollapseAlloc, 1);
+    // The mapping may have gone while the page was looked for.
+    let is_mapped = kernel.memory.spaces.find(unit).is_some();
+    let copied =
+        if is_mapped { kernel.memory.khugepaged_collapse(unit, limits, huge, cpu) } else { None };
+    match copied {
+        Some(pages) => {
+            let copy = kernel.costs.copy_base_page.times(u64::from(pages));
+            cx.spend(copy, Mode::System);
+            let zone = cx.world().memory.zone_of(huge);
+            spend_work(cx, zone);
+        }
+        None => give_back(cx, huge, HUGE_ORDER),
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_goes_to_the_node_with_most_of_it_and_equals_take_turns() {
+        assert_eq!(target_node(&[100, 412], None), 1);
+        assert_eq!(target_node(&[256, 256], None), 0);
+        assert_eq!(target_node(&[256, 256], Some(0)), 1);
+        assert_eq!(target_node(&[256, 256], Some(1)), 0);
+        assert_eq!(target_node(&[412, 100], Some(0)), 0);
+    }
+}

@@ -1,0 +1,164 @@
+//! small-files: processes write very many small files, then read them at random, then delete some.
+//!
+//! Models: the file half of thpfioscale, mmtests' adverse workload for fragmentation (2018): four fio
+//! processes write files of 64 KiB by 4 KiB, one and a half times memory in all, none of them laid out
+//! before it is written; sync; then four read 4 KiB at random places, switching the file every 16 reads,
+//! for as long as the writing took. Inodes, directory entries and other slab memory come to lie among page
+//! cache.
+//! Departs: a file is open only between two switches, where fio keeps many open. Visible as: inodes of
+//! files that are not being read can be shrunk. Files are visited at random, each as likely as any other,
+//! and none is sure to be visited. Visible as: nothing that is known.
+//!
+//! Of our own making: `unlink` says whether at the end all files are deleted (as there), half of them drawn
+//! at random, or none. Half of them leave slabs that a single object pins.
+
+use crate::Workload;
+use crate::files::{Random, write_new};
+use crate::parameters::{Kind, Parameter, Settings};
+use crate::process::{report_killed, report_rate, report_seconds, run_processes};
+use highorder_record::{Better, Metric};
+use highorder_system::{Code, Failure, Ns, System, ThreadSpec};
+
+pub(crate) const WORKLOAD: Workload = Workload {
+    name: "small-files",
+    parameters: &[
+        Parameter { name: "block", kind: Kind::Fixed { default: 4096 } },
+        // Fixed: with less memory there are fewer files, not smaller ones.
+        Parameter { name: "file_size", kind: Kind::Fixed { default: 64 << 10 } },
+        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 1_500_000 } },
+        // 0: as long as the writing took.
+        Parameter {
+            name: "read_seconds",
+            kind: Kind::Count { least: 0, most: 1_000_000, default: 0 },
+        },
+        Parameter {
+            name: "reads_per_file",
+            kind: Kind::Count { least: 1, most: 1_000_000, default: 16 },
+        },
+        Parameter { name: "unlink", kind: Kind::Word(&["all", "half", "none"]) },
+        Parameter { name: "writers", kind: Kind::Count { least: 1, most: 1024, default: 4 } },
+    ],
+    check: |settings| settings.check_at_most("block", "file_size"),
+    run,
+};
+
+/// Begins the number of each process's random stream: "smallfil" in ASCII.
+const STREAM: u128 = 0x736d_616c_6c66_696c << 64;
+/// The stream that says what is deleted; readers have their own numbers.
+const STREAM_UNLINK: u128 = STREAM | (1 << 32);
+
+/// What each process does.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    files_each: u64,
+    file_bytes: u64,
+    block: u64,
+    reads_per_file: u64,
+}
+
+fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
+    let machine = sys.machine();
+    let writers = settings.count_u32("writers");
+    let file_bytes = settings.size("file_size");
+    let bytes = settings.pages("memory", machine) * machine.page_bytes;
+    let plan = Plan {
+        files_each: bytes / file_bytes / u64::from(writers),
+        file_bytes,
+        block: settings.size("block"),
+        reads_per_file: settings.count("reads_per_file"),
+    };
+    if plan.files_each == 0 {
+        return Err(Failure::Refused(format!(
+            "small-files: {bytes} bytes for {writers} writers, expected a file of {file_bytes} for each"
+        )));
+    }
+    let began = sys.now();
+    let wrote = run_processes(sys, processes("write", writers, move |sys, n| plan.write(sys, n)))?;
+    sys.sync()?;
+    if wrote.nr_killed > 0 {
+        report_killed(sys, "Killed", wrote.nr_killed);
+        return Ok(());
+    }
+    let megabytes = (plan.files_each * u64::from(writers) * file_bytes) as f64 / 1e6;
+    report_seconds(sys, "Write phase", wrote.elapsed);
+    let with_sync = sys.now() - began;
+    report_rate(sys, "Write", "MB/s", megabytes, with_sync);
+
+    let time = match settings.count("read_seconds") {
+        0 => wrote.elapsed,
+        seconds => Ns::from_secs(seconds),
+    };
+    let end = sys.now() + time;
+    let read =
+        run_processes(sys, processes("read", writers, move |sys, n| plan.read(sys, n, end)))?;
+    if read.nr_killed > 0 {
+        report_killed(sys, "Killed", read.nr_killed);
+    }
+    sys.note_held();
+    unlink(sys, plan, writers, settings.word("unlink"))
+}
+
+/// One process for each writer's files.
+fn processes(
+    verb: &str,
+    count: u32,
+    work: impl Fn(&mut dyn System, u32) -> Result<(), Failure> + Copy + Send + 'static,
+) -> impl Iterator<Item = (ThreadSpec, Code)> {
+    (0..count).map(move |number| {
+        let code: Code = Box::new(move |sys| work(sys, number));
+        (ThreadSpec::process(format!("fio-{verb}-{number}")), code)
+    })
+}
+
+fn name(writer: u32, file: u64) -> String {
+    format!("small-files/{writer}/{file}")
+}
+
+impl Plan {
+    fn write(self, sys: &mut dyn System, writer: u32) -> Result<(), Failure> {
+        for file in 0..self.files_each {
+            write_new(sys, &name(writer, file), self.file_bytes, self.block)?;
+        }
+        Ok(())
+    }
+
+    /// Reads at random until that moment.
+    fn read(self, sys: &mut dyn System, writer: u32, end: Ns) -> Result<(), Failure> {
+        let mut random = Random::new(sys.seed(), STREAM | u128::from(writer));
+        let began = sys.now();
+        let mut nr_reads = 0;
+        while sys.now() < end {
+            let visited = sys.now();
+            let file = sys.open_file(&name(writer, random.below(self.files_each)))?;
+            for _ in 0..self.reads_per_file {
+                let at = random.below(self.file_bytes / self.block) * self.block;
+                sys.read_file(file, at, self.block)?;
+            }
+            sys.close_file(file)?;
+            nr_reads += self.reads_per_file;
+            let took = sys.now() - visited;
+            sys.latency("small-files-visit", took);
+        }
+        let took = sys.now() - began;
+        if took > Ns::ZERO {
+            let row = Metric::new("Reads of a reader", "reads/s", Better::Higher);
+            sys.report(&row, nr_reads as f64 / took.as_secs_f64());
+        }
+        Ok(())
+    }
+}
+
+/// Deletes what shall be deleted: all in the order they were written, or half in random order.
+fn unlink(sys: &mut dyn System, plan: Plan, writers: u32, which: &str) -> Result<(), Failure> {
+    let mut all: Vec<(u32, u64)> =
+        (0..writers).flat_map(|w| (0..plan.files_each).map(move |file| (w, file))).collect();
+    match which {
+        "none" => all.clear(),
+        "half" => {
+            Random::new(sys.seed(), STREAM_UNLINK).shuffle(&mut all);
+            all.truncate(all.len() / 2);
+        }
+        _ => {}
+    }
+    all.into_iter().try_for_each(|(writer, file)| sys.unlink(&name(writer, file)))
+}

@@ -1,0 +1,99 @@
+//! stress-highalloc: how much of memory can be had in huge pages, one after another.
+//!
+//! Models: the test of that name in mmtests (2012): in each pass a module asks for pages of order 9 until
+//! it has asked for 95 % of memory, one every 125 ms (16 MB a second), keeps those it gets and frees them
+//! at the pass's end. Two passes 5 seconds apart; then, after three minutes, a file of memory's size is
+//! written, read and deleted, caches are dropped, `vm.min_free_kbytes` is set to 1024, and a third pass
+//! follows.
+//! Departs: nothing runs beside it, where the test builds kernels. Visible as: the first two passes find
+//! memory that is mostly free, and succeed as often as the third.
+
+use crate::Workload;
+use crate::files::{read_all, write_new};
+use crate::parameters::{Kind, Parameter, Settings};
+use highorder_record::{Better, Metric, Statistic};
+use highorder_system::{Caches, Failure, KernelBlock, Ns, System};
+
+pub(crate) const WORKLOAD: Workload = Workload {
+    name: "stress-highalloc",
+    parameters: &[
+        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 950_000 } },
+        Parameter { name: "order", kind: Kind::Count { least: 0, most: 10, default: 9 } },
+        Parameter { name: "passes", kind: Kind::Count { least: 0, most: 1000, default: 2 } },
+        Parameter {
+            name: "pause_seconds",
+            kind: Kind::Count { least: 0, most: 86_400, default: 5 },
+        },
+        // Asked for in a second.
+        Parameter { name: "rate", kind: Kind::Fixed { default: 16 << 20 } },
+        Parameter {
+            name: "rest_seconds",
+            kind: Kind::Count { least: 0, most: 86_400, default: 180 },
+        },
+        Parameter { name: "rested", kind: Kind::Word(&["yes", "no"]) },
+    ],
+    check: |_| Ok(()),
+    run,
+};
+
+/// The file that is written and read before the last pass, and by how much at a time.
+const FILE: &str = "stress-highalloc";
+const BLOCK: u64 = 1 << 20;
+
+/// A pass.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    order: u8,
+    attempts: u64,
+    /// From one attempt to the next.
+    pace: Ns,
+}
+
+fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
+    let machine = sys.machine();
+    let order = settings.count_u32("order") as u8;
+    let block_bytes = machine.page_bytes << order;
+    let pace = u128::from(block_bytes) * 1_000_000_000 / u128::from(settings.size("rate"));
+    let pass =
+        Pass { order, attempts: settings.pages("memory", machine) >> order, pace: Ns(pace as u64) };
+    let memory_bytes = machine.total_pages * machine.page_bytes;
+    for number in 1..=settings.count("passes") {
+        if number > 1 {
+            sys.sleep(Ns::from_secs(settings.count("pause_seconds")))?;
+        }
+        pass.run(sys, &format!("Pass {number}"))?;
+    }
+    if settings.word("rested") == "yes" {
+        sys.sleep(Ns::from_secs(settings.count("rest_seconds")))?;
+        write_new(sys, FILE, memory_bytes, BLOCK)?;
+        let file = sys.open_file(FILE)?;
+        read_all(sys, file, memory_bytes, BLOCK)?;
+        sys.close_file(file)?;
+        sys.unlink(FILE)?;
+        sys.drop_caches(Caches::All)?;
+        sys.set_knob("vm.min_free_kbytes", "1024")?;
+        pass.run(sys, "while Rested")?;
+    }
+    Ok(())
+}
+
+impl Pass {
+    fn run(self, sys: &mut dyn System, row: &str) -> Result<(), Failure> {
+        let mut taken = Vec::new();
+        for _ in 0..self.attempts {
+            let next = sys.now() + self.pace;
+            taken.extend(sys.take_block(KernelBlock::Module { order: self.order })?);
+            let now = sys.now();
+            if now < next {
+                sys.sleep(next - now)?;
+            }
+        }
+        // A whole number, as the test's script computes it.
+        if let Some(percent) = (100 * taken.len() as u64).checked_div(self.attempts) {
+            let like = Metric::new(row, "%", Better::Points).shown_as(&[Statistic::Plain], 2);
+            sys.report(&like, percent as f64);
+        }
+        sys.note_held();
+        taken.into_iter().try_for_each(|block| sys.free_block(block))
+    }
+}

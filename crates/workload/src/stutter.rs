@@ -1,0 +1,164 @@
+//! stutter: how long does a mapping of 128 MiB take, again and again, while most of memory is taken and a
+//! large file is copied?
+//!
+//! Models: mmtests' stutter benchmark (2016): five rounds. In each a hog writes one word to every page of
+//! three quarters of memory and sleeps; ten seconds later a file of twice memory is copied, and synced; the
+//! hog goes. All the while one program sleeps 5 ms, maps 32768 pages, writes a word to each and unmaps them,
+//! and takes the time from the end of one such step to the end of the next, less the 5 ms.
+//! Departs: every sample stands for itself, where the original keeps short ones as averages of groups.
+//! Visible as: quartiles that lie among short samples are a little further apart.
+
+use crate::Workload;
+use crate::files::{blocks, write_new};
+use crate::parameters::{Kind, Parameter, Settings};
+use crate::process::{ADVICE, advice, report_killed, report_seconds};
+use highorder_record::stats::PERCENTILES;
+use highorder_record::{Better, Metric};
+use highorder_system::{
+    Access, Advice, Caches, Code, Failure, Ns, Pattern, System, ThreadId, ThreadSpec,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) const WORKLOAD: Workload = Workload {
+    name: "stutter",
+    parameters: &[
+        // What was advised of the mappings whose time is taken.
+        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
+        Parameter { name: "file", kind: Kind::Memory { default_millionths: 2_000_000 } },
+        Parameter { name: "hog", kind: Kind::Memory { default_millionths: 750_000 } },
+        Parameter { name: "mapping", kind: Kind::Size { default: 128 << 20 } },
+        Parameter { name: "rounds", kind: Kind::Count { least: 1, most: 1000, default: 5 } },
+    ],
+    check: |_| Ok(()),
+    run,
+};
+
+const FILE: &str = "stutter-file";
+const COPY: &str = "stutter-copy";
+/// Read and written at a time.
+const BLOCK: u64 = 1 << 20;
+/// Between two mappings.
+const PAUSE: Ns = Ns::from_millis(5);
+/// Between the hog's start and the copy's.
+const SETTLE: Ns = Ns::from_secs(10);
+/// How often the hog looks whether it is to end.
+const HOG_NAP: Ns = Ns::from_millis(100);
+
+/// Something that one thread tells others once.
+#[derive(Clone, Debug, Default)]
+struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
+    let machine = sys.machine();
+    let page_bytes = machine.page_bytes;
+    let file_bytes = settings.pages("file", machine) * page_bytes;
+    let hog_pages = settings.pages("hog", machine);
+    let mapping = (settings.size("mapping") / page_bytes).max(1);
+    let advice = advice(settings.word("advice"));
+    write_new(sys, FILE, file_bytes, BLOCK)?;
+    sys.sync()?;
+    sys.drop_caches(Caches::All)?;
+    sys.note_before();
+    let (began, before) = (sys.now(), sys.cpu_use());
+    let stop = Flag::default();
+    let stopped = stop.clone();
+    let sampler: Code = Box::new(move |sys| sample(sys, mapping, advice, &stopped));
+    let sampler = sys.spawn(ThreadSpec::process("mmap-sampler"), sampler)?;
+    let mut nr_killed = 0;
+    let rounds = (0..settings.count("rounds"))
+        .try_for_each(|_| round(sys, hog_pages, file_bytes, &mut nr_killed));
+    stop.raise();
+    nr_killed += was_killed(sys, sampler)?;
+    rounds?;
+    let (now, after) = (sys.now(), sys.cpu_use());
+    report_seconds(sys, "User", after.user - before.user);
+    report_seconds(sys, "System", after.system - before.system);
+    report_seconds(sys, "Elapsd", now - began);
+    if nr_killed > 0 {
+        report_killed(sys, "Killed", nr_killed);
+    }
+    sys.unlink(COPY)?;
+    sys.unlink(FILE)
+}
+
+/// 1 if a process was killed for want of memory, which is a result.
+fn was_killed(sys: &mut dyn System, thread: ThreadId) -> Result<u32, Failure> {
+    match sys.join(thread) {
+        Ok(()) => Ok(0),
+        Err(Failure::Killed) => Ok(1),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn round(
+    sys: &mut dyn System,
+    hog_pages: u64,
+    file_bytes: u64,
+    nr_killed: &mut u32,
+) -> Result<(), Failure> {
+    let stop = Flag::default();
+    let stopped = stop.clone();
+    let hog: Code = Box::new(move |sys| {
+        let area = sys.mmap(hog_pages)?;
+        sys.touch_range(area, Pattern::word(Access::Write))?;
+        while !stopped.is_raised() {
+            sys.sleep(HOG_NAP)?;
+        }
+        sys.munmap(area)
+    });
+    let hog = sys.spawn(ThreadSpec::process("memory-hog"), hog)?;
+    sys.sleep(SETTLE)?;
+    let copied = copy(sys, file_bytes);
+    sys.note_held();
+    stop.raise();
+    *nr_killed += was_killed(sys, hog)?;
+    copied
+}
+
+fn copy(sys: &mut dyn System, bytes: u64) -> Result<(), Failure> {
+    let from = sys.open_file(FILE)?;
+    let to = sys.create_file(COPY)?;
+    for (at, part) in blocks(bytes, BLOCK) {
+        sys.read_file(from, at, part)?;
+        sys.write_file(to, at, part)?;
+    }
+    sys.close_file(from)?;
+    sys.close_file(to)?;
+    sys.sync()
+}
+
+fn sample(
+    sys: &mut dyn System,
+    pages: u64,
+    advice: Option<Advice>,
+    stop: &Flag,
+) -> Result<(), Failure> {
+    let row = Metric::new("mmap", "ms", Better::Lower).shown_as(&PERCENTILES, 4);
+    let mut before = sys.now();
+    while !stop.is_raised() {
+        sys.sleep(PAUSE)?;
+        let area = sys.mmap(pages)?;
+        if let Some(advice) = advice {
+            sys.madvise(area, advice)?;
+        }
+        sys.touch_range(area, Pattern::word(Access::Write))?;
+        sys.munmap(area)?;
+        let now = sys.now();
+        let took = (now - before).saturating_sub(PAUSE);
+        before = now;
+        sys.report(&row, took.0 as f64 / 1e6);
+        sys.latency("mmap", took);
+    }
+    Ok(())
+}
