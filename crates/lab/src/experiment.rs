@@ -22,7 +22,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 12] = [
+pub const BUILT_IN: [(&str, &str); 19] = [
+    (
+        "compaction-direct-freepage",
+        include_str!("../../../experiments/compaction-direct-freepage.toml"),
+    ),
     ("dd", include_str!("../../../experiments/dd.toml")),
     ("dd-half-disk", include_str!("../../../experiments/dd-half-disk.toml")),
     ("fsmark", include_str!("../../../experiments/fsmark.toml")),
@@ -32,6 +36,12 @@ pub const BUILT_IN: [(&str, &str); 12] = [
     ("postmark", include_str!("../../../experiments/postmark.toml")),
     ("small-files", include_str!("../../../experiments/small-files.toml")),
     ("swap-small", include_str!("../../../experiments/swap-small.toml")),
+    ("thp-defrag-stutter", include_str!("../../../experiments/thp-defrag-stutter.toml")),
+    ("thp-defrag-thpscale", include_str!("../../../experiments/thp-defrag-thpscale.toml")),
+    ("thp-defrag-usemem", include_str!("../../../experiments/thp-defrag-usemem.toml")),
+    ("thp-numa-bench", include_str!("../../../experiments/thp-numa-bench.toml")),
+    ("thp-numa-mmap-demo", include_str!("../../../experiments/thp-numa-mmap-demo.toml")),
+    ("thp-numa-policies", include_str!("../../../experiments/thp-numa-policies.toml")),
     ("usemem", include_str!("../../../experiments/usemem.toml")),
     ("usemem-anon", include_str!("../../../experiments/usemem-anon.toml")),
     ("usemem-small", include_str!("../../../experiments/usemem-small.toml")),

@@ -25,13 +25,19 @@ use serde::Deserialize;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 11] = [
+pub const BUILT_IN: [(&str, &str); 17] = [
     ("linux-3.3", include_str!("../../../kernels/linux-3.3.toml")),
     ("linux-3.4-rc2", include_str!("../../../kernels/linux-3.4-rc2.toml")),
     ("linux-4.14", include_str!("../../../kernels/linux-4.14.toml")),
     ("linux-4.14-direct-held", include_str!("../../../kernels/linux-4.14-direct-held.toml")),
     ("linux-4.14-direct-tail", include_str!("../../../kernels/linux-4.14-direct-tail.toml")),
     ("linux-4.4", include_str!("../../../kernels/linux-4.4.toml")),
+    ("linux-4.4-kcompactd", include_str!("../../../kernels/linux-4.4-kcompactd.toml")),
+    ("linux-4.4-nodefrag", include_str!("../../../kernels/linux-4.4-nodefrag.toml")),
+    ("linux-5.1", include_str!("../../../kernels/linux-5.1.toml")),
+    ("linux-5.1-local-cheap", include_str!("../../../kernels/linux-5.1-local-cheap.toml")),
+    ("linux-5.1-revert", include_str!("../../../kernels/linux-5.1-revert.toml")),
+    ("linux-5.4", include_str!("../../../kernels/linux-5.4.toml")),
     ("linux-6.1", include_str!("../../../kernels/linux-6.1.toml")),
     ("linux-6.12", include_str!("../../../kernels/linux-6.12.toml")),
     ("linux-6.12-mixing", include_str!("../../../kernels/linux-6.12-mixing.toml")),
@@ -291,6 +297,7 @@ table!(VmstatValues {
     thp_zero_page: bool,
     swap_ra: bool,
     kernel_stack_kib: bool,
+    anon_counts_huge: bool,
     drops: bool,
 });
 table!(KswapdValues {
@@ -984,6 +991,7 @@ impl Values {
                 thp_zero_page: need!(vmstat.thp_zero_page),
                 swap_ra: need!(vmstat.swap_ra),
                 kernel_stack_kib: need!(vmstat.kernel_stack_kib),
+                anon_counts_huge: need!(vmstat.anon_counts_huge),
                 drops: need!(vmstat.drops),
             },
         };

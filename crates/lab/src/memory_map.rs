@@ -1,16 +1,18 @@
 //! What every frame of a model's memory holds, as a map, and the picture of it that a record keeps.
 //!
-//! Departs: of memory in use that is no user's and no page table the model knows the mobility alone.
-//! Visible as: a machine that was restored from a snapshot shows slab as kernel memory, and page cache as
-//! anonymous.
+//! Departs: of memory that was in use before the model began it knows the mobility alone. Visible as: a
+//! machine that was restored from a snapshot shows slab as kernel memory, and page cache as anonymous.
 //! Departs: of a machine from a file the few frames are not known that no zone has though they lie in its
 //! span. Visible as: they are drawn as reserved.
 
+use highorder_mm::filemap::FileId;
 use highorder_mm::frame::{PageFlags, State};
+use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::memory::Memory;
 use highorder_mm::types::{Migratetype, Order, Pfn};
 use highorder_record::Inputs;
-use highorder_report::{Caption, MapZone, MemoryMap, picture};
+use highorder_report::{Caption, Holders, MapZone, MemoryMap, picture};
+use highorder_sim::kernel::Kernel;
 use highorder_snapshot::FrameUse;
 pub use highorder_system::model::Moment;
 
@@ -22,7 +24,7 @@ const CELLS_MAX: u64 = 4_200;
 
 /// Draws what a run's memory holds, as SVG. Equal memory gives an equal picture.
 #[must_use]
-pub fn draw(memory: &Memory, inputs: &Inputs, moment: Moment) -> String {
+pub fn draw(machine: &Kernel, inputs: &Inputs, moment: Moment) -> String {
     let kernel = inputs.kernel.values.get("kernel").unwrap_or(&inputs.kernel.name);
     let when = match moment {
         Moment::Held => "while the workload's memory is mapped",
@@ -32,12 +34,23 @@ pub fn draw(memory: &Memory, inputs: &Inputs, moment: Moment) -> String {
     let Inputs { scale, program_version, .. } = inputs;
     let run = format!("{}, scale {scale}, highorder {program_version}", inputs.readable_name());
     let caption = Caption { lines: vec![run], command: None };
-    picture::render_coarse(&map(title, memory).with_caption(caption), CELLS_MAX)
+    picture::render_coarse(&map_of(title, machine).with_caption(caption), CELLS_MAX)
 }
 
-/// The map of a model's memory, with an empty caption; zones without memory are left out.
+/// The map of a running model, with an empty caption; zones without memory are left out.
+#[must_use]
+pub fn map_of(title: impl Into<String>, machine: &Kernel) -> MemoryMap {
+    map_telling(title.into(), &machine.memory, &|file| machine.is_metadata(file))
+}
+
+/// As [`map_of`], of memory alone, which does not tell the pages of a disk's metadata from those of files.
 #[must_use]
 pub fn map(title: impl Into<String>, memory: &Memory) -> MemoryMap {
+    map_telling(title.into(), memory, &|_| false)
+}
+
+/// `is_metadata` says which files hold the metadata of a disk, so that their pages are buffers.
+fn map_telling(title: String, memory: &Memory, is_metadata: &dyn Fn(FileId) -> bool) -> MemoryMap {
     let zones = memory.zones.iter().filter(|zone| zone.present_pages > 0).map(|zone| MapZone {
         node: zone.node,
         kind: zone.kind,
@@ -45,13 +58,15 @@ pub fn map(title: impl Into<String>, memory: &Memory) -> MemoryMap {
         spanned: u64::from(zone.end.0 - zone.start.0),
     });
     let order = memory.policy.freelist.pageblock_order;
-    MemoryMap::new(title, order, zones.collect(), uses(memory), pageblocks(memory))
+    let (uses, holders) = uses(memory, is_metadata);
+    MemoryMap::new(title, order, zones.collect(), uses, pageblocks(memory)).with_holders(holders)
 }
 
-/// What every frame is used for.
-fn uses(memory: &Memory) -> Vec<FrameUse> {
+/// What every frame is used for, and by whom where the use has no name of its own.
+fn uses(memory: &Memory, is_metadata: &dyn Fn(FileId) -> bool) -> (Vec<FrameUse>, Holders) {
     let frames = memory.frames();
     let mut uses = vec![FrameUse::Hole; frames.len()];
+    let mut holders = Holders::default();
     let mut pfn = Pfn(0);
     while pfn.index() < uses.len() {
         let order = frames.order(pfn);
@@ -60,7 +75,12 @@ fn uses(memory: &Memory) -> Vec<FrameUse> {
             State::Reserved => (FrameUse::Reserved, 1),
             State::Free => (FrameUse::Free(order.0), order.pages()),
             State::Pcp => (FrameUse::PerCpu, order.pages()),
-            State::Isolated | State::Allocated => (content(memory, pfn), order.pages()),
+            State::Isolated | State::Allocated => {
+                if let Some(holder) = holder(memory, pfn) {
+                    holders.push(pfn, order.pages(), &holder);
+                }
+                (content_of(memory, pfn, is_metadata), order.pages())
+            }
             State::Inner => panic!("{pfn} lies in no block"),
         };
         uses[pfn.index()..][..pages as usize].fill(usage);
@@ -69,7 +89,22 @@ fn uses(memory: &Memory) -> Vec<FrameUse> {
     for table in memory.spaces.table().tables() {
         uses[table.index()] = FrameUse::PageTable;
     }
-    uses
+    (uses, holders)
+}
+
+/// Who holds the kernel's block that begins at `head`, where it is a finer thing than its use.
+fn holder(memory: &Memory, head: Pfn) -> Option<String> {
+    match memory.kernel_use(head)? {
+        KernelUse::Slab(cache) => Some(format!("slab {}", cache.name())),
+        of @ (KernelUse::Pipe | KernelUse::Module | KernelUse::Metadata) => {
+            Some(of.name().to_owned())
+        }
+        KernelUse::Unknown
+        | KernelUse::PageTable
+        | KernelUse::KernelStack
+        | KernelUse::NetworkBuffer
+        | KernelUse::Hugetlb => None,
+    }
 }
 
 /// What only user memory is: on its way to the LRU lists, on one, or being read or written.
@@ -78,11 +113,38 @@ const USER: PageFlags =
 
 /// The use of the block in use that begins at `head`, as far as the allocator knows it.
 pub(crate) fn content(memory: &Memory, head: Pfn) -> FrameUse {
+    content_of(memory, head, &|_| false)
+}
+
+/// As [`content`], and buffers are told from other files.
+fn content_of(memory: &Memory, head: Pfn, is_metadata: &dyn Fn(FileId) -> bool) -> FrameUse {
+    match memory.kernel_use(head) {
+        Some(KernelUse::Slab(cache)) if cache.is_reclaimable(&memory.policy.slab) => {
+            return FrameUse::SlabReclaimable;
+        }
+        Some(KernelUse::Slab(_)) => return FrameUse::Slab,
+        Some(KernelUse::PageTable) => return FrameUse::PageTable,
+        Some(KernelUse::KernelStack) => return FrameUse::KernelStack,
+        Some(KernelUse::NetworkBuffer) => return FrameUse::NetworkBuffer,
+        Some(KernelUse::Hugetlb) => return FrameUse::Hugetlb,
+        Some(KernelUse::Pipe | KernelUse::Module | KernelUse::Metadata) => {
+            return FrameUse::Kernel;
+        }
+        // Told by their mobility below.
+        Some(KernelUse::Unknown) | None => {}
+    }
     let frames = memory.frames();
+    if frames.has(head, PageFlags::PINNED) {
+        return FrameUse::Pinned;
+    }
     let is_anon = frames.has(head, PageFlags::ANON);
     match frames.migratetype(head) {
         _ if is_anon && frames.order(head) > Order(0) => FrameUse::Huge,
-        _ if !is_anon && frames.has(head, USER) => FrameUse::File,
+        _ if !is_anon && frames.has(head, USER) => match memory.file_page_at(head) {
+            Some((file, _)) if is_metadata(file) => FrameUse::Buffers,
+            Some(_) if memory.files.mapcount(frames.owner(head)) > 0 => FrameUse::FileMapped,
+            _ => FrameUse::File,
+        },
         _ if frames.is_movable(head) => FrameUse::Anon,
         Migratetype::Reclaimable => FrameUse::SlabReclaimable,
         _ => FrameUse::Kernel,
@@ -116,6 +178,7 @@ mod tests {
     use highorder_mm::anon::Access;
     use highorder_mm::gfp::Gfp;
     use highorder_mm::page_table::Vpn;
+    use highorder_mm::slab::CacheId;
     use highorder_mm::types::ZoneKind;
     use highorder_mm::vma::{MemPolicy, TaskId};
     use highorder_report::UseClass;
@@ -161,6 +224,57 @@ mod tests {
         }
         let free: u64 = memory.zones.iter().map(|zone| zone.nr_free_pages).sum();
         assert_eq!(found.free_pages(), free);
+    }
+
+    #[test]
+    fn the_kernels_own_blocks_and_pages_of_files_are_told_apart_and_named_where_they_pin() {
+        let machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+        let policy = Kernel::load("linux-6.12").unwrap().policy;
+        let memory = &mut Memory::new(machine.memory(), policy);
+        let last = memory.zones.last().expect("a zone").clone();
+        memory.release_boot_memory(last.start..Pfn(last.start.0 + last.managed_pages as u32));
+        let uses = [
+            (KernelUse::Slab(CacheId::DENTRY), FrameUse::SlabReclaimable),
+            (KernelUse::Slab(CacheId::BUFFER_HEAD), FrameUse::SlabReclaimable),
+            (KernelUse::Slab(CacheId::kmalloc(64).unwrap()), FrameUse::Slab),
+            (KernelUse::PageTable, FrameUse::PageTable),
+            (KernelUse::KernelStack, FrameUse::KernelStack),
+            (KernelUse::NetworkBuffer, FrameUse::NetworkBuffer),
+            (KernelUse::Hugetlb, FrameUse::Hugetlb),
+            (KernelUse::Pipe, FrameUse::Kernel),
+            (KernelUse::Module, FrameUse::Kernel),
+            (KernelUse::Metadata, FrameUse::Kernel),
+            (KernelUse::Unknown, FrameUse::Kernel),
+        ];
+        let mut wanted = Vec::new();
+        for (of, usage) in uses {
+            let pfn = block(memory, 0, Gfp::KERNEL);
+            memory.set_kernel_use(pfn, of);
+            wanted.push((pfn, usage));
+        }
+        let (disk, file) = (memory.files.open(), memory.files.open());
+        for (index, (of, usage)) in
+            [(disk, FrameUse::Buffers), (file, FrameUse::File), (file, FrameUse::Pinned)]
+                .into_iter()
+                .enumerate()
+        {
+            let page = block(memory, 0, Gfp::HIGHUSER_MOVABLE);
+            memory.add_to_page_cache(of, index as u64, page, false, 0);
+            if usage == FrameUse::Pinned {
+                memory.pin_page(page);
+            }
+            wanted.push((page, usage));
+        }
+        let map = map_telling(String::new(), memory, &|file| file == disk);
+        for (pfn, usage) in wanted {
+            assert_eq!(map.uses[pfn.index()], usage, "{pfn}");
+        }
+        let pinners = map.statistics().pinners;
+        let of = |name: &str| pinners.iter().find(|pinner| pinner.name == name);
+        for name in ["slab dentry", "slab kmalloc-64", "kernel stacks", "pipe", "module"] {
+            assert_eq!(of(name).map(|pinner| pinner.pages), Some(1), "{name} in {pinners:?}");
+        }
+        assert!(of("hugetlb").is_none(), "{pinners:?}");
     }
 
     #[test]

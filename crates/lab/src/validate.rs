@@ -19,7 +19,7 @@ pub use quantity::{
 };
 
 use crate::{Experiment, InputError, Kernel, RealOptions, Scale, Target};
-use highorder_kernelfs::{Settings, TextFile};
+use highorder_kernelfs::{Settings, TextFile, Zoneinfo};
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
 use highorder_mm::policy::LruKind;
@@ -27,6 +27,7 @@ use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn};
 use highorder_record::{Inputs, Record, Store, read_foreign};
 use highorder_sim::{Machine, Ns};
+use highorder_snapshot::Snapshot;
 use highorder_snapshot::live::{Options, Way};
 use highorder_system::model::{ModelSpec, check_knob, run_from};
 use highorder_workload::recorded::{Program, Unknown, written_file};
@@ -169,7 +170,7 @@ impl Case {
             .map_err(|error| InputError::other(error.to_string()))?;
         let mut memory = crate::machine::restore(&snapshot, &kernel, &machine.cpu_nodes())?;
         if file.is_some() {
-            self.free_page_cache(&mut memory);
+            free_page_cache(&snapshot, &mut memory)?;
         }
         let spec = ModelSpec {
             machine,
@@ -188,26 +189,6 @@ impl Case {
         let modelled = Fallbacks::of(&left.memory.take_extfrag(), pageblock);
         let rows = compare(&self.record, &model, recorded.map(|recorded| (recorded, modelled)));
         Ok(Outcome::Compared(Box::new(Compared { rows, model })))
-    }
-
-    /// Frees as many frames in use as files had in memory, from the zones' beginnings: what the set-up put
-    /// there is written anew. What remains in use are the kernel's pages and the programs'.
-    fn free_page_cache(&self, memory: &mut Memory) {
-        let counters = &self.record.before.counters;
-        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
-        let mut left = count("nr_inactive_file") + count("nr_active_file");
-        for zone in (0..memory.zones.len()).rev() {
-            let (start, end) = (memory.zones[zone].start, memory.zones[zone].end);
-            for pfn in (start.0..end.0).map(Pfn) {
-                let frames = memory.frames();
-                let is_page =
-                    frames.state(pfn) == State::Allocated && frames.order(pfn) == Order(0);
-                if left > 0 && is_page {
-                    memory.free_to_buddy(ZoneId(zone as u8), pfn, Order(0), FreeTo::Policy);
-                    left -= 1;
-                }
-            }
-        }
     }
 
     /// The kernel file of the case's release with its settings, and knobs.
@@ -288,6 +269,29 @@ impl Case {
         }
         Ok(machine)
     }
+}
+
+/// Frees as many frames in use of each zone as files had there, from its beginning: what the set-up put there
+/// is written anew. What remains in use are the kernel's pages and the programs'.
+fn free_page_cache(snapshot: &Snapshot, memory: &mut Memory) -> Result<(), InputError> {
+    let text = snapshot.files.get("zoneinfo").map_or(&[][..], Vec::as_slice);
+    let table = Zoneinfo::parse("zoneinfo", text).map_err(|e| InputError::other(e.to_string()))?;
+    for at in 0..memory.zones.len() {
+        let zone = &memory.zones[at];
+        let (start, end) = (zone.start, zone.end);
+        let found = table.zone(zone.node, zone.kind.name());
+        let count = |name: &str| found.and_then(|zone| zone.counters.get(name)).unwrap_or(0);
+        let mut left = count("nr_zone_inactive_file") + count("nr_zone_active_file");
+        for pfn in (start.0..end.0).map(Pfn) {
+            let frames = memory.frames();
+            let is_page = frames.state(pfn) == State::Allocated && frames.order(pfn) == Order(0);
+            if left > 0 && is_page {
+                memory.free_to_buddy(ZoneId(at as u8), pfn, Order(0), FreeTo::Policy);
+                left -= 1;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A fresh run of a real kernel in a guest, and the model's of the same experiment.

@@ -3,14 +3,16 @@
 
 use highorder_lab::Kernel;
 use highorder_mm::frame::{PageFlags, State};
+use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Memory, Pfn};
+use highorder_mm::{Memory, Order, Pfn};
 use highorder_record::{Inputs, Record};
 use highorder_sim::kernel::Kernel as World;
+use highorder_sim::kernel::demand::{Demand, DemandKind};
 use highorder_sim::{Machine, Ns};
 use highorder_system::model::{ModelSpec, run_on};
 use highorder_system::{
-    Access, Advice, Area, BarrierId, BlockId, Code, Failure, KernelBlock, Pattern, System,
+    Access, Advice, Area, BarrierId, BlockId, Caches, Code, Failure, KernelBlock, Pattern, System,
     ThreadSpec,
 };
 use rand_core::Rng;
@@ -35,6 +37,15 @@ fn run_on_kernel(
     mib: u32,
     program: impl FnOnce(&mut dyn System) -> Result<(), Failure> + Send + 'static,
 ) -> (Record, World) {
+    run_with_demands(kernel, mib, Vec::new(), program)
+}
+
+fn run_with_demands(
+    kernel: &str,
+    mib: u32,
+    demands: Vec<Demand>,
+    program: impl FnOnce(&mut dyn System) -> Result<(), Failure> + Send + 'static,
+) -> (Record, World) {
     let kernel = Kernel::load(kernel).unwrap();
     let spec = ModelSpec {
         machine: Machine::load("one-node-8g").unwrap().scaled(mib, 8192).unwrap(),
@@ -42,7 +53,7 @@ fn run_on_kernel(
         flows: kernel.flows,
         knobs: BTreeMap::from([("transparent_hugepage/enabled".to_owned(), "never".to_owned())]),
         seed: 1,
-        demands: Vec::new(),
+        demands,
         sample_interval: Ns::from_secs(5),
         draw: None,
     };
@@ -67,15 +78,31 @@ fn check_conserved(world: &mut World, what: &str) {
     let frames = memory.frames();
     for pfn in (0..frames.len() as u32).map(Pfn) {
         assert_ne!(frames.state(pfn), State::Isolated, "{what}: {pfn}");
-        if frames.state(pfn) == State::Allocated {
-            assert!(frames.has(pfn, PageFlags::SWAPCACHE), "{what}: {pfn} belongs to nobody");
+        if frames.state(pfn) != State::Allocated {
+            continue;
+        }
+        // Caches keep empty slabs.
+        if let Some(KernelUse::Slab(_)) = memory.kernel_use(pfn) {
+            in_use -= u64::from(frames.order(pfn).pages());
+        } else {
+            let of = memory.kernel_use(pfn);
+            // Pages of the file systems' own stay in the cache while they are dirty.
+            let is_file = frames.has(pfn, PageFlags::LRU) && !frames.has(pfn, PageFlags::ANON);
+            let is_known = is_file || frames.has(pfn, PageFlags::SWAPCACHE);
+            assert!(is_known, "{what}: {pfn} is nobody's: {of:?}");
         }
     }
-    assert_eq!(memory.swap.nr_cached(), in_use, "{what}");
+    assert_eq!(memory.swap.nr_cached() + memory.files.nr_pages(), in_use, "{what}");
     assert!(memory.lru.lruvecs.iter().all(|lists| lists.stats.nr_isolated == [0; 2]), "{what}");
     let totals = world.compaction_totals();
     assert_eq!((totals.held_pages, totals.running), (0, 0), "{what}");
     assert!(totals.free_search <= totals.all, "{what}");
+}
+
+/// Pages that moved, by the counter that the kernel has of it.
+fn moved(record: &Record) -> i64 {
+    let counters = ["pgmigrate_success", "compact_pages_moved"];
+    counters.into_iter().find_map(|name| record.delta(name)).unwrap()
 }
 
 /// Each stall ended in one way.
@@ -124,7 +151,7 @@ fn compact_memory_makes_blocks_of_scattered_pages() {
         let (before, after) = (free_blocks(&record.before, HUGE), free_blocks(held, HUGE));
         // 40 % of 80 % of memory, 80 blocks, were scattered; half of that is the least to expect.
         assert!(after >= before + 40, "{kernel}: {before} blocks before, {after} after");
-        assert!(record.delta("pgmigrate_success").unwrap() > 0, "{kernel}");
+        assert!(moved(&record) > 0, "{kernel}");
         // It is nobody's stall, and moves pages: it does not write or drop them.
         assert_eq!(record.delta("compact_stall"), Some(0), "{kernel}");
         assert_eq!(record.delta("pswpout"), Some(0), "{kernel}");
@@ -153,7 +180,7 @@ fn a_request_for_a_huge_page_gets_one_by_compaction() {
         check_counters(&record, kernel);
         let delta = |name: &str| record.delta(name).unwrap();
         assert!(delta("compact_success") > 0, "{kernel}");
-        assert!(delta("compact_migrate_scanned") > 0, "{kernel}");
+        assert!(moved(&record) > 0, "{kernel}");
         let stalls = &record.latencies["stall-direct-compaction"];
         assert!(stalls.count() >= delta("compact_stall") as u64, "{kernel}");
         // Which form takes its targets from where.
@@ -172,35 +199,49 @@ fn a_request_for_a_huge_page_gets_one_by_compaction() {
 }
 
 #[test]
-fn whoever_only_wakes_the_kernels_threads_finds_blocks_later() {
-    for kernel in KERNELS {
-        let (record, mut world) = run_on_kernel(kernel, 512, |sys| {
-            let area = fragment(sys, 95, 20)?;
-            sys.note_before();
-            // A request of its own wakes kswapd first, and kswapd whoever compacts for it.
-            let mut blocks = Vec::new();
-            for _ in 0..20 {
-                blocks.extend(sys.take_block(KernelBlock::Module { order: 4 })?);
-                sys.sleep(Ns::from_millis(500))?;
+fn whoever_may_not_wait_has_the_kernels_threads_compact() {
+    // On 4.4 kswapd compacts only after it has reclaimed, and for an order that it cannot have it never sleeps.
+    for kernel in KERNELS.into_iter().filter(|kernel| *kernel != "linux-4.4") {
+        let packets = Demand {
+            kind: DemandKind::NetworkBuffer,
+            order: Order(3),
+            sleeps: false,
+            gap: Ns::from_millis(2),
+            lifetime: Ns::from_secs(1000),
+        };
+        // With few pages free, 3.4 has kswapd reclaim blocks itself.
+        let mut nr_moved = 0;
+        for holes in [25, 5] {
+            let what = format!("{kernel}, {holes} %");
+            let (record, mut world) = run_with_demands(kernel, 256, vec![packets], move |sys| {
+                let area = fragment(sys, 97, holes)?;
+                sys.note_before();
+                sys.sleep(Ns::from_secs(20))?;
+                sys.note_held();
+                sys.munmap(area)
+            });
+            world.memory.lru_add_drain_all();
+            world.memory.audit().unwrap();
+            world.memory.validate().unwrap();
+            assert_eq!(record.delta("compact_stall"), Some(0), "{what}");
+            nr_moved += moved(&record);
+            if let Some(woken) = record.delta("compact_daemon_wake") {
+                assert!(woken > 0, "{what}");
             }
-            sys.note_held();
-            blocks.into_iter().try_for_each(|block| sys.free_block(block))?;
-            sys.munmap(area)
-        });
-        check_conserved(&mut world, kernel);
-        check_counters(&record, kernel);
-        if kernel.starts_with("linux-3.4") || kernel == "linux-4.4" {
-            assert!(!record.after.counters.contains_key("compact_daemon_wake"), "{kernel}");
-        } else {
-            assert!(record.delta("compact_daemon_wake").unwrap() > 0, "{kernel}");
+            let (_, served) = world.demands[0];
+            assert!(served.nr_asked > 5000, "{what}: {served:?}");
+            assert!(served.nr_smaller < served.nr_asked, "{what}: {served:?}");
         }
+        assert!(nr_moved > 0, "{kernel}");
     }
 }
 
 #[test]
 fn failures_put_compaction_off_for_longer_and_longer() {
-    for kernel in KERNELS {
+    // Kernels without the search of the free lists: their failed runs go through the whole zone.
+    for kernel in &KERNELS[..5] {
         let (record, mut world) = run_on_kernel(kernel, 256, |sys| {
+            const FILE: u64 = 64 << 20;
             // Pages of pipes stay where they are: some in every block of 16 pages.
             let pages = sys.machine().total_pages * 95 / 100;
             let area = sys.mmap(pages)?;
@@ -212,21 +253,28 @@ fn failures_put_compaction_off_for_longer_and_longer() {
                 }
             }
             sys.munmap(area)?;
+            let file = sys.create_file("file")?;
+            sys.write_file(file, 0, FILE)?;
             sys.note_before();
             let mut stalls = Vec::new();
             for _ in 0..4 {
                 let before = sys.counters()["compact_stall"];
-                for _ in 0..100 {
-                    if let Some(block) = sys.take_block(KernelBlock::Module { order: HUGE })? {
-                        sys.free_block(block)?;
-                    }
+                for round in 0..100 {
+                    // There is always something to reclaim: where that makes no progress, old kernels
+                    // fail before they have compacted in earnest.
+                    sys.read_file(file, (round << 22) % FILE, 4 << 20)?;
+                    // What has no pipe's page in it is had at first.
+                    pipes.extend(sys.take_block(KernelBlock::Module { order: HUGE })?);
                 }
                 stalls.push(sys.counters()["compact_stall"] - before);
             }
-            println!("{stalls:?}");
-            assert!(stalls[0] > 0, "{stalls:?}");
-            assert!(stalls[3] * 3 <= stalls[0], "{stalls:?}");
-            assert!(stalls[3] > 0 && stalls[3] <= 100 * 2 / 16, "{stalls:?}");
+            assert!(stalls[0] > 0 && stalls[1] > 0, "{stalls:?}");
+            // Of a hundred attempts in a row, those between two runs have doubled up to 64; a run that frees a
+            // block after all begins anew.
+            assert!(stalls[1..].iter().all(|&nr| nr <= 25), "{stalls:?}");
+            sys.close_file(file)?;
+            sys.unlink("file")?;
+            sys.drop_caches(Caches::All)?;
             pipes.into_iter().try_for_each(|block| sys.free_block(block))
         });
         check_conserved(&mut world, kernel);
@@ -276,6 +324,7 @@ fn compact_often(sys: &mut dyn System, begin: BarrierId, number: u32) -> Result<
 #[test]
 fn nothing_is_lost_by_any_interleaving_of_compaction_reclaim_and_unmapping() {
     for kernel in KERNELS {
+        let mut happened = [0; 3];
         for seed in 0..3 {
             let what = format!("{kernel}, seed {seed}");
             let (record, mut world) = run_on_kernel(kernel, 128, move |sys| {
@@ -287,15 +336,19 @@ fn nothing_is_lost_by_any_interleaving_of_compaction_reclaim_and_unmapping() {
                 threads.into_iter().try_for_each(|thread| sys.join(thread))?;
                 sys.note_held();
                 (0..6).try_for_each(|number| sys.unlink(&format!("file-{number}")))?;
-                sys.drop_caches(highorder_system::Caches::All)
+                sys.drop_caches(Caches::All)
             });
             assert!(record.notes.is_empty(), "{what}: {:?}", record.notes);
             check_conserved(&mut world, &what);
             check_counters(&record, &what);
             let delta = |name: &str| record.delta(name).unwrap();
-            assert!(delta("pgmigrate_success") > 0 && delta("pswpout") > 0, "{what}");
-            assert!(delta("compact_stall") > 0, "{what}");
+            for (sum, nr) in
+                happened.iter_mut().zip([moved(&record), delta("compact_stall"), delta("pswpout")])
+            {
+                *sum += nr;
+            }
         }
+        assert!(happened.iter().all(|&nr| nr > 0), "{kernel}: {happened:?} moves, stalls, swapped");
     }
 }
 
@@ -303,9 +356,10 @@ fn nothing_is_lost_by_any_interleaving_of_compaction_reclaim_and_unmapping() {
 fn at_random(sys: &mut dyn System, seed: u64, number: u32) -> Result<(), Failure> {
     let mut rng = Pcg64::new(u128::from(seed), u128::from(number));
     let mut below = move |n: u64| (u64::from(rng.next_u32()) * n) >> 32;
-    let most = sys.machine().total_pages / 6;
+    let most = sys.machine().total_pages / 5;
     let file = sys.create_file(&format!("file-{number}"))?;
     sys.write_file(file, 0, 4 << 20)?;
+    sys.fsync(file)?;
     let (mut areas, mut live): (Vec<Area>, u64) = (Vec::new(), 0);
     let mut blocks: Vec<BlockId> = Vec::new();
     for _ in 0..300 {
@@ -326,8 +380,7 @@ fn at_random(sys: &mut dyn System, seed: u64, number: u32) -> Result<(), Failure
                 let area = areas[below(areas.len() as u64) as usize];
                 sys.touch_range(area, Pattern::word(Access::Write))?;
             }
-            6 => sys.read_file(file, below(15) << 18, 1 << 18)?,
-            7 => sys.write_file(file, below(15) << 18, 1 << 18)?,
+            6 | 7 => sys.read_file(file, below(15) << 18, 1 << 18)?,
             8 | 9 => {
                 let order = below(u64::from(HUGE) + 1) as u8;
                 if order > 3 {
@@ -362,4 +415,43 @@ fn at_random(sys: &mut dyn System, seed: u64, number: u32) -> Result<(), Failure
     areas.into_iter().try_for_each(|area| sys.munmap(area))?;
     blocks.into_iter().try_for_each(|block| sys.free_block(block))?;
     sys.close_file(file)
+}
+
+/// How long the model takes for compaction of a large machine, beside how long that machine does:
+/// `cargo test --release -p highorder-lab --test compaction -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes 128 GiB of model: 2 GiB of memory, and a minute"]
+fn a_second_of_compaction_at_128_gib_takes_less_than_a_second() {
+    for kernel in ["linux-4.14", "linux-6.12"] {
+        let kernel_file = Kernel::load(kernel).unwrap();
+        let spec = ModelSpec {
+            machine: Machine::load("fleet-128g").unwrap(),
+            policy: kernel_file.policy,
+            flows: kernel_file.flows,
+            knobs: BTreeMap::from([(
+                "transparent_hugepage/enabled".to_owned(),
+                "never".to_owned(),
+            )]),
+            seed: 1,
+            demands: Vec::new(),
+            sample_interval: Ns::from_secs(60),
+            draw: None,
+        };
+        let program = move |sys: &mut dyn System| {
+            let area = fragment(sys, 95, 10)?;
+            let began = sys.now();
+            #[expect(clippy::disallowed_types, reason = "how fast the model is")]
+            let clock = std::time::Instant::now();
+            sys.set_knob("vm.compact_memory", "1")?;
+            let (wall, virtual_time) = (clock.elapsed().as_secs_f64(), sys.now() - began);
+            let virtual_s = virtual_time.0 as f64 / 1e9;
+            println!(
+                "{kernel}: {virtual_s:.2} s of compaction in {wall:.2} s: {:.2}",
+                wall / virtual_s
+            );
+            assert!(wall < virtual_s, "{kernel}: {wall} s for {virtual_s} s");
+            sys.munmap(area)
+        };
+        run_on(spec, Inputs::default(), Box::new(program)).unwrap();
+    }
 }

@@ -7,8 +7,10 @@ use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::ThpNuma;
 use highorder_sim::kernel::thp::{Defrag, Enabled};
-use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, oom};
-use highorder_sim::{Affinity, Machine, Ns, Sim, TaskSpec};
+use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
+use highorder_sim::{Affinity, DeviceId, Machine, Ns, Sim, TaskSpec};
+use std::cell::Cell;
+use std::rc::Rc;
 
 const KERNELS: [&str; 4] = ["linux-4.4", "linux-4.14", "linux-6.1", "linux-6.12"];
 const PROCESS: TaskId = TaskId(0);
@@ -171,4 +173,106 @@ fn the_node_rule_says_whether_huge_pages_come_from_another_node() {
         swapped > 0,
         "a node that is reclaimed for its own huge pages swaps beside an empty one"
     );
+}
+
+/// Fills most of node 0 with clean page cache, then writes base pages of half a node. Pages of the program on
+/// the other node, pages of files left, failed reclaims.
+fn write_beside_page_cache(mode: u32) -> (u64, u64, u64) {
+    const BLOCK: u64 = 1 << 20;
+    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let node_bytes = machine.nodes[0].memory_bytes;
+    let set = move |_: &mut KernelFile, knobs: &mut Knobs| {
+        knobs.thp.enabled = Enabled::Never;
+        knobs.zone_reclaim_mode = mode;
+    };
+    let left = Rc::new(Cell::new(0));
+    let seen = left.clone();
+    let sim = run(&machine, "linux-4.14", set, move |cx| {
+        let file = cx.world().create_file(DeviceId(0));
+        for at in 0..node_bytes * 9 / 10 / BLOCK {
+            filemap::write(cx, PROCESS, file, at * BLOCK, BLOCK).unwrap();
+        }
+        writeback::fsync(cx, file);
+        write(cx, (node_bytes / 2 / 4096) as u32, HugeAdvice::None);
+        seen.set(cx.world().memory.files.nr_pages());
+    });
+    let memory = &sim.world().memory;
+    let remote = memory.lru.lruvecs.iter().filter(|lruvec| lruvec.node == 1);
+    let remote = remote.map(|lruvec| lruvec.stats.nr_anon_mapped).sum();
+    (remote, left.get(), count(&sim, Vm::ZoneReclaimFailed))
+}
+
+#[test]
+fn a_node_gives_up_its_clean_page_cache_before_another_nodes_memory_is_used() {
+    let (spilled, cached, failed) = write_beside_page_cache(0);
+    assert!(spilled > 10_000, "{spilled}");
+    assert_eq!(failed, 0, "nobody tried");
+    let (remote, left, _) = write_beside_page_cache(1);
+    assert!(remote * 10 < spilled, "{remote} instead of {spilled}");
+    assert!(left + 10_000 < cached, "{left} of {cached}");
+    // The bit for huge pages alone reclaims nothing for base pages.
+    assert_eq!(write_beside_page_cache(8), (spilled, cached, 0));
+}
+
+#[test]
+fn memory_of_another_node_takes_longer_to_use_on_machines_that_have_one() {
+    let elapsed = |machine: &Machine, node: u32| {
+        let took = Rc::new(Cell::new(Ns::ZERO));
+        let seen = took.clone();
+        let set = |_: &mut KernelFile, _: &mut Knobs| ();
+        run(machine, "linux-4.14", set, move |cx| {
+            let pages = 64 * 512;
+            let spaces = &mut cx.world().memory.spaces;
+            let start = spaces.mmap(PROCESS, pages, MemPolicy::Bind(1 << node));
+            let touch = |cx: &mut KernelCx<'_>| {
+                touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
+            };
+            touch(cx);
+            let began = cx.now();
+            touch(cx);
+            seen.set(cx.now() - began);
+        });
+        took.get()
+    };
+    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let further = machine.costs.remote_access.once() - machine.costs.local_access.once();
+    assert_eq!(elapsed(&machine, 1) - elapsed(&machine, 0), Ns(further.0 * 64 * 512));
+    let mut near = small();
+    let before = elapsed(&near, 0);
+    near.costs.remote_access = near.costs.list_op.clone();
+    assert_eq!(elapsed(&near, 0), before, "one node has no other");
+}
+
+#[test]
+fn page_tables_follow_the_tasks_policy_and_not_the_mappings() {
+    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let tables = |task: MemPolicy, mapping: MemPolicy| {
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = Enabled::Never;
+        let sim = run(&machine, "linux-4.14", set, move |cx| {
+            let spaces = &mut cx.world().memory.spaces;
+            spaces.set_task_policy(PROCESS, task);
+            let start = spaces.mmap(PROCESS, 4 * 512, mapping);
+            touch_range(cx, PROCESS, start, 4 * 512, Access::Write, Extent::Word).unwrap();
+        });
+        let memory = &sim.world().memory;
+        let nodes: Vec<u32> =
+            memory.spaces.table().tables().map(|pfn| memory.node_of(pfn)).collect();
+        nodes
+    };
+    let other = MemPolicy::Bind(2);
+    assert_eq!(tables(MemPolicy::Default, other), [0; 4]);
+    assert_eq!(tables(other, MemPolicy::Default), [1; 4]);
+}
+
+#[test]
+fn kernels_of_2019_differ_in_where_huge_pages_may_come_from() {
+    for (kernel, numa) in [
+        ("linux-4.4-nodefrag", ThpNuma::ThisnodeReclaim),
+        ("linux-5.1", ThpNuma::ThisnodeReclaim),
+        ("linux-5.1-revert", ThpNuma::RemoteAllowed),
+        ("linux-5.1-local-cheap", ThpNuma::ThisnodeCheap),
+        ("linux-5.4", ThpNuma::LocalThenAll),
+    ] {
+        assert_eq!(KernelFile::load(kernel).unwrap().flows.thp.numa, numa, "{kernel}");
+    }
 }

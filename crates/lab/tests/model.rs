@@ -179,8 +179,9 @@ fn the_same_run_leaves_the_same_record() {
 }
 
 /// Draws, and asks whether the map says what the kernel's own counters say.
-fn draw_and_compare(memory: &Memory, inputs: &Inputs, moment: Moment) -> String {
-    let statistics = memory_map::map("", memory).statistics();
+fn draw_and_compare(machine: &World, inputs: &Inputs, moment: Moment) -> String {
+    let memory = &machine.memory;
+    let statistics = memory_map::map_of("", machine).statistics();
     let zones = || memory.zones.iter();
     assert_eq!(statistics.free_pages(), zones().map(|zone| zone.nr_free_pages).sum::<u64>());
     let managed = statistics.present_pages() - statistics.of(UseClass::Reserved);
@@ -191,8 +192,11 @@ fn draw_and_compare(memory: &Memory, inputs: &Inputs, moment: Moment) -> String 
     assert!(user >= counted.nr_anon_mapped, "{user} of {}", counted.nr_anon_mapped);
     assert!(user <= counted.nr_anon_mapped + memory.swap.nr_cached());
     // Without files, what else the kernel has are the threads' stacks.
-    assert_eq!(statistics.of(UseClass::Kernel), memory.kernel_stack_kib() / 4);
-    memory_map::draw(memory, inputs, moment)
+    assert_eq!(statistics.of(UseClass::KernelStack), memory.kernel_stack_kib() / 4);
+    assert_eq!(statistics.of(UseClass::Kernel), 0);
+    let slab = [UseClass::SlabReclaimable, UseClass::Slab].map(|class| statistics.of(class));
+    assert_eq!(slab, memory.slab_pages());
+    memory_map::draw(machine, inputs, moment)
 }
 
 #[test]

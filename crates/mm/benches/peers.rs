@@ -176,6 +176,7 @@ fn policy(modern: bool) -> Policy {
             thp_zero_page: true,
             swap_ra: true,
             kernel_stack_kib: true,
+            anon_counts_huge: true,
             drops: true,
         },
     }

@@ -825,6 +825,8 @@ pub struct Vmstat {
     pub swap_ra: bool,
     /// `nr_kernel_stack` counts KiB (d30dd8be06e1, 4.9) instead of stacks.
     pub kernel_stack_kib: bool,
+    /// `nr_anon_pages` has the base pages of huge pages in it (3cd14fcd3f12, 3.12).
+    pub anon_counts_huge: bool,
     /// `drop_pagecache` and `drop_slab` (5509a5d27b97, 3.15).
     pub drops: bool,
 }

@@ -5,6 +5,7 @@
 //! Departs: no per-CPU deltas. Visible as: a reading is exact, where the kernel's lags by up to the
 //! per-CPU threshold.
 
+use crate::anon::HUGE_ORDER;
 use crate::lru::LruList;
 use crate::memory::Memory;
 use crate::policy::{CompactCounters, FreePages, LruScope};
@@ -300,7 +301,8 @@ impl Memory {
             put(list.counter(), self.nr_lru(list));
         }
         let stats = self.lru.total_stats();
-        put("nr_anon_pages", stats.nr_anon_mapped);
+        let apart = if self.policy.vmstat.anon_counts_huge { 0 } else { stats.nr_anon_huge };
+        put("nr_anon_pages", stats.nr_anon_mapped - apart * u64::from(HUGE_ORDER.pages()));
         put("nr_mapped", stats.nr_file_mapped);
         put("nr_page_table_pages", stats.nr_page_table);
         let [reclaimable, unreclaimable] = self.slab_pages();

@@ -353,6 +353,19 @@ fn whatever_is_freed_gives_a_zone_hope_again() {
 }
 
 #[test]
+fn anonymous_pages_are_counted_without_huge_ones_until_3_12() {
+    for (policy, counted) in [(linux_3_3(), 7), (linux_4_4(), 7 + 2 * 512)] {
+        let mut memory = all_free(&single_zone(4096), &policy);
+        let stats = &mut memory.lru.lruvecs[0].stats;
+        (stats.nr_anon_mapped, stats.nr_anon_huge) = (7 + 2 * 512, 2);
+        let vmstat = memory.vmstat();
+        let value = |name: &str| vmstat.iter().find(|(n, _)| n == name).map(|&(_, value)| value);
+        assert_eq!(value("nr_anon_pages"), Some(counted));
+        assert_eq!(value("nr_anon_transparent_hugepages"), Some(2));
+    }
+}
+
+#[test]
 fn counters_have_the_names_of_their_time() {
     let mut memory = all_free(&single_zone(4096), &linux_3_3());
     memory.vm.add_in(Vm::PgStealKswapd, ZoneKind::Normal, 5);

@@ -10,6 +10,7 @@
 //! | picture | columns |
 //! | --- | --- |
 //! | free memory | `nr_free_pages` or `MemFree`; `watermark_high/NODE/ZONE`, `watermark_low/NODE/ZONE`, `watermark_min/NODE/ZONE`, or else the marks of the state before the run |
+//! | memory by use | `nr_free_pages` or `MemFree`; `SUnreclaim`, `SReclaimable`, `KernelStack`, `PageTables`, `Buffers`, `Cached`, `AnonPages` or, of vmstat, `nr_slab_unreclaimable`, `nr_slab_reclaimable`, `nr_file_pages`, `nr_swapcached`, `nr_anon_pages`; `nr_anon_transparent_hugepages`; `MemTotal` of the state before the run |
 //! | free memory by zone | `free_pages/NODE/ZONE` or `buddyinfo NODE ZONE ORDER`; the zone's watermarks |
 //! | pages scanned | `pgscan_kswapd`, `pgscan_direct`, `pgscan_khugepaged` |
 //! | pages reclaimed | `pgsteal_kswapd`, `pgsteal_direct`, `pgsteal_khugepaged` |
@@ -43,7 +44,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use highorder_record::{
     Comparison, Form, Group, Identity, Record, compare, time_lines, vmstat_listing,
 };
-use highorder_report::palette::{Rgb, SERIES};
+use highorder_report::palette::{Rgb, SERIES, UseClass};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
@@ -473,7 +474,30 @@ impl Image<'_> {
     }
 }
 
-/// The style sheet, with the colours of the variants.
+/// The colours of memory by use: those of the map.
+const USES: [(&str, UseClass); 8] = [
+    ("slab", UseClass::Slab),
+    ("kernel", UseClass::Kernel),
+    ("reclaimable", UseClass::SlabReclaimable),
+    ("huge", UseClass::Huge),
+    ("file", UseClass::File),
+    ("anon", UseClass::Anon),
+    ("rest", UseClass::Unknown),
+    ("free", UseClass::FreeMiddle),
+];
+
+/// A colour of [`USES`] on dark ground: light ones would glare there, dark ones would drown.
+fn use_on_dark(class: UseClass) -> Rgb {
+    let colour = class.swatch().colour;
+    match class {
+        UseClass::FreeMiddle => colour.mix(Rgb(0, 0, 0), 0.4),
+        UseClass::Unknown => colour.mix(Rgb(0, 0, 0), 0.6),
+        UseClass::Kernel | UseClass::Huge => colour.mix(Rgb(0xff, 0xff, 0xff), 0.1),
+        _ => colour,
+    }
+}
+
+/// The style sheet, with the colours of the variants and of memory by use.
 fn style() -> String {
     let names = |colour: &dyn Fn(Rgb) -> Rgb| {
         let mut names = String::new();
@@ -485,9 +509,15 @@ fn style() -> String {
     // On dark ground the same hues, a good part of the way to white: lighter than the ground by as
     // much as they are darker than paper.
     let dark = |colour: Rgb| colour.mix(Rgb(0xff, 0xff, 0xff), 0.38);
+    let uses = |colour: &dyn Fn(UseClass) -> Rgb| {
+        let uses = USES.iter().map(|(name, class)| format!("--u-{name}:{};", colour(*class)));
+        uses.collect::<String>()
+    };
     include_str!("style.css")
         .replace("/*series*/", &names(&|colour| colour))
         .replace("/*series, dark*/", &names(&dark))
+        .replace("/*uses*/", &uses(&|class| class.swatch().colour))
+        .replace("/*uses, dark*/", &uses(&use_on_dark))
 }
 
 #[cfg(test)]
@@ -519,6 +549,28 @@ mod tests {
         assert_eq!(seeds(&steps[0]), [Some((9, 0)), Some((3, 0))]);
         assert_eq!(seeds(&steps[1]), [Some((1, 0)), None]);
         assert_eq!(steps[1].counts, [3, 0]);
+    }
+
+    #[test]
+    fn uses_of_memory_are_told_apart_on_light_and_on_dark_ground_by_all_eyes() {
+        let of = |colour: &dyn Fn(UseClass) -> Rgb, paper: Rgb| {
+            let mut colours: Vec<Rgb> = USES.iter().map(|(_, class)| colour(*class)).collect();
+            colours.push(paper);
+            for (i, a) in colours.iter().enumerate() {
+                for b in &colours[i + 1..] {
+                    let difference = a.least_difference(*b);
+                    assert!(difference >= 10.0, "{a} and {b}: {difference:.1}");
+                }
+            }
+        };
+        // The grounds are `--panel` and `--paper` of the style sheet.
+        of(&|class| class.swatch().colour, Rgb(0xfd, 0xfc, 0xfa));
+        of(&use_on_dark, Rgb(0x14, 0x17, 0x1b));
+        let style = style();
+        for (name, _) in USES {
+            assert_eq!(style.matches(&format!("--u-{name}:")).count(), 2, "{name}");
+            assert!(style.contains(&format!("path.u-{name} {{ color: var(--u-{name}); }}")));
+        }
     }
 
     #[test]

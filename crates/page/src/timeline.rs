@@ -33,8 +33,6 @@ enum Pick {
     Family(&'static str),
     /// The first column less the second.
     Difference(&'static str, &'static str),
-    /// Columns, each the first of its names, times a number and added up; all have to be there.
-    Weighted(&'static [(&'static [&'static str], f64)]),
 }
 
 /// What the column's numbers are.
@@ -59,32 +57,7 @@ struct Quantity {
     lines: &'static [(&'static str, Pick)],
 }
 
-/// Base pages of a huge page on x86-64.
-const HUGE_PAGES: f64 = 512.0;
-const ANON: &[&str] = &["nr_anon_pages", "nr_anon_mapped"];
-const HUGE: &[&str] = &["nr_anon_transparent_hugepages"];
-
-const QUANTITIES: [Quantity; 12] = [
-    Quantity {
-        title: "Memory by use",
-        unit: Unit::Bytes,
-        scale: Scale::Pages,
-        is_rate: false,
-        is_main: true,
-        lines: &[
-            ("free", Pick::First(&["nr_free_pages"])),
-            ("anon, base pages", Pick::Weighted(&[(ANON, 1.0), (HUGE, -HUGE_PAGES)])),
-            ("anon, huge pages", Pick::Weighted(&[(HUGE, HUGE_PAGES)])),
-            ("files", Pick::First(&["nr_file_pages"])),
-            (
-                "slab",
-                Pick::Weighted(&[
-                    (&["nr_slab_reclaimable"], 1.0),
-                    (&["nr_slab_unreclaimable"], 1.0),
-                ]),
-            ),
-        ],
-    },
+const QUANTITIES: [Quantity; 11] = [
     Quantity {
         title: "Pages scanned",
         unit: Unit::PerSecond,
@@ -199,6 +172,75 @@ const QUANTITIES: [Quantity; 12] = [
     },
 ];
 
+/// KiB of a base page and of a huge page on x86-64.
+const PAGE_KIB: f64 = 4.0;
+const HUGE_KIB: f64 = 2048.0;
+
+/// Columns times numbers, added up: KiB.
+type Terms = &'static [(&'static str, f64)];
+
+/// A part of memory in [`memory_by_use`].
+struct Part {
+    name: &'static str,
+    class: &'static str,
+    /// Ways to come by its size: the first counts of which every column is there.
+    ways: &'static [Terms],
+}
+
+/// The parts from the bottom up: first what stays where it is, last what is free.
+///
+/// `AnonPages` counts huge pages in every kernel; `nr_anon_pages` does since 3.12 (3cd14fcd3f12).
+/// `nr_anon_transparent_hugepages` is huge pages in all of them, `nr_file_pages` has the swap cache in it.
+const PARTS: [Part; 7] = [
+    Part {
+        name: "slab, unreclaimable",
+        class: "stack u-slab",
+        ways: &[&[("SUnreclaim", 1.0)], &[("nr_slab_unreclaimable", PAGE_KIB)]],
+    },
+    Part {
+        name: "stacks, page tables",
+        class: "stack u-kernel",
+        ways: &[&[("KernelStack", 1.0), ("PageTables", 1.0)]],
+    },
+    Part {
+        name: "slab, reclaimable",
+        class: "stack u-reclaimable",
+        ways: &[&[("SReclaimable", 1.0)], &[("nr_slab_reclaimable", PAGE_KIB)]],
+    },
+    Part {
+        name: "anon, huge pages",
+        class: "stack u-huge",
+        ways: &[&[("nr_anon_transparent_hugepages", HUGE_KIB)]],
+    },
+    Part {
+        name: "files",
+        class: "stack u-file",
+        ways: &[
+            &[("Buffers", 1.0), ("Cached", 1.0)],
+            &[("nr_file_pages", PAGE_KIB), ("nr_swapcached", -PAGE_KIB)],
+            &[("nr_file_pages", PAGE_KIB)],
+        ],
+    },
+    Part {
+        name: "anon, base pages",
+        class: "stack u-anon",
+        ways: &[
+            &[("AnonPages", 1.0), ("nr_anon_transparent_hugepages", -HUGE_KIB)],
+            &[("AnonPages", 1.0)],
+            &[("nr_anon_pages", PAGE_KIB), ("nr_anon_transparent_hugepages", -HUGE_KIB)],
+            &[("nr_anon_pages", PAGE_KIB)],
+        ],
+    },
+    Part {
+        name: "free",
+        class: "stack u-free",
+        ways: &[&[("nr_free_pages", PAGE_KIB)], &[("MemFree", 1.0)]],
+    },
+];
+
+/// What is left of memory when [`PARTS`] are taken from it; it lies below what is free.
+const REST: (&str, &str) = ("everything else", "stack u-rest");
+
 /// The timelines of one run of each variant.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Timelines {
@@ -237,6 +279,8 @@ struct Row {
     is_rate: bool,
     /// The axis ends here, whatever lies above.
     top: Option<f64>,
+    /// Whether the lines lie upon each other, the first at the bottom, as areas.
+    is_stacked: bool,
     of_run: Vec<Vec<Line>>,
 }
 
@@ -276,7 +320,8 @@ pub(crate) fn timelines(id: &str, runs: &[Option<&Record>], labels: &[String]) -
         (section, quantity_row(quantity, &sampled))
     });
     let mut nothing: Vec<String> = Vec::new();
-    for (section, row) in quantities.chain([(Section::More, cpu_time(&sampled))]) {
+    let by_use = [(Section::Main, memory_by_use(&sampled))].into_iter();
+    for (section, row) in by_use.chain(quantities).chain([(Section::More, cpu_time(&sampled))]) {
         if !row.has_values() {
             missing.push(in_sentence(&row.title));
         } else if row.is_nothing() {
@@ -381,16 +426,6 @@ impl<'a> Sampled<'a> {
                 let pairs = self.column(from)?.into_iter().zip(self.column(less)?);
                 Some(pairs.map(|(from, less)| Some(from? - less?)).collect())
             }
-            Pick::Weighted(terms) => {
-                let columns: Option<Vec<Column>> = terms
-                    .iter()
-                    .map(|(names, factor)| {
-                        let column = self.pick(Pick::First(names))?;
-                        Some(column.into_iter().map(|n| n.map(|n| n * factor)).collect())
-                    })
-                    .collect();
-                sum(columns?.into_iter())
-            }
         }
     }
 
@@ -409,7 +444,7 @@ impl<'a> Sampled<'a> {
                     rises.peek().is_some() && rises.all(|rise| rise == 0)
                 }
             },
-            Pick::Difference(..) | Pick::Weighted(_) => false,
+            Pick::Difference(..) => false,
         }
     }
 
@@ -457,6 +492,18 @@ impl<'a> Sampled<'a> {
             sum(columns)
         });
         Some(self.in_bytes(pages?, Scale::Pages))
+    }
+
+    /// The sum of columns times numbers; all have to be there. What differences of numbers that were read
+    /// one after the other make less than nothing is nothing.
+    fn weighted(&self, terms: Terms) -> Option<Column> {
+        let of_term = |(name, factor): &(&str, f64)| {
+            let column = self.column(name)?.into_iter();
+            Some(column.map(|value| value.map(|value| value * factor)).collect())
+        };
+        let columns: Option<Vec<Column>> = terms.iter().map(of_term).collect();
+        let sum = sum(columns?.into_iter())?;
+        Some(sum.into_iter().map(|value| value.map(|value| value.max(0.0))).collect())
     }
 
     fn in_bytes(&self, values: Column, scale: Scale) -> Column {
@@ -568,6 +615,7 @@ fn free_memory(sampled: &[Option<Sampled<'_>>]) -> (Option<Row>, Option<Row>) {
         unit: Unit::Bytes,
         is_rate: false,
         top,
+        is_stacked: false,
         of_run: sampled.iter().map(|s| s.as_ref().map_or(vec![], &lines)).collect(),
     };
     let all = row("Free memory", None);
@@ -609,10 +657,74 @@ fn zone_rows(sampled: &[Option<Sampled<'_>>]) -> Vec<Row> {
             unit: Unit::Bytes,
             is_rate: false,
             top: None,
+            is_stacked: false,
             of_run: sampled.iter().map(|s| s.as_ref().map_or(vec![], lines)).collect(),
         }
     };
     zones.iter().map(row).collect()
+}
+
+/// What memory is used for, all of it: what no counter tells is the rest.
+fn memory_by_use(sampled: &[Option<Sampled<'_>>]) -> Row {
+    let lines = |sampled: &Sampled<'_>| -> Vec<Line> {
+        let bytes = |part: &Part| {
+            let kib = part.ways.iter().find_map(|terms| sampled.weighted(terms))?;
+            Some(sampled.in_bytes(kib, Scale::Kib))
+        };
+        let parts = PARTS.each_ref().map(bytes);
+        let known = parts.iter().flatten().cloned();
+        let [before, after] = [&sampled.record.before, &sampled.record.after]
+            .map(|state| state.meminfo.get("MemTotal").map(|kib| *kib as f64 * 1024.0));
+        // Parts of two moments may overlap by a little: the rest is not less than nothing.
+        let rest = before.or(after).zip(sum(known)).map(|(total, known)| -> Column {
+            known.into_iter().map(|known| known.map(|known| (total - known).max(0.0))).collect()
+        });
+        let mut lines: Vec<Line> = PARTS
+            .iter()
+            .zip(parts)
+            .map(|(part, values)| Line {
+                name: part.name.to_owned(),
+                class: part.class,
+                values: values.map(Values::Each),
+            })
+            .collect();
+        let (name, class) = REST;
+        let rest = Line { name: name.to_owned(), class, values: rest.map(Values::Each) };
+        lines.insert(PARTS.len() - 1, rest);
+        lines
+    };
+    let mut row = Row {
+        title: "Memory by use".to_owned(),
+        unit: Unit::Bytes,
+        is_rate: false,
+        top: None,
+        is_stacked: true,
+        of_run: sampled.iter().map(|s| s.as_ref().map_or(vec![], lines)).collect(),
+    }
+    .without_unknown_lines();
+    // Of a run that tells nothing but what is free, there is no use to show.
+    let is_told = |lines: &Vec<Line>| {
+        let told = |line: &&Line| line.values.is_some() && line.class != REST.1;
+        lines.iter().filter(told).count() > 1
+    };
+    if !row.of_run.iter().any(is_told) {
+        row.of_run.iter_mut().for_each(Vec::clear);
+    }
+    row
+}
+
+/// The sums of the lines up to each, from the first on; a line that is missing adds nothing, and where a
+/// sample is missing, all sums above it are.
+fn stacked(lines: &[Line]) -> Vec<Column> {
+    let mut sums: Vec<Column> = Vec::new();
+    let mut below: Option<Column> = None;
+    for line in lines {
+        if let Some(Values::Each(values)) = &line.values {
+            below = sum(below.into_iter().chain([values.clone()]));
+        }
+        sums.push(below.clone().unwrap_or_default());
+    }
+    sums
 }
 
 fn quantity_row(quantity: &Quantity, sampled: &[Option<Sampled<'_>>]) -> Row {
@@ -634,6 +746,7 @@ fn quantity_row(quantity: &Quantity, sampled: &[Option<Sampled<'_>>]) -> Row {
         unit: quantity.unit,
         is_rate: quantity.is_rate,
         top: None,
+        is_stacked: false,
         of_run: sampled.iter().map(|s| s.as_ref().map_or(vec![], lines)).collect(),
     }
     .without_unknown_lines()
@@ -664,6 +777,7 @@ fn cpu_time(sampled: &[Option<Sampled<'_>>]) -> Row {
         unit: Unit::Percent,
         is_rate: true,
         top: None,
+        is_stacked: false,
         of_run: sampled.iter().map(|s| s.as_ref().map_or(vec![], lines)).collect(),
     }
     .without_unknown_lines()
@@ -692,6 +806,15 @@ impl Row {
             lines.retain(|line| known.contains(&line.class));
         }
         self
+    }
+
+    /// How high the marks reach.
+    fn heights(&self) -> Vec<f64> {
+        if !self.is_stacked {
+            return self.values().collect();
+        }
+        let sums = self.of_run.iter().flat_map(|lines| stacked(lines));
+        sums.flatten().flatten().collect()
     }
 }
 
@@ -726,7 +849,8 @@ impl Drawing<'_> {
 
     /// The plots of a row, all to one scale.
     fn row(&self, row: &Row, index: usize) -> RowView {
-        let values = row.values().map(|value| row.top.map_or(value, |top| value.min(top)));
+        let values = row.heights().into_iter();
+        let values = values.map(|value| row.top.map_or(value, |top| value.min(top)));
         let (mut y, unit, texts) =
             amount_axis(values, row.unit, if row.top.is_some() { 8 } else { 4 });
         y.range.1 = row.top.unwrap_or(y.range.1);
@@ -734,8 +858,12 @@ impl Drawing<'_> {
         let plot = |(run, lines): (usize, &Vec<Line>)| {
             let plane = Plane { x: self.x, y: &y };
             let mut marks = Vec::new();
-            for line in lines {
-                marks.extend(self.marks(&plane, run, row, line));
+            if row.is_stacked {
+                marks = self.areas(&plane, run, lines);
+            } else {
+                for line in lines {
+                    marks.extend(self.marks(&plane, run, row, line));
+                }
             }
             let key = |line: &Line| Key {
                 class: line.class.to_owned(),
@@ -764,6 +892,20 @@ impl Drawing<'_> {
         };
         let plots = row.of_run.iter().enumerate().map(plot).collect();
         RowView { title: row.title.clone(), unit, plots }
+    }
+
+    /// The areas of a stack: each reaches down to the axis, and those below cover its lower part.
+    fn areas(&self, plane: &Plane<'_>, run: usize, lines: &[Line]) -> Vec<Mark> {
+        let Some(sampled) = &self.sampled[run] else { return Vec::new() };
+        let areas = lines.iter().zip(stacked(lines)).filter(|(line, _)| line.values.is_some());
+        let mut marks: Vec<Mark> = areas
+            .map(|(line, sums)| Mark {
+                class: format!("area {}", line.class),
+                d: plane.area_under_line(&sampled.seconds, &sums),
+            })
+            .collect();
+        marks.reverse();
+        marks
     }
 
     fn marks(&self, plane: &Plane<'_>, run: usize, row: &Row, line: &Line) -> Vec<Mark> {
@@ -928,6 +1070,76 @@ mod tests {
             .map(|line| (line.name.as_str(), line.values.as_ref().unwrap().iter().next().unwrap()))
             .collect();
         assert_eq!(shares, [("user", 25.0), ("idle", 75.0)]);
+    }
+
+    #[test]
+    fn memory_by_use_adds_up_to_all_of_it_whichever_counters_a_kernel_has() {
+        let meminfo = [
+            ("SUnreclaim", 40),
+            ("SReclaimable", 80),
+            ("KernelStack", 16),
+            ("PageTables", 24),
+            ("Buffers", 8),
+            ("Cached", 400),
+            ("AnonPages", 5000),
+            ("nr_anon_transparent_hugepages", 2),
+            ("nr_free_pages", 500),
+        ];
+        let vmstat = [
+            ("nr_slab_unreclaimable", 10),
+            ("nr_slab_reclaimable", 20),
+            ("nr_file_pages", 105),
+            ("nr_swapcached", 3),
+            ("nr_anon_pages", 1250),
+            ("nr_anon_transparent_hugepages", 2),
+            ("nr_free_pages", 500),
+        ];
+        let kib = |columns: &[(&str, u64)]| {
+            let mut record = Record::new(Inputs::default());
+            record.after.meminfo.insert("MemTotal".to_owned(), 10_000);
+            record.timeline.push(0, columns.iter().copied());
+            let sampled = [Some(Sampled::new(&record))];
+            let row = memory_by_use(&sampled);
+            let top = stacked(&row.of_run[0]).pop().unwrap()[0].unwrap();
+            assert_eq!((top, row.heights().len()), (10_000.0 * 1024.0, row.of_run[0].len()));
+            let lines = row.of_run[0].iter().map(|line| {
+                (line.name.clone(), line.values.as_ref().unwrap().iter().next().unwrap() / 1024.0)
+            });
+            lines.collect::<Vec<_>>()
+        };
+        let part = |name: &str, kib| (name.to_owned(), kib);
+        let mut wanted = vec![
+            part("slab, unreclaimable", 40.0),
+            part("stacks, page tables", 40.0),
+            part("slab, reclaimable", 80.0),
+            part("anon, huge pages", 4096.0),
+            part("files", 408.0),
+            part("anon, base pages", 904.0),
+            part("everything else", 2432.0),
+            part("free", 2000.0),
+        ];
+        assert_eq!(kib(&meminfo), wanted);
+        // Without stacks and page tables, those are in the rest.
+        wanted.remove(1);
+        wanted[5].1 += 40.0;
+        assert_eq!(kib(&vmstat), wanted);
+    }
+
+    #[test]
+    fn a_stack_breaks_above_a_missing_sample_and_nowhere_else() {
+        let line = |values| Line { name: String::new(), class: "", values };
+        let each = |values: [Option<f64>; 2]| line(Some(Values::Each(values.into())));
+        let lines = [
+            each([Some(1.0), Some(2.0)]),
+            line(None),
+            each([None, Some(3.0)]),
+            each([Some(5.0), Some(5.0)]),
+        ];
+        let sums = stacked(&lines);
+        assert_eq!(sums[0], [Some(1.0), Some(2.0)]);
+        assert_eq!(sums[1], sums[0]);
+        assert_eq!(sums[2], [None, Some(5.0)]);
+        assert_eq!(sums[3], [None, Some(10.0)]);
     }
 
     #[test]

@@ -29,6 +29,10 @@ addEventListener('load', () => {
     'steps ' + [...document.querySelectorAll('.step')].filter((step) => step.offsetHeight > 0).length,
     'free ' + (figure ? figure.querySelector('.value').textContent : ''),
     'time ' + (slider ? slider.getAttribute('aria-valuetext') : ''),
+    'fills ' + new Set([...document.querySelectorAll('.step:not([hidden]) path.area.stack')].map(
+      (area) => getComputedStyle(area).fill + ' ' + getComputedStyle(area).opacity)).size,
+    'keys ' + new Set([...document.querySelectorAll('.step:not([hidden]) .keys path.stack')].map(
+      (key) => getComputedStyle(key).stroke + ' ' + getComputedStyle(key).strokeWidth)).size,
   ].join('\n');
   parent.document.body.append(probe);
 });
@@ -145,6 +149,15 @@ fn the_slider_shows_what_was_recorded() {
     let gib = free_in_the_middle(&records[0][0], end_ns) / (1_u64 << 30) as f64;
     assert_eq!(words[2], format!("free {} GiB", (gib * 100.0).round() / 100.0));
     assert_eq!(words[3], format!("time {} s", end_ns as f64 / 2e9));
+}
+
+#[test]
+fn each_part_of_memory_by_use_has_a_colour_of_its_own_in_the_plot_and_in_its_legend() {
+    let Some(chromium) = chromium() else { return };
+    let records = common::made_up(1);
+    let words = probe(chromium, "uses", &html("uses", &common::groups(&records), &[]), 900);
+    assert_eq!(words[4], "fills 8");
+    assert_eq!(words[5], "keys 8");
 }
 
 #[test]

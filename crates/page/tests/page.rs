@@ -164,6 +164,53 @@ fn runs_of_real_kernels_are_drawn_too() {
 }
 
 #[test]
+fn memory_by_use_is_a_stack_whose_values_add_up_to_all_memory() {
+    let mut records = common::made_up(1);
+    records[0].truncate(1);
+    let groups = common::groups(&records);
+    let html = render(&page(&groups, &[])).unwrap();
+    let document = check(&html, &groups);
+    let rows = select(".row-title, figure.plot");
+    let mut rows = document.select(&rows).skip_while(|element| {
+        let text = element.text().collect::<String>();
+        element.value().name() != "h4" || !text.starts_with("Memory by use")
+    });
+    let figure = rows.nth(1).expect("a plot below its title");
+    let names = select(".keys .name");
+    let names: Vec<String> = figure.select(&names).map(|name| name.text().collect()).collect();
+    let parts = [
+        ("slab, unreclaimable", "u-slab"),
+        ("stacks, page tables", "u-kernel"),
+        ("slab, reclaimable", "u-reclaimable"),
+        ("anon, huge pages", "u-huge"),
+        ("files", "u-file"),
+        ("anon, base pages", "u-anon"),
+        ("everything else", "u-rest"),
+        ("free", "u-free"),
+    ];
+    assert_eq!(names, parts.map(|(name, _)| name));
+    // Drawn from the top down, each over the lower part of the one before.
+    let areas = select("path.area");
+    let classes: Vec<&str> = figure.select(&areas).map(|a| a.attr("class").unwrap()).collect();
+    let wanted = parts.map(|(_, class)| format!("area stack {class}"));
+    assert_eq!(classes, wanted.iter().rev().collect::<Vec<_>>());
+
+    let source = document
+        .select(&select("script[type='application/json']"))
+        .find(|script| script.attr("id") == figure.attr("data-source"))
+        .expect("its values");
+    let data: serde_json::Value = serde_json::from_str(&source.text().collect::<String>()).unwrap();
+    let index: usize = figure.attr("data-index").unwrap().parse().unwrap();
+    let lines = data["plots"][index].as_array().unwrap();
+    let total = 4.0 * 1_040_000.0 * 1024.0;
+    for sample in 0..data["x"].as_array().unwrap().len() {
+        let sum: f64 = lines.iter().map(|line| line[sample].as_f64().unwrap()).sum();
+        // Values are given to six digits.
+        assert!((sum - total).abs() < 1e-5 * total, "{sum} at sample {sample}");
+    }
+}
+
+#[test]
 fn a_run_of_which_nothing_is_known_has_a_page() {
     let record = Record::new(Inputs::default());
     let groups = [Group { label: "unknown".into(), records: vec![&record] }];

@@ -1,7 +1,7 @@
 //! The map as SVG: a cell per pageblock, each a small stacked bar of its uses.
 //!
-//! A cell's bar is cut into whole pixel rows, from the bottom: what pins it (reds), what can be
-//! reclaimed (amber), what can be moved (blues), what is free (light). A single pinning page gets a
+//! A cell's bar is cut into whole pixel rows, from the bottom: what pins it (violet, reds, brown), what can
+//! be reclaimed (amber), what can be moved (blues, teals), what is free (light). A single pinning page gets a
 //! row, see [`Cell::rows`]. Below the bar of a large cell runs the colour of the pageblock's type; in
 //! the corner of a mixed one sits a magenta mark. Small cells carry the mark as a magenta left edge.
 
@@ -482,7 +482,7 @@ fn draw_pinners(svg: &mut Svg, s: &Statistics, x: f64, top: f64) -> f64 {
     }
     let (blocks_x, pages_x) = (x + 250.0, x + PANEL_WIDTH - 4.0);
     let mut y = top + 11.0;
-    svg.text(x, y, HEADING, "What pins mixed or nearly free ones");
+    svg.text(x, y, HEADING, "What pins mixed or nearly free pageblocks");
     y += LINE;
     svg.text(blocks_x, y, LABEL.anchored(Anchor::End), "pageblocks");
     svg.text(pages_x, y, LABEL.anchored(Anchor::End), "pages");
@@ -515,18 +515,20 @@ fn draw_legend_with_amounts(
     let mut y = top + 11.0;
     svg.text(x, y, HEADING, "Memory by use");
     y += 8.0;
-    let mut group = None;
+    let mut group = (true, None);
     for class in UseClass::ALL.into_iter().rev() {
         let frames = s.of(class);
         if class == UseClass::Hole || frames == 0 {
             continue;
         }
-        let mobility = class.mobility().map(Mobility::name);
-        if mobility != group {
+        if group != (class.is_free(), class.mobility()) {
+            group = (class.is_free(), class.mobility());
             // What has no mobility begins apart, but needs no name of its own.
-            y += if mobility.is_some() { 15.0 } else { 5.0 };
-            svg.text(x, y - 1.0, SMALL, mobility.unwrap_or_default());
-            group = mobility;
+            let name = class.mobility().map(Mobility::name);
+            y += if name.is_some() { 17.0 } else { 5.0 };
+            if let Some(name) = name {
+                svg.text(x, y - 3.0, SMALL, name);
+            }
         }
         let swatch = class.swatch();
         svg.outlined(x, y + 2.0, 12.0, swatch.colour, HAIRLINE);

@@ -307,8 +307,8 @@ fn draw_pinners(sheet: &mut Sheet, s: &Statistics, x: usize, top: usize) -> usiz
         // Nothing to say, so no line between this and what was said before either.
         return top - 1;
     }
-    sheet.write(x, top, Ink::bold(), "what pins mixed or nearly free ones");
-    sheet.write(x + 36, top, Ink::of(QUIET), "blocks   pages");
+    sheet.write(x, top, Ink::bold(), "what pins mixed or nearly free");
+    sheet.write(x + 32, top, Ink::of(QUIET), "pageblocks   pages");
     let mut y = top + 1;
     for pinner in s.pinners.iter().take(PINNERS_MAX) {
         sheet.write(x, y, Ink::default(), &text::shorten(&pinner.caption(), 33));

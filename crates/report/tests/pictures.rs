@@ -2,8 +2,8 @@
 
 use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
 use highorder_report::{
-    Caption, CellGrid, Colour, MapZone, MemoryMap, TerminalOptions, UseClass, picture, png, render,
-    render_difference, render_side_by_side, render_terminal,
+    Caption, CellGrid, Colour, Holders, MapZone, MemoryMap, TerminalOptions, UseClass, picture,
+    png, render, render_difference, render_side_by_side, render_terminal,
 };
 use highorder_snapshot::FrameUse;
 
@@ -27,6 +27,8 @@ fn machine(title: &str) -> MemoryMap {
         vec![Hugetlb; PAGEBLOCK],
         half(Anon, PerCpu),
         vec![Unknown; PAGEBLOCK],
+        half(FileMapped, Buffers),
+        [vec![KernelStack; 4], vec![NetworkBuffer; 8], vec![Pinned; 100], vec![Anon; 400]].concat(),
     ];
     let mut uses = blocks.concat();
     uses.extend(vec![Hole; 64 * PAGEBLOCK]);
@@ -46,7 +48,12 @@ fn machine(title: &str) -> MemoryMap {
     };
     let end = uses.len() as u64;
     let zones = vec![zone(ZoneKind::Dma, 1, 4 * 512), zone(ZoneKind::Dma32, 4 * 512, end)];
-    MemoryMap::new(title, Order(9), zones, uses, pageblocks).with_caption(Caption {
+    let mut holders = Holders::default();
+    holders.push(Pfn(4 * 512), 256, "slab kmalloc-64");
+    holders.push(Pfn(6 * 512), 1, "slab inode_cache");
+    holders.push(Pfn(7 * 512), 256, "slab dentry");
+    let map = MemoryMap::new(title, Order(9), zones, uses, pageblocks).with_holders(holders);
+    map.with_caption(Caption {
         lines: vec!["a made-up machine <for tests>".to_owned()],
         command: Some(format!("highorder map '{title}'")),
     })

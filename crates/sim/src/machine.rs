@@ -18,7 +18,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The machine files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 8] = [
+    ("fleet-128g", include_str!("../../../machines/fleet-128g.toml")),
+    ("fleet-32g", include_str!("../../../machines/fleet-32g.toml")),
+    ("fleet-8g", include_str!("../../../machines/fleet-8g.toml")),
     ("guest-tcg", include_str!("../../../machines/guest-tcg.toml")),
     ("one-node-8g", include_str!("../../../machines/one-node-8g.toml")),
     ("one-node-8g-2012", include_str!("../../../machines/one-node-8g-2012.toml")),

@@ -3,6 +3,9 @@
 //!
 //! Models: fs/proc/page.c (`stable_page_flags`), v6.1 and v6.12: the flags say what a page is, not
 //! who owns it, so that kernel memory is whatever has none of the other flags.
+//! Departs: stacks, network buffers, a block device's pages and pages that are held in place have no flag of their
+//! own. Visible as: the first two are kernel memory of another use, buffers are page cache, and a page that
+//! cannot be moved for now counts as movable.
 
 use crate::state::{Exactness, FrameUse, Snapshot, ZoneState};
 use highorder_kernelfs::{Buddyinfo, PageFlags, Pagetypeinfo, TextFile, Zoneinfo};

@@ -46,7 +46,7 @@ pub struct ModelSpec {
 }
 
 /// Draws what the memory of a run with these inputs holds, as SVG; equal memory has to give equal text.
-pub type Draw = fn(&Memory, &Inputs, Moment) -> String;
+pub type Draw = fn(&Kernel, &Inputs, Moment) -> String;
 
 /// When memory is drawn: when the workload notes that its mappings are there, and the last such time counts;
 /// at the end, if it never does so.
@@ -255,7 +255,7 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
         record.before = before;
     }
     if shared.pictures.is_empty() {
-        shared.draw(&kernel.memory, Moment::End);
+        shared.draw(kernel, Moment::End);
     }
     record.pictures = std::mem::take(&mut shared.pictures);
     record.metrics = std::mem::take(&mut shared.metrics);
@@ -313,9 +313,9 @@ fn machine_info(kernel: &Kernel) -> MachineInfo {
 
 impl Shared {
     /// Keeps a picture of memory at this moment, in place of an earlier one, if there are to be pictures.
-    fn draw(&mut self, memory: &Memory, moment: Moment) {
+    fn draw(&mut self, kernel: &Kernel, moment: Moment) {
         if let Some(draw) = self.draw {
-            let picture = draw(memory, &self.inputs, moment);
+            let picture = draw(kernel, &self.inputs, moment);
             self.pictures.insert(moment.picture().to_owned(), picture);
         }
     }

@@ -37,6 +37,7 @@ mod churn;
 mod dd;
 mod files;
 mod fleet;
+mod fragment;
 mod fsmark;
 mod memhog;
 mod micro;

@@ -7,6 +7,7 @@
 //! equal pages.
 
 use crate::Workload;
+use crate::fragment::{self, FRAGMENT_WITH};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{ADVICE, Ended, advice, report_killed, report_seconds, run_process};
 use highorder_system::{Access, Advice, Code, Failure, Pattern, Place, System, ThreadSpec};
@@ -15,6 +16,9 @@ pub(crate) const WORKLOAD: Workload = Workload {
     name: "mmap-demo",
     parameters: &[
         Parameter { name: "advice", kind: Kind::Word(ADVICE) },
+        // Percent of the node's pageblocks in which a page stays in use.
+        Parameter { name: "fragment", kind: Kind::Count { least: 0, most: 100, default: 0 } },
+        Parameter { name: "fragment_with", kind: Kind::Word(FRAGMENT_WITH) },
         Parameter { name: "memory", kind: Kind::Memory { default_millionths: 800_000 } },
         Parameter { name: "node", kind: Kind::Count { least: 0, most: 1023, default: 0 } },
         Parameter { name: "passes", kind: Kind::Count { least: 1, most: 1_000_000, default: 3 } },
@@ -28,6 +32,15 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let passes = settings.count("passes");
     let advice = advice(settings.word("advice"));
     let place = Place::Node(settings.count_u32("node"));
+    let fragmented = match settings.count("fragment") {
+        0 => None,
+        percent => {
+            let node = settings.count_u32("node");
+            let kept = fragment::fragment(sys, node, percent, settings.word("fragment_with"))?;
+            sys.note_before();
+            Some(kept)
+        }
+    };
     let code: Code = Box::new(move |sys| process(sys, pages, advice, passes));
     let took = run_process(sys, ThreadSpec::process("mmap-demo").on(place), code)?;
     match took.ended {
@@ -38,7 +51,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         }
         Ended::Killed => report_killed(sys, "Killed", took.nr_killed),
     }
-    Ok(())
+    fragmented.map_or(Ok(()), |kept| kept.undo(sys))
 }
 
 fn process(

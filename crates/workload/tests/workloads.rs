@@ -4,7 +4,9 @@ mod fake;
 
 use fake::{Event, Fake};
 use highorder_record::Better;
-use highorder_system::{Access, Advice, Caches, Failure, KernelBlock, Ns, Pattern, Place};
+use highorder_system::{
+    Access, Advice, Caches, Failure, KernelBlock, MemPolicy, Ns, Pattern, Place,
+};
 use highorder_workload::{Configured, Value, find};
 use std::collections::BTreeMap;
 
@@ -539,4 +541,95 @@ fn stress_highalloc_asks_at_its_pace_and_gives_all_back_after_each_pass() {
     assert!(last(&Event::Sleep(Ns::from_secs(180))) < last(&drop) && last(&drop) < last(&knob));
     assert_eq!(sys.file_bytes_moved(), (PAGES * 4096, PAGES * 4096));
     assert_eq!(sys.files, BTreeMap::new());
+}
+
+#[test]
+fn thpscale_punches_holes_of_half_a_huge_page_and_tells_base_from_huge() {
+    for is_huge in [false, true] {
+        let mut sys = Fake::new(PAGES);
+        sys.faults_are_huge = is_huge;
+        sys.run(configured("thpscale", [("advice", text("huge"))]).with_threads(1).code()).unwrap();
+        // 0.8 of 64 MiB and 6 MiB more, in whole huge pages.
+        let share = (PAGES * 4 / 5 + 6 * 256).next_multiple_of(512);
+        let halves = sys.unmapped.iter().filter(|mapping| mapping.area.pages == 256);
+        assert_eq!(halves.count() as u64, 2 * share / 512, "the first halves, then the others");
+        let (there, other) =
+            if is_huge { ("fault-huge", "fault-base") } else { ("fault-base", "fault-huge") };
+        let units = (share / 2 / 512) as usize;
+        assert_eq!(sys.samples(&format!("{there}-1")).len(), units);
+        assert_eq!(sys.samples(&format!("{other}-1")), [0.0], "stands for none");
+        assert_eq!(sys.samples("Percentage huge-1"), [if is_huge { 100.0 } else { 0.0 }]);
+        let timed = sys.unmapped.iter().find(|mapping| mapping.area.pages == share / 2).unwrap();
+        assert_eq!(timed.advice, Some(Advice::Huge));
+        let (whole, rest) = timed.writes.split_at(units * 512);
+        assert!(whole.iter().all(|&writes| writes > 0) && rest.iter().all(|&writes| writes == 0));
+        assert_eq!(sys.files, BTreeMap::new());
+    }
+}
+
+#[test]
+fn stutter_takes_the_time_of_mappings_less_the_pause() {
+    let mut sys = Fake::new(PAGES);
+    sys.naps_max = 20;
+    let values = [("mapping", text("1 MiB")), ("rounds", Value::Integer(2))];
+    sys.run(configured("stutter", values).code()).unwrap();
+    // 11 ns a page.
+    let each = 256.0 * 11.0 / 1e6;
+    assert_eq!(sys.samples("mmap"), [each; 20]);
+    let hogs: Vec<u64> = sys.spawned().iter().map(|spec| u64::from(spec.new_process)).collect();
+    assert_eq!(hogs, [1, 1, 1], "the sampler, and a hog for each round");
+    assert_eq!(sys.samples("Killed"), [3.0]);
+    let file = 2 * PAGES * 4096;
+    assert_eq!(sys.file_bytes_moved(), (file + 2 * file, 2 * file), "written once, copied twice");
+    assert_eq!(sys.files, BTreeMap::new());
+}
+
+#[test]
+fn numa_thp_bench_binds_what_it_writes_and_runs_where_it_is_told() {
+    let mut sys = Fake::new(PAGES);
+    let values = [
+        ("area", text("4 MiB")),
+        ("cpu_node", Value::Integer(1)),
+        ("writes", Value::Integer(5000)),
+    ];
+    sys.run(configured("numa-thp-bench", values).code()).unwrap();
+    assert_eq!(sys.spawned()[0].place, Place::Node(1));
+    let (huge, base) = (Some(Advice::Huge), Some(Advice::NoHuge));
+    let advised: Vec<_> = sys.unmapped.iter().map(|mapping| mapping.advice).collect();
+    assert_eq!(advised, [huge, base, base, huge]);
+    for mapping in &sys.unmapped {
+        let bound = Event::Bind(mapping.area, MemPolicy::Bind(1));
+        assert!(sys.events.contains(&bound));
+        assert_eq!(mapping.writes.iter().sum::<u64>(), 1024 + 5000);
+    }
+    for row in ["MADV_HUGEPAGE", "MADV_NOHUGEPAGE"] {
+        // 11 ns a write, the first touches left out.
+        assert_eq!(sys.samples(row), [5000.0 * 11.0 / 1000.0; 2], "{row}");
+    }
+}
+
+#[test]
+fn mmap_demo_keeps_a_page_in_each_pageblock_of_a_share_of_its_node() {
+    // Half of 64 MiB is on the node, half of that 8 huge pages.
+    for (with, blocks) in [("pinned", 8), ("anon", 0), ("file", 0)] {
+        let mut sys = Fake::new(PAGES);
+        let values = [("fragment", Value::Integer(50)), ("fragment_with", text(with))];
+        sys.run(configured("mmap-demo", values).code()).unwrap();
+        let at = |wanted: &Event| sys.events.iter().position(|event| event == wanted);
+        assert!(at(&Event::Move(Place::Node(0))) < at(&Event::Move(Place::Any)), "{with}");
+        assert!(at(&Event::Move(Place::Any)) < at(&Event::Before), "{with}");
+        let kept = sys.events.iter().skip_while(|event| **event != Event::Before);
+        let freed = kept.filter(|event| matches!(event, Event::Free(_))).count();
+        assert_eq!(freed, blocks, "{with}: what stayed is given back at the end");
+        let pages: u64 = sys.unmapped[..sys.unmapped.len() - usize::from(with == "anon")]
+            .iter()
+            .map(|mapping| mapping.writes.iter().filter(|&&writes| writes > 0).count() as u64)
+            .sum();
+        assert!(pages >= PAGES * 4 / 5, "{with}");
+        if with == "anon" {
+            let last = sys.unmapped.last().unwrap();
+            assert_eq!(last.writes.iter().sum::<u64>(), 8, "a page of each unit stayed");
+        }
+        assert_eq!(sys.files, BTreeMap::new(), "{with}");
+    }
 }

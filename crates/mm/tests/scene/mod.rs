@@ -160,6 +160,7 @@ pub(crate) fn linux_6_12() -> Policy {
             thp_zero_page: true,
             swap_ra: true,
             kernel_stack_kib: true,
+            anon_counts_huge: true,
             drops: true,
         },
     }
@@ -304,6 +305,7 @@ pub(crate) fn linux_3_3() -> Policy {
     policy.vmstat.direct_throttle = false;
     policy.vmstat.skip_congestion_wait = true;
     policy.vmstat.thp_zero_page = false;
+    policy.vmstat.anon_counts_huge = false;
     policy.vmstat.swap_ra = false;
     policy
 }

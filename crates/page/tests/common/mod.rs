@@ -152,6 +152,20 @@ fn timeline(variant: usize, elapsed: f64, noise: &mut Noise) -> Timeline {
             }
         }
         row.extend(sums.iter().map(|(name, n)| ((*name).to_owned(), *n)));
+        let in_use_kib = 4 * (1_040_000 - free as u64);
+        let huge = if is_full { 120 } else { 0 };
+        for (name, kib) in [
+            ("SUnreclaim", in_use_kib / 80),
+            ("SReclaimable", in_use_kib / 40),
+            ("KernelStack", in_use_kib / 500),
+            ("PageTables", in_use_kib / 400),
+            ("Buffers", in_use_kib / 200),
+            ("Cached", in_use_kib / 10),
+            ("AnonPages", in_use_kib / 4 * 3),
+            ("nr_anon_transparent_hugepages", huge),
+        ] {
+            row.push((name.into(), kib));
+        }
         row.push(("nr_active_anon".into(), (500_000.0 * share.min(0.34) / 0.34) as u64));
         row.push(("nr_inactive_anon".into(), (480_000.0 * share.min(0.34) / 0.34) as u64));
         row.push(("procs_running".into(), 1 + (4.0 * noise.next()) as u64));
@@ -171,6 +185,7 @@ fn states(timeline: &Timeline, slow: f64) -> (State, State) {
         after.counters.insert(format!("made_up_event_{i:02}"), i * 1_234_567);
     }
     let mut before = State::default();
+    before.meminfo.insert("MemTotal".into(), 4 * 1_040_000);
     for name in after.counters.keys() {
         before.counters.insert(name.clone(), 0);
     }

@@ -683,6 +683,12 @@ impl Kernel {
         files.map(|file| self.memory.files.counts(file).0).sum()
     }
 
+    /// Whether a file of the page cache is a disk's metadata, so that its pages count as `Buffers`.
+    #[must_use]
+    pub fn is_metadata(&self, file: FileId) -> bool {
+        self.vfs.superblocks.iter().any(|superblock| superblock.metadata == Some(file))
+    }
+
     /// Checks what the lists of unused dentries and inodes say, for tests.
     ///
     /// # Errors

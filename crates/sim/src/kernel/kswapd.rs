@@ -7,7 +7,7 @@ use super::kswapd_by_cluster::balance_by_cluster;
 use super::policy::{Balanced, KcompactdWake, Rounds, WokenBelow};
 use super::shrink::{Scan, WRITES_BELOW, age_active_anon, shrink_lruvec};
 use super::{Kernel, KernelCx, TENTH, compaction, slab, throttle};
-use crate::task::Wakeup;
+use crate::task::{Mode, Wakeup};
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
@@ -279,6 +279,9 @@ fn balance_zones(
     while priority >= 1 {
         scan.control.priority = priority;
         scan.nr_reclaimed = 0;
+        // Each look at a zone takes its lock (`get_scan_count`), whatever it finds.
+        let looks = cx.world().costs.lock_pair.times(zones.len() as u64);
+        cx.spend(looks, Mode::System);
         let mut raises = true;
         // From above, the first zone that needs anything.
         let mut end_zone = None;

@@ -9,7 +9,7 @@
 
 use super::fault::Killed;
 use super::filemap::SOON;
-use super::{Kernel, KernelCx, PAGE_BYTES, Stall};
+use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
@@ -240,12 +240,13 @@ pub(crate) fn wakeup_flusher_threads(cx: &mut KernelCx<'_>, pages: Option<u64>) 
 pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
     loop {
         let queue = cx.world().flushers[device.0 as usize].queue;
-        let mut cursor = None;
+        let (mut cursor, mut written_in_all) = (None, 0);
         while let Some(file) = next_file(cx, device, cursor) {
             let before = cx.world().memory.files.nr_written();
             write_file_pages(cx, file, CHUNK_PAGES);
             let kernel = cx.world();
             let written = kernel.memory.files.nr_written() - before;
+            written_in_all += written;
             let wanted = &mut kernel.flushers[device.0 as usize].nr_wanted;
             *wanted = wanted.saturating_sub(written);
             cursor = Some(file);
@@ -257,6 +258,11 @@ pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
                 continue;
             }
             cx.wait_timeout(queue, INTERVAL);
+        } else if written_in_all == 0 {
+            // All that is dirty is being written already and became dirty again: that has to end first
+            // (`inode_sleep_on_writeback`).
+            let written = cx.world().written_wait;
+            cx.wait_for_io_in(written, Some(TENTH));
         }
     }
 }

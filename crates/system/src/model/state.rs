@@ -1,6 +1,7 @@
 //! The state of the model's memory as `/proc` would tell it.
 
 use super::compaction;
+use highorder_mm::anon::HUGE_ORDER;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::{Zone, ZoneId};
@@ -64,7 +65,9 @@ fn meminfo(kernel: &Kernel) -> BTreeMap<String, u64> {
         ("Cached", memory.files.nr_pages() - buffers),
         ("Dirty", memory.files.nr_dirty()),
         ("Mapped", stats.nr_file_mapped),
+        // Huge pages among them, whatever `nr_anon_pages` says (fs/proc/meminfo.c).
         ("AnonPages", stats.nr_anon_mapped),
+        ("AnonHugePages", stats.nr_anon_huge * u64::from(HUGE_ORDER.pages())),
         ("Slab", reclaimable + unreclaimable),
         ("SReclaimable", reclaimable),
         ("SUnreclaim", unreclaimable),

@@ -599,6 +599,6 @@ impl System for Thread<'_, '_> {
         let kernel = self.cx.world();
         let mut shared = self.shared.borrow_mut();
         shared.held = Some(state::of(kernel));
-        shared.draw(&kernel.memory, Moment::Held);
+        shared.draw(kernel, Moment::Held);
     }
 }

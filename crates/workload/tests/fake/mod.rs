@@ -29,10 +29,25 @@ pub(crate) struct Mapping {
     pub(crate) file: Option<(String, u64, Access)>,
 }
 
+impl Mapping {
+    /// The pages from `from` up to `to`.
+    fn part(&self, from: u64, to: u64) -> Self {
+        let pages = from as usize..to as usize;
+        Self {
+            area: Area { first: self.area.first + from, pages: to - from },
+            writes: self.writes[pages.clone()].to_vec(),
+            reads: self.reads[pages].to_vec(),
+            ..self.clone()
+        }
+    }
+}
+
 /// A process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     pub(crate) killed: bool,
+    /// How often it has slept.
+    naps: usize,
 }
 
 /// Something a workload did, in the order it did so.
@@ -42,6 +57,9 @@ pub(crate) enum Event {
     Map(Area),
     Touch(Area, Pattern),
     Unmap(Area),
+    Bind(Area, MemPolicy),
+    /// The thread is told where to run.
+    Move(Place),
     Held,
     /// Counters begin anew.
     Before,
@@ -78,6 +96,10 @@ pub(crate) struct Fake {
     pub(crate) peak: u64,
     /// Pages that can be present; a process that wants one more is killed.
     pub(crate) capacity: u64,
+    /// A fault brings a huge page.
+    pub(crate) faults_are_huge: bool,
+    /// How often a process may sleep; then somebody kills it, unless it is the workload's own.
+    pub(crate) naps_max: usize,
     /// Mappings that are granted; the next is refused.
     pub(crate) mappings_max: usize,
     processes: Vec<Process>,
@@ -124,6 +146,8 @@ impl Fake {
             latencies: BTreeMap::new(),
             peak: 0,
             capacity: u64::MAX,
+            faults_are_huge: false,
+            naps_max: usize::MAX,
             mappings_max: usize::MAX,
             files: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -280,6 +304,11 @@ impl System for Fake {
         self.alive()?;
         self.now += time;
         self.events.push(Event::Sleep(time));
+        let process = self.process();
+        self.processes[process].naps += 1;
+        if process != 0 && self.processes[process].naps > self.naps_max {
+            return Err(self.kill());
+        }
         Ok(())
     }
 
@@ -314,16 +343,19 @@ impl System for Fake {
         ended
     }
 
-    fn set_place(&mut self, _: Place) -> Result<(), Failure> {
-        unreachable!("no workload here moves a thread")
+    fn set_place(&mut self, place: Place) -> Result<(), Failure> {
+        self.alive()?;
+        self.events.push(Event::Move(place));
+        Ok(())
     }
 
-    fn new_barrier(&mut self, _: u32) -> Result<BarrierId, Failure> {
-        unreachable!("threads run one after another here")
+    fn new_barrier(&mut self, parties: u32) -> Result<BarrierId, Failure> {
+        assert_eq!(parties, 1, "threads run one after another here");
+        Ok(BarrierId(0))
     }
 
     fn barrier(&mut self, _: BarrierId) -> Result<(), Failure> {
-        unreachable!("threads run one after another here")
+        self.alive()
     }
 
     fn mmap(&mut self, pages: u64) -> Result<Area, Failure> {
@@ -339,10 +371,18 @@ impl System for Fake {
 
     fn munmap(&mut self, area: Area) -> Result<(), Failure> {
         self.alive()?;
-        assert_eq!(self.mapping(area).area, area, "a part is unmapped");
-        let position = self.mapped.iter().position(|mapping| mapping.area == area).unwrap();
+        let whole = self.mapping(area).area;
+        let position = self.mapped.iter().position(|mapping| mapping.area == whole).unwrap();
         let mapping = self.mapped.remove(position);
-        self.unmapped.push(mapping);
+        // What lies before and behind a part stays.
+        let begin = area.first - whole.first;
+        let end = begin + area.pages;
+        for (from, to) in [(0, begin), (end, whole.pages)] {
+            if from < to {
+                self.mapped.push(mapping.part(from, to));
+            }
+        }
+        self.unmapped.push(mapping.part(begin, end));
         self.events.push(Event::Unmap(area));
         Ok(())
     }
@@ -350,18 +390,26 @@ impl System for Fake {
     fn madvise(&mut self, area: Area, advice: Advice) -> Result<(), Failure> {
         self.alive()?;
         let mapping = self.mapping(area);
+        if advice == Advice::DontNeed {
+            let start = (area.first - mapping.area.first) as usize;
+            mapping.writes[start..start + area.pages as usize].fill(0);
+            return Ok(());
+        }
         assert_eq!(mapping.area, area, "a part is advised about");
         assert!(mapping.writes.iter().all(|&writes| writes == 0), "advised after it was written");
         mapping.advice = Some(advice);
         Ok(())
     }
 
-    fn mbind(&mut self, _: Area, _: MemPolicy) -> Result<(), Failure> {
-        unreachable!("no workload here binds memory")
+    fn mbind(&mut self, area: Area, policy: MemPolicy) -> Result<(), Failure> {
+        self.alive()?;
+        assert_eq!(self.mapping(area).area, area, "a part is bound");
+        self.events.push(Event::Bind(area, policy));
+        Ok(())
     }
 
     fn set_mempolicy(&mut self, _: MemPolicy) -> Result<(), Failure> {
-        unreachable!("no workload here binds memory")
+        unreachable!("no workload here binds itself")
     }
 
     fn mlock(&mut self, _: Area, _: bool) -> Result<(), Failure> {
@@ -400,8 +448,12 @@ impl System for Fake {
     }
 
     fn is_present(&mut self, page: Page) -> Result<bool, Failure> {
+        let (all, huge) = (self.faults_are_huge, self.machine.huge_pages);
         let mapping = self.mapping(Area { first: page.0, pages: 1 });
-        Ok(mapping.writes[(page.0 - mapping.area.first) as usize] > 0)
+        let at = (page.0 - mapping.area.first) as usize;
+        // Mappings begin where a huge page can.
+        let unit = at / huge as usize * huge as usize;
+        Ok(mapping.writes[at] > 0 || all && mapping.writes[unit] > 0)
     }
 
     fn create_file(&mut self, name: &str) -> Result<FileId, Failure> {
