@@ -285,7 +285,7 @@ fn a_knob_that_the_model_lacks_is_for_real_kernels_only() {
     let knobs = "knobs = { \"vm.no_such_setting\" = 1 }\n";
     let (experiment, store) = (experiment(folder.path(), knobs), folder.path().join("store"));
     let told = refused(&["run", text(&experiment), "--store", text(&store)]);
-    assert!(told.contains("small.toml:12: unknown knob `vm.no_such_setting`"), "{told}");
+    assert!(told.contains("small.toml:13: unknown knob `vm.no_such_setting`"), "{told}");
     let told = refused(&["run", text(&experiment), "--on", "host", "--store", text(&store)]);
     assert!(told.contains("vm.no_such_setting") && told.contains("no such setting"), "{told}");
 }

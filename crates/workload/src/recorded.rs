@@ -138,9 +138,9 @@ impl Program {
             "mmapdemo" => Arguments::read(words)?.mmapdemo(),
             other => {
                 let what = match other {
-                    "thpscale" | "fragmenter" | "fragmem" | "hugestress" => "a program, compaction",
-                    "slabload" | "dd" | "taskset" | "churn" => "a program",
-                    "echo" => "compaction",
+                    "thpscale" | "fragmenter" | "fragmem" | "hugestress" | "slabload" | "dd"
+                    | "taskset" | "churn" => "a program",
+                    "echo" => "a setting written by the shell",
                     _ => return Err(Unknown::Needs(vec![format!("the program `{other}`")])),
                 };
                 Err(Unknown::Needs(vec![format!("`{other}`: {what}")]))
