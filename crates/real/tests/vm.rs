@@ -300,8 +300,9 @@ fn on_real(spec: &VmSpec, folder: &Path) -> Command {
         Image::Debian(release) => format!("debian:{release}"),
     };
     // The built-in machine, smaller.
-    let text =
-        highorder_sim::machine::BUILT_IN[0].1.replace("memory_mib = 8192", "memory_mib = 256");
+    let built_in = highorder_sim::machine::BUILT_IN.iter();
+    let (_, whole) = built_in.copied().find(|(name, _)| *name == "one-node-8g").expect("built in");
+    let text = whole.replace("memory_mib = 8192", "memory_mib = 256");
     let file = folder.join("small.toml");
     fs::write(&file, text.replace("size_mib = 8192", "size_mib = 32")).unwrap();
     command.args(["vm", &image]).arg(file).args(["usemem", "file=0.0", "passes=1000000"]);
