@@ -346,16 +346,10 @@ pub trait System {
     fn drop_caches(&mut self, what: Caches) -> Result<(), Failure>;
 
     /// Sets a file's size (`ftruncate`): what is cut off is gone, what is added is a hole.
-    fn set_file_bytes(&mut self, file: FileId, bytes: u64) -> Result<(), Failure> {
-        let _ = (file, bytes);
-        Err(Failure::Refused("files cannot be cut here".to_owned()))
-    }
+    fn set_file_bytes(&mut self, file: FileId, bytes: u64) -> Result<(), Failure>;
 
     /// Closes a file. Its mappings stay.
-    fn close_file(&mut self, file: FileId) -> Result<(), Failure> {
-        let _ = file;
-        Ok(())
-    }
+    fn close_file(&mut self, file: FileId) -> Result<(), Failure>;
 
     /// Maps pages of a file, shared with whoever maps them too: `first` and `pages` in base pages. Reading or
     /// writing behind the file's end is refused when it is tried.
@@ -365,22 +359,13 @@ pub trait System {
         first: u64,
         pages: u64,
         access: Access,
-    ) -> Result<Area, Failure> {
-        let _ = (file, first, pages, access);
-        Err(Failure::Refused("files cannot be mapped here".to_owned()))
-    }
+    ) -> Result<Area, Failure>;
 
     /// Asks for memory of the kernel's own, once, without insisting. `None` if it cannot be had.
-    fn take_block(&mut self, kind: KernelBlock) -> Result<Option<BlockId>, Failure> {
-        let _ = kind;
-        Err(Failure::Refused("no memory of the kernel's own can be asked for here".to_owned()))
-    }
+    fn take_block(&mut self, kind: KernelBlock) -> Result<Option<BlockId>, Failure>;
 
     /// Gives it back.
-    fn free_block(&mut self, block: BlockId) -> Result<(), Failure> {
-        let _ = block;
-        Err(Failure::Refused("no memory of the kernel's own was given".to_owned()))
-    }
+    fn free_block(&mut self, block: BlockId) -> Result<(), Failure>;
 
     /// A knob's value, under the kernel's name: `vm.swappiness`, `transparent_hugepage/enabled`.
     fn knob(&mut self, name: &str) -> Result<String, Failure>;
