@@ -231,9 +231,7 @@ fn compact_by_preferred_zone(
         let request = CompactRequest::direct(zone, order, gfp, priority.mode(), cpu, false);
         let (result, _) = compact_zone(cx, request);
         best = best.max(result);
-        let kernel = cx.world();
-        let low = kernel.memory.zones[zone.index()].watermarks.pages(Mark::Low);
-        if kernel.memory.watermark_ok(zone, order, low, ZoneKind::Dma, AllocFlags::NONE) {
+        if cx.world().is_above(zone, order, Mark::Low, ZoneKind::Dma) {
             break;
         }
     }
@@ -279,11 +277,7 @@ fn compact_by_zones(
         captured = block;
         let serves = match policy.direct {
             DirectCompaction::Priorities => result == CompactResult::Success,
-            _ => {
-                let kernel = cx.world();
-                let low = kernel.memory.zones[zone.index()].watermarks.pages(Mark::Low);
-                kernel.memory.watermark_ok(zone, order, low, gfp.highest_zone(), AllocFlags::NONE)
-            }
+            _ => cx.world().is_above(zone, order, Mark::Low, gfp.highest_zone()),
         };
         if serves {
             cx.world().memory.compaction_defer_reset(zone, order, false);
@@ -438,8 +432,7 @@ pub(crate) fn compact_for_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order)
         let cpu = cx.cpu().0 as usize;
         compact_zone(cx, CompactRequest::kswapd(zone, order, cpu));
         let kernel = cx.world();
-        let low = kernel.memory.zones[zone.index()].watermarks.pages(Mark::Low);
-        if kernel.memory.watermark_ok(zone, order, low, ZoneKind::Dma, AllocFlags::NONE) {
+        if kernel.is_above(zone, order, Mark::Low, ZoneKind::Dma) {
             kernel.memory.compaction_defer_reset(zone, order, false);
         }
     }

@@ -152,14 +152,7 @@ fn shrink_zones(cx: &mut KernelCx<'_>, want: Want, scan: &mut Scan) -> Seen {
 fn all_ready(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, seen: &mut Seen) -> bool {
     let highest = scan.control.highest;
     let kernel = cx.world();
-    let memory = &kernel.memory;
-    let zones: Vec<ZoneId> = (0..memory.zones.len() as u8)
-        .map(ZoneId)
-        .filter(|id| {
-            let zone = &memory.zones[id.index()];
-            memory.lru.of_zone(*id) == lruvec && zone.kind <= highest && zone.managed_pages > 0
-        })
-        .collect();
+    let zones: Vec<ZoneId> = kernel.zones_of_lists(lruvec, highest).collect();
     let mut all = true;
     for id in zones {
         let is_ready = compaction_ready(kernel, id, scan.order, highest);

@@ -115,11 +115,7 @@ fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) ->
         return true;
     }
     let highest = scan.control.highest;
-    let mut zones = (0..memory.zones.len() as u8).map(ZoneId).filter(|id| {
-        let zone = &memory.zones[id.index()];
-        memory.lru.of_zone(*id) == lruvec && zone.kind <= highest && zone.managed_pages > 0
-    });
-    let is_ready = zones.any(|id| {
+    let is_ready = kernel.zones_of_lists(lruvec, highest).any(|id| {
         let flags = AllocFlags::NONE;
         let found = memory.compaction_suitable(id, order, Mark::Min, flags, highest);
         matches!(found, CompactResult::Continue | CompactResult::Success)
@@ -303,6 +299,16 @@ impl Kernel {
     pub(crate) fn zone_of_lists(&self, lruvec: usize) -> ZoneId {
         let mut zones = (0..self.memory.zones.len()).rev().map(|zone| ZoneId(zone as u8));
         zones.find(|&id| self.memory.lru.of_zone(id) == lruvec).expect("lists belong to a zone")
+    }
+
+    /// The zones up to `highest` with memory that some LRU lists belong to, lowest first.
+    pub(crate) fn zones_of_lists(
+        &self,
+        lruvec: usize,
+        highest: ZoneKind,
+    ) -> impl Iterator<Item = ZoneId> + '_ {
+        let node = self.memory.lru.lruvecs[lruvec].node;
+        self.zones_of(node, highest).filter(move |&id| self.memory.lru.of_zone(id) == lruvec)
     }
 
     /// Whether reclaim leaves a zone alone but at the lowest pressure.
