@@ -12,7 +12,7 @@ use crate::frame::{End, State};
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
 use crate::policy::{FallbackRule, Highatomic, ListType};
-use crate::types::{Migratetype, Order, Pfn};
+use crate::types::{Migratetype, NR_MIGRATETYPES, Order, Pfn};
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 use core::ops::Range;
@@ -51,6 +51,23 @@ impl Extfrag {
     #[must_use]
     pub fn is_fragmenting(&self, pageblock_order: Order) -> bool {
         self.fallback_order < pageblock_order
+    }
+}
+
+/// Fallbacks of a zone since it came to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FallbackCounts {
+    /// All of them.
+    pub all: u64,
+    /// Those that are fragmenting ([`Extfrag::is_fragmenting`]), by the type asked for.
+    pub fragmenting: [u64; NR_MIGRATETYPES],
+}
+
+impl FallbackCounts {
+    /// Those that are fragmenting.
+    #[must_use]
+    pub fn nr_fragmenting(&self) -> u64 {
+        self.fragmenting.iter().sum()
     }
 }
 
@@ -161,7 +178,7 @@ impl Memory {
         types: (Migratetype, Migratetype),
         change_ownership: bool,
     ) {
-        self.extfrag.push(Extfrag {
+        let event = Extfrag {
             zone,
             pfn,
             alloc_order: orders.0,
@@ -169,7 +186,15 @@ impl Memory {
             alloc_migratetype: types.0,
             fallback_migratetype: types.1,
             change_ownership,
-        });
+        };
+        let counts = &mut self.zones[zone.index()].fallbacks;
+        counts.all += 1;
+        if event.is_fragmenting(self.policy.freelist.pageblock_order) {
+            counts.fragmenting[types.0.index()] += 1;
+        }
+        if self.keeps_extfrag {
+            self.extfrag.push(event);
+        }
     }
 
     // The claim rule.

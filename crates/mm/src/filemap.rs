@@ -19,8 +19,7 @@ use crate::memory::Memory;
 use crate::slab::{CacheId, Object};
 use crate::types::Pfn;
 use crate::vmstat::Vm;
-use std_alloc::boxed::Box;
-use std_alloc::collections::BTreeMap;
+use std_alloc::collections::{BTreeMap, BTreeSet};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
@@ -54,7 +53,8 @@ pub enum CachedPage {
 
 #[derive(Clone, Debug)]
 struct Chunk {
-    entries: Box<[u64; CHUNK]>,
+    /// No longer than needed: most files are small.
+    entries: Vec<u64>,
     /// A bit for each dirty page.
     dirty: [u64; CHUNK / 64],
     /// A bit for each page that was migrated since it came.
@@ -84,6 +84,8 @@ pub struct PageCache {
     free_chunks: Vec<u32>,
     nr_pages: u64,
     nr_dirty: u64,
+    /// Files with dirty pages.
+    dirty_files: BTreeSet<u32>,
     nr_dirtied: u64,
     nr_written: u64,
     /// Nodes that hold nothing but shadows, by when that began: chunk and which of its nodes.
@@ -134,6 +136,12 @@ impl PageCache {
         (file.nr_pages, file.nr_dirty)
     }
 
+    /// Files with dirty pages, those behind `after` alone if it is given, in the order of their numbers.
+    pub fn dirty_files(&self, after: Option<FileId>) -> impl Iterator<Item = FileId> + '_ {
+        let from = after.map_or(0, |after| after.0 + 1);
+        self.dirty_files.range(from..).map(|&file| FileId(file))
+    }
+
     fn place(&self, file: FileId, index: u64) -> Option<(usize, usize)> {
         let number = (index / CHUNK as u64) as usize;
         let chunk = self.files[file.0 as usize].chunks.get(number).copied()?;
@@ -145,7 +153,7 @@ impl PageCache {
     #[must_use]
     pub fn get(&self, file: FileId, index: u64) -> CachedPage {
         let Some((chunk, at)) = self.place(file, index) else { return CachedPage::None };
-        decode(self.chunks[chunk].entries[at])
+        decode(self.chunks[chunk].entries.get(at).copied().unwrap_or(0))
     }
 
     /// The file and page that a frame's owner names.
@@ -165,14 +173,14 @@ impl PageCache {
         if chunks[number] == NIL {
             let chunk = self.free_chunks.pop().unwrap_or_else(|| {
                 self.chunks.push(Chunk {
-                    entries: Box::new([0; CHUNK]),
+                    entries: Vec::new(),
                     dirty: [0; CHUNK / 64],
                     moved: [0; CHUNK / 64],
                     file: NIL,
                     number: 0,
                     used: 0,
                     nodes: [nodes::Node::EMPTY; nodes::NODES],
-                    buffers: None,
+                    buffers: Vec::new(),
                 });
                 self.chunks.len() as u32 - 1
             });
@@ -180,7 +188,13 @@ impl PageCache {
             (this.file, this.number) = (file.0, number as u32);
             self.files[file.0 as usize].chunks[number] = chunk;
         }
-        (self.files[file.0 as usize].chunks[number] as usize, index as usize % CHUNK)
+        let (chunk, at) =
+            (self.files[file.0 as usize].chunks[number] as usize, index as usize % CHUNK);
+        let entries = &mut self.chunks[chunk].entries;
+        if entries.len() <= at {
+            entries.resize((at + 1).next_power_of_two(), 0);
+        }
+        (chunk, at)
     }
 
     /// Notes a page that came into memory. Returns its owner, and the shadow that lay there.
@@ -282,7 +296,12 @@ impl PageCache {
         if new {
             self.nr_dirty += 1;
             self.nr_dirtied += 1;
-            self.files[self.chunks[chunk].file as usize].nr_dirty += 1;
+            let file = self.chunks[chunk].file;
+            let nr_dirty = &mut self.files[file as usize].nr_dirty;
+            *nr_dirty += 1;
+            if *nr_dirty == 1 {
+                self.dirty_files.insert(file);
+            }
         }
         new
     }
@@ -296,7 +315,12 @@ impl PageCache {
         *word &= !bit;
         if was {
             self.nr_dirty -= 1;
-            self.files[self.chunks[chunk].file as usize].nr_dirty -= 1;
+            let file = self.chunks[chunk].file;
+            let nr_dirty = &mut self.files[file as usize].nr_dirty;
+            *nr_dirty -= 1;
+            if *nr_dirty == 0 {
+                self.dirty_files.remove(&file);
+            }
         }
         was
     }
@@ -355,7 +379,7 @@ impl PageCache {
                 continue;
             }
             let first = (from as usize).saturating_sub(number * CHUNK);
-            for at in first..CHUNK {
+            for at in first..self.chunks[chunk as usize].entries.len() {
                 let this = &mut self.chunks[chunk as usize];
                 let before = decode(this.entries[at]);
                 if let CachedPage::Shadow(_) = before {
@@ -380,7 +404,7 @@ impl PageCache {
         for chunk in this.chunks.into_iter().filter(|&chunk| chunk != NIL) {
             self.release_chunk_objects(chunk as usize);
             let this = &mut self.chunks[chunk as usize];
-            this.entries.fill(0);
+            this.entries.clear();
             (this.used, this.file) = (0, NIL);
             self.free_chunks.push(chunk);
         }
@@ -416,6 +440,10 @@ impl PageCache {
         }
         if nr_dirty != self.nr_dirty {
             return Err("the cache counts its dirty pages");
+        }
+        let dirty = self.files.iter().zip(0..).filter(|(file, _)| file.nr_dirty > 0);
+        if !dirty.map(|(_, number)| number).eq(self.dirty_files.iter().copied()) {
+            return Err("the cache knows which files are dirty");
         }
         self.audit_nodes()?;
         Ok(pages)

@@ -2,7 +2,7 @@
 
 use crate::buddy::FreeTo;
 use crate::compaction::Capture;
-use crate::fallback::Extfrag;
+use crate::fallback::{Extfrag, FallbackCounts};
 use crate::fast_search::CompactZone;
 use crate::filemap::PageCache;
 use crate::frame::{Frames, State};
@@ -72,6 +72,8 @@ pub struct Memory {
     /// Work done since [`Self::take_work`].
     pub(crate) work: Work,
     pub(crate) extfrag: Vec<Extfrag>,
+    /// Whether fallbacks are kept for [`Self::take_extfrag`], one by one; counted they are anyway.
+    pub keeps_extfrag: bool,
     /// What the compaction whose step this is would keep for itself.
     pub(crate) capture: Option<Capture>,
     /// Mappings and page tables.
@@ -125,6 +127,7 @@ impl Memory {
                     alloc_batch: zone.managed_pages as i64,
                     flags: ZoneFlags::default(),
                     compact: CompactZone::NEW,
+                    fallbacks: FallbackCounts::default(),
                     pcp: vec![PerCpuPages::new(); nr_cpus],
                 });
             }
@@ -144,6 +147,7 @@ impl Memory {
             zonelists: Vec::new(),
             work: Work::default(),
             extfrag: Vec::new(),
+            keeps_extfrag: true,
             capture: None,
             spaces: AddressSpaces::default(),
             lru: LruState::new(&machine, policy.lru.scope),
@@ -428,7 +432,20 @@ impl Memory {
         core::mem::take(&mut self.work)
     }
 
-    /// Fallbacks since the last call.
+    /// Fallbacks of all zones.
+    #[must_use]
+    pub fn fallbacks(&self) -> FallbackCounts {
+        let mut sum = FallbackCounts::default();
+        for zone in &self.zones {
+            sum.all += zone.fallbacks.all;
+            for (sum, of_zone) in sum.fragmenting.iter_mut().zip(zone.fallbacks.fragmenting) {
+                *sum += of_zone;
+            }
+        }
+        sum
+    }
+
+    /// Fallbacks since the last call, if they are kept.
     pub fn take_extfrag(&mut self) -> Vec<Extfrag> {
         core::mem::take(&mut self.extfrag)
     }

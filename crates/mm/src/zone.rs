@@ -1,5 +1,6 @@
 //! A zone: its span, its free lists, its watermarks and its per-CPU lists.
 
+use crate::fallback::FallbackCounts;
 use crate::fast_search::CompactZone;
 use crate::frame::List;
 use crate::pcp::PerCpuPages;
@@ -145,6 +146,8 @@ pub struct Zone {
     pub flags: ZoneFlags,
     /// What compaction remembers.
     pub compact: CompactZone,
+    /// Requests served from another type's list.
+    pub fallbacks: FallbackCounts,
     /// One list set a CPU.
     pub pcp: Vec<PerCpuPages>,
 }

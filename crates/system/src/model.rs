@@ -5,6 +5,7 @@
 //! drawn for the record where [`ModelSpec::draw`] says how: by looking, in no virtual time.
 
 mod compaction;
+mod fragmentation;
 mod settings;
 mod state;
 mod thread;
@@ -210,6 +211,8 @@ fn run_in(
     });
     let waiting = shared.borrow().waiting;
     sim.world_mut().interruptible.push(waiting);
+    // Counts are enough: of a week's fallbacks a list would grow without end.
+    sim.world_mut().memory.keeps_extfrag = false;
     let mut record = Record::new(inputs);
     record.before = state::of(sim.world());
     demand::start(&mut sim, &course.demands, course.seed);
@@ -259,6 +262,7 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
     }
     record.pictures = std::mem::take(&mut shared.pictures);
     record.metrics = std::mem::take(&mut shared.metrics);
+    record.metrics.extend(fragmentation::metrics(record));
     record.metrics.extend(compaction::metrics(kernel, record, shared.before_at));
     record.latencies = std::mem::take(&mut shared.latencies);
     let [user, system] = sim.programs_times();

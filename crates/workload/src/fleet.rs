@@ -4,8 +4,10 @@
 //! memory, and free pages are few and lie scattered; requests of high orders come all the time. Each thread
 //! is a service. It fills its part of anonymous memory with areas of random sizes; then, period after period
 //! at the same pace, it replaces areas, reads pieces of files drawn at random from a set larger than the
-//! memory that is left, and writes small files, of which the oldest beyond a number are deleted. Requests
-//! of the kernel's own (network buffers, stacks) are the experiment's demands, not this workload's.
+//! memory that is left, visits files of a tree of small ones, and writes small files, of which the oldest
+//! beyond a number are deleted. The tree is there before the services: its inodes are the first to fill
+//! memory, and the first to give way. Requests of the kernel's own (network buffers, stacks) are the
+//! experiment's demands, not this workload's.
 
 use crate::files::{Random, write_new};
 use crate::parameters::{Kind, Parameter, ParameterError, Settings};
@@ -45,6 +47,13 @@ pub(crate) const WORKLOAD: Workload = Workload {
             kind: Kind::Count { least: 0, most: 1_000_000, default: 64 },
         },
         Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 16 } },
+        // What the files of the tree hold together.
+        Parameter { name: "tree", kind: Kind::Memory { default_millionths: 20_000 } },
+        // In a period by all threads together.
+        Parameter {
+            name: "tree_visits",
+            kind: Kind::Count { least: 0, most: 1_000_000, default: 64 },
+        },
     ],
     check,
     run,
@@ -58,6 +67,8 @@ const PIECE: u64 = 256 << 10;
 const BLOCK: u64 = 1 << 20;
 /// A small file.
 const SMALL_FILE: u64 = 16 << 10;
+/// A file of the tree.
+const TREE_FILE: u64 = 4 << 10;
 
 fn check(settings: &Settings) -> Result<(), ParameterError> {
     if settings.size("area_min") > settings.size("area_max") {
@@ -84,6 +95,8 @@ struct Plan {
     reads: u64,
     small_files: u64,
     small_writes: u64,
+    tree_files: u64,
+    tree_visits: u64,
     period: Ns,
     periods: u64,
     advice: Option<Advice>,
@@ -105,10 +118,15 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         reads: each(settings.size("file_turnover") / PIECE),
         small_files: each(settings.count("small_files")),
         small_writes: each(settings.count("small_file_turnover")),
+        tree_files: settings.pages("tree", machine) * machine.page_bytes / TREE_FILE,
+        tree_visits: each(settings.count("tree_visits")),
         period,
         periods: (settings.count("seconds") * 1_000_000_000 / period.0).max(1),
         advice: advice(settings.word("advice")),
     };
+    for number in 0..plan.tree_files {
+        write_new(sys, &tree_name(number), TREE_FILE, TREE_FILE)?;
+    }
     for number in 0..plan.files {
         write_new(sys, &file_name(number), plan.file_bytes, BLOCK)?;
     }
@@ -123,11 +141,16 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         }
         Ended::Killed => report_killed(sys, "Killed", took.nr_killed),
     }
-    (0..plan.files).try_for_each(|number| sys.unlink(&file_name(number)))
+    (0..plan.files).try_for_each(|number| sys.unlink(&file_name(number)))?;
+    (0..plan.tree_files).try_for_each(|number| sys.unlink(&tree_name(number)))
 }
 
 fn file_name(number: u64) -> String {
     format!("fleet/data-{number}")
+}
+
+fn tree_name(number: u64) -> String {
+    format!("fleet/tree-{number}")
 }
 
 /// The services fill their memory; when all have, what was until then was preparation.
@@ -180,6 +203,11 @@ impl Service {
             self.replace(sys)?;
             for _ in 0..self.plan.reads {
                 self.read(sys)?;
+            }
+            if self.plan.tree_files > 0 {
+                for _ in 0..self.plan.tree_visits {
+                    self.visit(sys)?;
+                }
             }
             for _ in 0..self.plan.small_writes {
                 self.write_small(sys)?;
@@ -238,6 +266,12 @@ impl Service {
         let piece = self.random.below(self.plan.file_bytes / PIECE);
         let file = sys.open_file(&name)?;
         sys.read_file(file, piece * PIECE, PIECE)?;
+        sys.close_file(file)
+    }
+
+    fn visit(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
+        let file = sys.open_file(&tree_name(self.random.below(self.plan.tree_files)))?;
+        sys.read_file(file, 0, TREE_FILE)?;
         sys.close_file(file)
     }
 

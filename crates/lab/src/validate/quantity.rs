@@ -5,8 +5,7 @@
 
 use crate::InputError;
 use crate::free_running::{FallbackWay, variation};
-use highorder_mm::Order;
-use highorder_mm::fallback::Extfrag;
+use highorder_mm::{Memory, Order};
 use highorder_record::{Record, State};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -133,14 +132,11 @@ impl Fallbacks {
         }
     }
 
-    /// Counts those that a model noted.
+    /// Those that a model counted.
     #[must_use]
-    pub fn of(noted: &[Extfrag], pageblock: Order) -> Self {
-        let mut counted = Self::default();
-        for one in noted {
-            counted.add(one.fallback_order, pageblock, one.change_ownership, 1);
-        }
-        counted
+    pub fn of(memory: &Memory) -> Self {
+        let counts = memory.fallbacks();
+        Self { all: counts.all, fragmenting: counts.nr_fragmenting() }
     }
 
     /// Reads a case's `extfrag.json`: events by what they were, counted. None if there is no such file.

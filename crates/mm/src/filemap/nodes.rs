@@ -13,7 +13,6 @@ use super::{CHUNK, CachedPage, Chunk, FileId, NIL, PageCache, decode};
 use crate::memory::Memory;
 use crate::slab::{CacheId, Object};
 use crate::types::Pfn;
-use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
 
 /// Entries of a node (`XA_CHUNK_SIZE`).
@@ -37,7 +36,7 @@ impl Node {
 }
 
 /// A page's buffer heads, where some page has one.
-pub(super) type Buffers = Option<Box<[Object; CHUNK]>>;
+pub(super) type Buffers = Vec<Object>;
 
 impl PageCache {
     /// Whether a node is missing that page `index` of a file needs: any but the first needs one.
@@ -68,7 +67,7 @@ impl PageCache {
     #[must_use]
     pub fn has_buffer(&self, owner: u32) -> bool {
         let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
-        self.chunks[chunk].buffers.as_ref().is_some_and(|buffers| buffers[at] != Object::NONE)
+        self.chunks[chunk].buffers.get(at).is_some_and(|&buffer| buffer != Object::NONE)
     }
 
     /// Gives the page in memory whose owner this is a buffer head, which goes with it.
@@ -83,7 +82,10 @@ impl PageCache {
             matches!(decode(chunk.entries[at]), CachedPage::Page(_)),
             "only pages have buffers"
         );
-        chunk.buffers.get_or_insert_with(|| Box::new([Object::NONE; CHUNK]))[at] = object;
+        if chunk.buffers.len() <= at {
+            chunk.buffers.resize(chunk.entries.len(), Object::NONE);
+        }
+        chunk.buffers[at] = object;
     }
 
     /// An entry has changed.
@@ -108,8 +110,8 @@ impl PageCache {
             CachedPage::None => {}
         }
         if !matches!(after, CachedPage::Page(_))
-            && let Some(buffers) = &mut this.buffers
-            && let Some(object) = core::mem::replace(&mut buffers[at], Object::NONE).some()
+            && let Some(buffer) = this.buffers.get_mut(at)
+            && let Some(object) = core::mem::replace(buffer, Object::NONE).some()
         {
             self.released.push((CacheId::BUFFER_HEAD, object));
         }
@@ -148,7 +150,7 @@ impl PageCache {
             }
             *node = Node::EMPTY;
         }
-        this.buffers = None;
+        this.buffers = Vec::new();
     }
 
     /// Nodes that hold nothing but shadows.
@@ -163,7 +165,8 @@ impl PageCache {
         let (chunk, first) = (*chunk as usize, usize::from(*which) * NODE_ENTRIES);
         let this = &self.chunks[chunk];
         let (file, number) = (this.file, this.number as usize);
-        for at in first..first + NODE_ENTRIES {
+        let end = self.chunks[chunk].entries.len().min(first + NODE_ENTRIES);
+        for at in first..end {
             let before = decode(self.chunks[chunk].entries[at]);
             if before != CachedPage::None {
                 let this = &mut self.chunks[chunk];
@@ -196,9 +199,9 @@ impl PageCache {
         let mut shadow_nodes = 0;
         for (number, chunk) in self.chunks.iter().enumerate() {
             for (which, node) in chunk.nodes.iter().enumerate() {
-                let entries = &chunk.entries[which * NODE_ENTRIES..(which + 1) * NODE_ENTRIES];
+                let entries = chunk.entries.iter().skip(which * NODE_ENTRIES).take(NODE_ENTRIES);
                 let count = |wanted: fn(&CachedPage) -> bool| {
-                    entries.iter().map(|&entry| decode(entry)).filter(wanted).count()
+                    entries.clone().map(|&entry| decode(entry)).filter(wanted).count()
                 };
                 let pages = count(|entry| matches!(entry, CachedPage::Page(_)));
                 let shadows = count(|entry| matches!(entry, CachedPage::Shadow(_)));
@@ -212,11 +215,9 @@ impl PageCache {
                 }
                 shadow_nodes += usize::from(belongs);
             }
-            if let Some(buffers) = &chunk.buffers {
-                for (&buffer, &entry) in buffers.iter().zip(chunk.entries.iter()) {
-                    if buffer != Object::NONE && !matches!(decode(entry), CachedPage::Page(_)) {
-                        return Err("only pages have buffers");
-                    }
+            for (&buffer, &entry) in chunk.buffers.iter().zip(&chunk.entries) {
+                if buffer != Object::NONE && !matches!(decode(entry), CachedPage::Page(_)) {
+                    return Err("only pages have buffers");
                 }
             }
         }

@@ -5,7 +5,8 @@
 //! Departs: one bandwidth for each disk, measured over what it wrote lately, and all who write share it
 //! equally; the position control is the cubic one of the kernel without its per-device part. Visible as: on
 //! machines with a fast and a slow disk, writers to the fast one are held back with the others. Files of
-//! one device are written oldest first, some pages of each in turn. Visible as: nothing known.
+//! one device are written in the order of their numbers, some pages of each in turn, and not oldest first.
+//! Visible as: nothing known.
 
 use super::fault::Killed;
 use super::filemap::SOON;
@@ -276,12 +277,11 @@ fn next_file(cx: &mut KernelCx<'_>, device: DeviceId, after: Option<FileId>) -> 
     let all = kernel.flushers[device.0 as usize].sync_wanted
         || kernel.flushers[device.0 as usize].nr_wanted > 0
         || kernel.memory.files.nr_dirty() > background;
-    let wanted = |(id, file): &(FileId, &super::files::File)| {
+    kernel.memory.files.dirty_files(after).find(|&id| {
+        let file = kernel.file(id);
         file.device == device
-            && kernel.memory.files.counts(*id).1 > 0
             && (all || file.dirtied_at.is_some_and(|at| now.saturating_sub(at) >= EXPIRE))
-    };
-    kernel.files().filter(wanted).map(|(id, _)| id).find(|&id| after.is_none_or(|after| id > after))
+    })
 }
 
 /// Writes up to `most` dirty pages of a file, in order, without waiting for them. Suspends while the disk's

@@ -1,6 +1,6 @@
 //! The state of the model's memory as `/proc` would tell it.
 
-use super::compaction;
+use super::{compaction, fragmentation};
 use highorder_mm::anon::HUGE_ORDER;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype};
 use highorder_mm::watermark::Mark;
@@ -41,10 +41,13 @@ pub(super) fn of(kernel: &Kernel) -> State {
     }
 }
 
-/// `/proc/vmstat`. `oom_kill`, which kernels have since 4.13 (8e675f7af507), is there always.
+/// `/proc/vmstat`, and fallbacks as tracing counts them. `oom_kill`, which kernels have since 4.13
+/// (8e675f7af507), is there always.
 pub(super) fn counters(kernel: &Kernel) -> BTreeMap<String, u64> {
     let mut counters: BTreeMap<String, u64> = kernel.memory.vmstat().into_iter().collect();
     counters.insert("oom_kill".to_owned(), kernel.oom_kills);
+    counters
+        .extend(fragmentation::counters(&kernel.memory).map(|(name, nr)| (name.to_owned(), nr)));
     counters
 }
 
@@ -148,6 +151,7 @@ impl Sampler {
         let mut values: Vec<(&str, u64)> =
             vmstat.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         values.push(("oom_kill", kernel.oom_kills));
+        values.extend(fragmentation::counters(memory).map(|(name, nr)| (name, nr)));
         for name in SAMPLED {
             values.push((name, meminfo[name]));
         }

@@ -590,8 +590,6 @@ impl System for Thread<'_, '_> {
         let (before, now) = (state::of(self.cx.world()), self.cx.now());
         let mut shared = self.shared.borrow_mut();
         (shared.before, shared.before_at) = (Some(before), now);
-        // What was noted until now is the preparation's too.
-        self.cx.world().memory.take_extfrag();
         self.cx.world().restart_compaction_peaks();
     }
 
