@@ -1,8 +1,8 @@
 //! The one definition of the command line, from which help, completions and man pages follow.
 
 use crate::{
-    calibrate, compare, completions, import, man, map, replay, restore_knobs, run, snapshot,
-    validate,
+    calibrate, compare, completions, import, man, map, replay, reproduce, restore_knobs, run,
+    snapshot, trace, validate,
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
@@ -35,6 +35,10 @@ pub(crate) enum Verb {
     Calibrate(calibrate::Arguments),
     /// Replay a recording of a real kernel, and compare
     Replay(replay::Arguments),
+    /// Show runs of compaction in a trace: where the scanners were, and what they moved
+    Trace(trace::Arguments),
+    /// Repeat published experiments, and say which of their claims hold
+    Reproduce(reproduce::Arguments),
     /// Compare the model with recorded runs of real kernels
     Validate(validate::Arguments),
     /// Make records of results that mmtests left
@@ -52,7 +56,17 @@ pub(crate) const GROUPS: [(&str, &[&str]); 3] = [
     ("Look at memory", &["snapshot", "map"]),
     (
         "Ask the model and real kernels",
-        &["run", "compare", "import", "calibrate", "replay", "validate", "restore-knobs"],
+        &[
+            "run",
+            "compare",
+            "reproduce",
+            "import",
+            "calibrate",
+            "replay",
+            "trace",
+            "validate",
+            "restore-knobs",
+        ],
     ),
     ("This program", &["completions", "man", "help"]),
 ];
@@ -65,8 +79,10 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  highorder run usemem-anon --scale 1/16       the same work under two kernels\n",
     "  highorder run usemem-small --on vm:bzImage   ... on a real kernel, in QEMU\n",
     "  highorder compare 'usemem-anon:*' --noise    its tables again: is a change more than noise?\n",
+    "  highorder reproduce --scale 1/16 --score     do published claims hold here?\n",
     "  highorder replay RECORDING --lockstep        does the model choose as the kernel did?\n",
     "  highorder replay RECORDING --vs linux-6.1    the same demand under another kernel's rules\n",
+    "  highorder trace trace.txt --picture out.png  where compaction was, and what it moved\n",
 );
 
 /// Reads the arguments of this process; on bad ones, or for help, it prints and ends the process.

@@ -51,19 +51,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     words.extend(arguments.what.iter().cloned());
     words.extend(store_words(&arguments.store));
     let command = output::shell_command(words.iter().map(String::as_str));
-    let published = published(experiments.iter().map(String::as_str));
-    Results { variants, published, command }.show(&arguments.printing)
+    let experiment = experiment(experiments.iter().map(String::as_str));
+    let published = experiment.as_ref().and_then(|experiment| experiment.published);
+    let matrix = experiment.map_or(Vec::new(), |experiment| experiment.matrix);
+    Results { variants, published, matrix, command }.show(&arguments.printing)
 }
 
-/// The published form of an experiment that comes with the program, if all runs are of it: records do not
-/// say how they are to be shown.
-fn published<'a>(mut experiments: impl Iterator<Item = &'a str>) -> Option<&'static str> {
+/// The experiment that comes with the program, if all runs are of it: records do not say how they are to be
+/// shown.
+fn experiment<'a>(mut experiments: impl Iterator<Item = &'a str>) -> Option<Experiment> {
     let first = experiments.next()?;
     let is_built_in = BUILT_IN.iter().any(|(name, _)| *name == first);
     if !is_built_in || experiments.any(|other| other != first) {
         return None;
     }
-    Experiment::load(first).ok()?.published
+    Experiment::load(first).ok()
 }
 
 /// The words that name a store, if it is not the default.

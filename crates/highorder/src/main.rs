@@ -19,13 +19,16 @@ mod failure;
 mod import;
 mod man;
 mod map;
+mod matrix;
 mod output;
 mod real;
 mod replay;
+mod reproduce;
 mod restore_knobs;
 mod results;
 mod run;
 mod snapshot;
+mod trace;
 mod validate;
 
 use cli::Verb;
@@ -56,8 +59,10 @@ fn run(verb: &Verb) -> Result<(), Failure> {
         Verb::Map(arguments) => map::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
+        Verb::Trace(arguments) => trace::run(arguments),
         Verb::Run(arguments) => run::run(arguments),
         Verb::Compare(arguments) => compare::run(arguments),
+        Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Validate(arguments) => validate::run(arguments),
         Verb::Import(arguments) => import::run(arguments),
         Verb::RestoreKnobs(arguments) => restore_knobs::run(arguments),

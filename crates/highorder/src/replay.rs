@@ -2,6 +2,7 @@
 
 mod lockstep;
 mod tables;
+mod then;
 
 use crate::failure::Failure;
 use crate::output::{self, Replace, VERSION};
@@ -33,6 +34,14 @@ enum Format {
     Json,
 }
 
+/// What to do with a recorded state instead of replaying what happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Then {
+    /// As writing 1 to /proc/sys/vm/compact_memory does
+    #[value(name = "compact_memory")]
+    CompactMemory,
+}
+
 /// What to replay, and how.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -42,15 +51,22 @@ ftrace) and, to compare with, state1/ (every page after). tests/guest/record.sh 
 Free-running, only the demand comes from the recording: which requests were made and which blocks freed,
 what compaction took, when lists were drained. Every choice is the model's own.
 
+With --then compact_memory nothing is replayed: the state before, or a snapshot, is compacted as the kernel
+does it, zone by zone. Where the recording's case.json says \"then\": \"compact_memory\", its state1 is what
+the recorded kernel made of it, and is shown beside.
+
 In lockstep the state follows the recording, and before each recorded choice the model is asked for its
 own. What the kernel does not trace is inferred and counted apart: pages handed out in bulk, blocks that
 compaction captured, frees past a locked per-CPU list.")]
 pub(crate) struct Arguments {
-    /// The recording's folder
+    /// The recording's folder; with --then a snapshot or one state will do
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
+    /// Leave the recorded events aside, and see what this makes of the state before them
+    #[arg(long, value_name = "WHAT", value_enum)]
+    then: Option<Then>,
     /// Follow the recording, and ask the model before each of the kernel's choices
-    #[arg(long, conflicts_with_all = ["vs", "png_dir"])]
+    #[arg(long, conflicts_with_all = ["vs", "png_dir", "then"])]
     lockstep: bool,
     /// The kernel whose rules the model has: a kernel file, or the name of a built-in one [default: the
     /// recorded one]
@@ -69,6 +85,9 @@ pub(crate) struct Arguments {
 
 /// Replays, prints the comparison, draws it where asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.then == Some(Then::CompactMemory) {
+        return then::run(arguments);
+    }
     let kernel = arguments.kernel.as_deref().map(Kernel::load).transpose()?;
     let others: Vec<_> =
         arguments.vs.iter().map(|name| Kernel::load(name)).collect::<Result<_, _>>()?;

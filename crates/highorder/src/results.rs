@@ -73,6 +73,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Printing {
+    /// Whether another form is asked for than that which the experiment names.
+    pub(crate) fn has_other_form(&self) -> bool {
+        self.published.is_some() || self.listing.is_some() || self.noise
+    }
+
     /// These arguments as words of a command line, without defaults.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
@@ -107,6 +112,8 @@ pub(crate) struct Results {
     pub(crate) variants: Vec<Variant>,
     /// The published form that the experiment names.
     pub(crate) published: Option<&'static str>,
+    /// What the parts of the variants' names are, where results are one table with a row for each.
+    pub(crate) matrix: Vec<String>,
     /// The command line that gives the same results.
     pub(crate) command: String,
 }
@@ -115,6 +122,7 @@ impl Results {
     /// Prints or writes them.
     pub(crate) fn show(&self, printing: &Printing) -> Result<(), Failure> {
         let text = match printing.format {
+            _ if self.is_matrix(printing) => self.matrix_as(printing.format)?,
             Format::Text => self.text(printing),
             Format::Md => self.markdown(printing),
             Format::Csv => self.csv(printing),
@@ -127,7 +135,7 @@ impl Results {
         Ok(())
     }
 
-    fn groups(&self) -> Vec<Group<'_>> {
+    pub(crate) fn groups(&self) -> Vec<Group<'_>> {
         fn group(variant: &Variant) -> Group<'_> {
             Group { label: variant.label.clone(), records: variant.records.iter().collect() }
         }
@@ -320,9 +328,14 @@ impl Results {
         Ok(format!("{value:#}\n"))
     }
 
+    /// The experiments, with their scale.
+    pub(crate) fn title(&self) -> String {
+        let all = self.variants.iter().flat_map(|variant| &variant.records);
+        let titles: BTreeSet<String> = all.map(|record| title(&record.inputs)).collect();
+        titles.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
     fn html(&self, printing: &Printing) -> Result<String, Failure> {
-        let all = || self.variants.iter().flat_map(|variant| &variant.records);
-        let titles: BTreeSet<String> = all().map(|record| title(&record.inputs)).collect();
         let groups = self.groups();
         // A run that stands in two columns has one map, which both show.
         let shown: BTreeMap<Identity, &Record> =
@@ -330,7 +343,7 @@ impl Results {
         let maps: Vec<Map<'_>> =
             shown.iter().filter_map(|(run, record)| map(*run, record)).collect();
         let page = Page {
-            title: &titles.into_iter().collect::<Vec<_>>().join(", "),
+            title: &self.title(),
             command: &self.command,
             groups: &groups,
             form: self.published(printing).map_or(Form::default(), |published| published.form),

@@ -4,6 +4,7 @@ use crate::compare::{self, DEFAULT_STORE};
 use crate::failure::Failure;
 use crate::output;
 use crate::real::{Guests, STATE_FOLDER};
+use crate::reproduce::PictureFile;
 use crate::results::{Printing, Results, Variant};
 use highorder_lab::experiment::BUILT_IN;
 use highorder_lab::{
@@ -41,6 +42,13 @@ pub(crate) struct Arguments {
     /// The folder of records
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     store: PathBuf,
+    /// Draw the one table of an experiment that has a `matrix`
+    #[arg(long, value_name = "FILE.png|FILE.svg")]
+    picture: Option<PathBuf>,
+    /// Also write what compaction did in each run of the model into this folder, as ftrace's text;
+    /// `highorder trace` draws it
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
@@ -116,19 +124,34 @@ struct Host {
 /// Runs what the store does not have, then prints the comparison of all.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let experiment = Experiment::load_for(&arguments.experiment, &arguments.on)?;
+    let picture = arguments.picture.as_deref().map(PictureFile::new).transpose()?;
+    if let (Some(path), true) = (&arguments.picture, experiment.matrix.is_empty()) {
+        return Err(Failure::input(format!(
+            "--picture {} of the experiment {}, expected one that has a `matrix`; of others --format html \
+             has pictures",
+            path.display(),
+            experiment.name
+        )));
+    }
     let plan = experiment.plan_on(&arguments.on, arguments.scale, &arguments.options())?;
     let store = Store::open(&arguments.store)?;
     let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    execute(&plan, &store, arguments.workers.unwrap_or(cpus), arguments)?;
+    let workers = arguments.workers.unwrap_or(cpus);
+    if let Some(folder) = &arguments.trace {
+        prepare_traces(folder, &arguments.on)?;
+    }
+    execute_traced(&plan, &store, workers, &arguments.again(), arguments.trace.as_deref())?;
     let records = plan.records(&store)?;
     let variants = plan.columns.iter().zip(records);
     let variants = variants.map(|(label, records)| Variant { label: label.clone(), records });
     let results = Results {
         variants: variants.collect(),
         published: experiment.published,
+        matrix: experiment.matrix,
         command: arguments.what(),
     };
-    results.show(&arguments.printing)
+    results.show(&arguments.printing)?;
+    picture.map_or(Ok(()), |picture| picture.write(&results.matrix_picture()))
 }
 
 impl Arguments {
@@ -167,6 +190,10 @@ impl Arguments {
     fn again(&self) -> String {
         let mut words = compare::store_words(&self.store);
         words.extend(self.workers.iter().flat_map(|n| ["--workers".to_owned(), n.to_string()]));
+        let picture = self.picture.iter().map(|file| file.display().to_string());
+        words.extend(picture.flat_map(|file| ["--picture".to_owned(), file]));
+        let trace = self.trace.iter().map(|folder| folder.display().to_string());
+        words.extend(trace.flat_map(|folder| ["--trace".to_owned(), folder]));
         words.extend(self.guests.other_words(self.on.contains(&Target::Host)));
         if self.host.state_dir != Path::new(STATE_FOLDER) {
             words.extend(["--state-dir".to_owned(), self.host.state_dir.display().to_string()]);
@@ -179,23 +206,59 @@ impl Arguments {
     }
 }
 
-/// Runs what is missing, behind a progress bar.
-fn execute(
+/// Makes the folder for traces, if the runs are such as have them.
+fn prepare_traces(folder: &Path, targets: &[Target]) -> Result<(), Failure> {
+    if let Some(real) = targets.iter().find(|target| **target != Target::Model) {
+        return Err(Failure::input(format!(
+            "--trace with --on {real}, expected the model alone: a real kernel has ftrace itself"
+        )));
+    }
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::input(format!("{}: {error}", folder.display())))
+}
+
+/// Where a run's events go: what the run is called, and the beginning of its record's name, since runs that
+/// differ in little are called the same.
+fn trace_path(folder: &Path, run: &Run) -> PathBuf {
+    let identity = run.inputs.identity().to_string();
+    folder.join(format!("{}.{}.trace.txt", run.inputs.readable_name(), &identity[..8]))
+}
+
+/// Runs what is missing, behind a progress bar; `again` is the command line that goes on after an interrupt.
+pub(crate) fn execute(
     plan: &Plan,
     store: &Store,
     workers: NonZeroUsize,
-    arguments: &Arguments,
+    again: &str,
 ) -> Result<(), Failure> {
-    let nr_missing = plan.missing(store).len();
+    execute_traced(plan, store, workers, again, None)
+}
+
+/// As [`execute`]; runs whose events are not in the folder `trace` yet are made for them.
+fn execute_traced(
+    plan: &Plan,
+    store: &Store,
+    workers: NonZeroUsize,
+    again: &str,
+    trace: Option<&Path>,
+) -> Result<(), Failure> {
+    let lacks_trace = |run: &Run| trace.is_some_and(|folder| !trace_path(folder, run).is_file());
+    let is_missing = |run: &&Run| !store.has(&run.inputs) || lacks_trace(run);
+    let nr_missing = plan.runs.iter().filter(is_missing).count();
     if nr_missing == 0 {
         return Ok(());
     }
-    let overseer = Overseer::new(nr_missing as u64);
+    let mut overseer = Overseer::new(nr_missing as u64);
+    overseer.trace = trace.map(Path::to_owned);
     let of_all = format!("of {} runs are in {}", plan.runs.len(), store.folder().display());
-    let goes_on = format!("the same command goes on from there: {}", arguments.again());
+    let goes_on = format!("the same command goes on from there: {again}");
     overseer.heed_interrupts(format!("ended; {of_all} as far as finished; {goes_on}"))?;
     let executed = plan.execute(store, workers, &overseer);
     overseer.bar.finish_and_clear();
+    let failure = overseer.trace_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     let Executed { nr_there, nr_made, nr_left } = executed?;
     if nr_left > 0 {
         return Err(Failure::Interrupted(format!(
@@ -217,6 +280,10 @@ struct Overseer {
     virtual_ns: AtomicU64,
     /// Of the largest model.
     size: Mutex<ModelSize>,
+    /// Where events go.
+    trace: Option<PathBuf>,
+    /// Why they could not.
+    trace_failure: Mutex<Option<Failure>>,
 }
 
 impl Overseer {
@@ -233,6 +300,8 @@ impl Overseer {
             faults: AtomicU64::new(0),
             virtual_ns: AtomicU64::new(0),
             size: Mutex::default(),
+            trace: None,
+            trace_failure: Mutex::default(),
         }
     }
 
@@ -303,6 +372,23 @@ impl Watch for Overseer {
         let mut largest = self.size.lock().unwrap_or_else(PoisonError::into_inner);
         if size.nr_frames > largest.nr_frames {
             *largest = size;
+        }
+    }
+
+    fn wants_trace(&self, run: &Run) -> bool {
+        self.trace.as_ref().is_some_and(|folder| !trace_path(folder, run).is_file())
+    }
+
+    fn traced(&self, run: &Run, text: &[u8]) -> bool {
+        let Some(folder) = &self.trace else { return true };
+        let written = output::write_file(&trace_path(folder, run), text, output::Replace::Yes);
+        match written {
+            Ok(()) => true,
+            Err(failure) => {
+                let mut first = self.trace_failure.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get_or_insert(failure);
+                false
+            }
         }
     }
 

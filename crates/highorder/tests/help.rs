@@ -59,9 +59,11 @@ fn every_verb_has_a_man_page() {
         "-man",
         "-map",
         "-replay",
+        "-reproduce",
         "-restore-knobs",
         "-run",
         "-snapshot",
+        "-trace",
         "-validate",
     ];
     let mut expected: Vec<_> = expected.iter().map(|verb| format!("highorder{verb}.1")).collect();

@@ -248,3 +248,49 @@ fn the_readme_shows_what_replays_print() {
         "the README shows another replay than:\n{command}"
     );
 }
+
+const COMPACT: [&str; 2] =
+    ["tests/data/recordings/612-rec-compact", "tests/data/recordings/61-rec-compact"];
+
+#[test]
+fn compaction_of_a_recorded_machine_ends_where_the_kernel_ended() {
+    for recording in COMPACT {
+        let report = json(&[recording, "--then", "compact_memory"]);
+        let model = &report["models"][0];
+        assert_eq!(report["recorded"], model["work"], "{recording}: {report:#}");
+        assert!(number(&report["recorded"]["pgmigrate_success"]) > 5_000.0, "{report:#}");
+        assert!(number(&model["distance"]) <= 0.02, "{recording}: {report:#}");
+    }
+}
+
+#[test]
+fn any_state_can_be_compacted_under_any_kernel() {
+    let state = format!("{CHURN}/state0");
+    let told = printed(&["replay", &state, "--then", "compact_memory", "--vs", "linux-4.14"]);
+    for words in ["was not recorded", "Free blocks by order", "linux-6.12", "linux-4.14", "DMA32"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    // Without a state after that is compaction's alone, nothing is shown beside the model.
+    let report = json(&[CHURN, "--then", "compact_memory"]);
+    assert!(report["recorded"].is_null() && report["models"][0]["distance"].is_null());
+}
+
+#[test]
+fn compaction_is_drawn_with_its_scanners_beside_the_kernels() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pictures = folder.path().join("pictures");
+    printed(&["replay", COMPACT[0], "--then", "compact_memory", "--png-dir", text(&pictures)]);
+    let expected =
+        ["free-blocks.png", "memory.png", "scanners-linux-6.12.png", "scanners-recorded.png"];
+    assert_eq!(names(&pictures), expected);
+}
+
+#[test]
+fn what_cannot_be_compacted_is_refused() {
+    let complaint = refused(&["replay", "no/such", "--then", "compact_memory"]);
+    assert!(complaint.contains("no/such"), "{complaint}");
+    let complaint = refused(&["replay", CHURN, "--then", "compact_memory", "--lockstep"]);
+    assert!(complaint.contains("cannot be used with"), "{complaint}");
+    let complaint = refused(&["replay", CHURN, "--then", "reclaim"]);
+    assert!(complaint.contains("compact_memory"), "{complaint}");
+}

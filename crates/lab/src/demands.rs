@@ -1,5 +1,6 @@
 //! `[[demand]]` of an experiment file: memory that the kernel wants for itself.
 
+use highorder_mm::slab::CacheId;
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::Ns;
 use highorder_sim::kernel::demand::{Demand, DemandKind};
@@ -18,6 +19,7 @@ const LIFETIME_S: Range<f64> = 0.000_001..86_401.0;
 pub(crate) struct DemandValues {
     kind: Spanned<String>,
     order: Option<Spanned<u8>>,
+    size: Option<Spanned<u32>>,
     gfp: Option<Spanned<String>>,
     rate_per_s: Spanned<f64>,
     lifetime_s: Spanned<f64>,
@@ -46,10 +48,28 @@ impl DemandValues {
                     format!("`order` is {order}, expected 0..={MAX_PAGE_ORDER} (MAX_PAGE_ORDER)");
                 refuse(given.span(), message);
             }
-            if found == Some(DemandKind::KernelStack) {
-                let message = "`order` is given for stacks, which have the kernel's own";
-                refuse(given.span(), message.to_owned());
+            if matches!(found, Some(DemandKind::KernelStack | DemandKind::Object)) {
+                let message =
+                    format!("`order` is given for {kind}, expected none: the kernel has its own");
+                refuse(given.span(), message);
             }
+        }
+        let bytes = self.size.as_ref().map_or(0, |size| *size.get_ref());
+        match (&self.size, found) {
+            (Some(given), Some(DemandKind::Object)) => {
+                if bytes == 0 || CacheId::kmalloc(bytes).is_none() {
+                    let message = format!("`size` is {bytes}, expected 1 to 8192 bytes");
+                    refuse(given.span(), message);
+                }
+            }
+            (None, Some(DemandKind::Object)) => {
+                refuse(self.kind.span(), "an object needs a `size` in bytes".to_owned());
+            }
+            (Some(given), _) => {
+                let message = format!("`size` is given for {kind}, expected it for objects alone");
+                refuse(given.span(), message);
+            }
+            (None, _) => {}
         }
         let gfp = self.gfp.as_ref();
         let sleeps = match gfp.map(|gfp| gfp.get_ref().as_str()) {
@@ -80,11 +100,62 @@ impl DemandValues {
             Some(kind) => Ok(Demand {
                 kind,
                 order: Order(order),
+                bytes,
                 sleeps,
                 gap: Ns((1e9 / rate).round() as u64),
                 lifetime: Ns((lifetime * 1e9).round() as u64),
             }),
             None => Err(problems),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Demand, Vec<String>> {
+        let values: DemandValues = toml::from_str(text).unwrap();
+        values
+            .finish()
+            .map_err(|problems| problems.into_iter().map(|(_, message)| message).collect())
+    }
+
+    #[test]
+    fn a_demand_is_read_with_its_rate_and_lifetime() {
+        let packets = "kind = \"network-buffer\"\norder = 3\ngfp = \"atomic\"\n\
+                       rate_per_s = 4.0\nlifetime_s = 0.5\n";
+        let expected = Demand {
+            kind: DemandKind::NetworkBuffer,
+            order: Order(3),
+            bytes: 0,
+            sleeps: false,
+            gap: Ns::from_millis(250),
+            lifetime: Ns::from_millis(500),
+        };
+        assert_eq!(read(packets), Ok(expected));
+        let objects = "kind = \"object\"\nsize = 200\nrate_per_s = 1000.0\nlifetime_s = 60.0\n";
+        let found = read(objects).unwrap();
+        assert_eq!((found.kind, found.bytes, found.sleeps), (DemandKind::Object, 200, true));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_demand_is_said_key_by_key() {
+        let rest = "rate_per_s = 1.0\nlifetime_s = 1.0\n";
+        for (keys, expected) in [
+            ("kind = \"objects\"", "`kind` is `objects`, expected one of kernel-stack,"),
+            ("kind = \"object\"", "an object needs a `size` in bytes"),
+            ("kind = \"object\"\nsize = 8193", "`size` is 8193, expected 1 to 8192 bytes"),
+            ("kind = \"object\"\nsize = 8\norder = 1", "`order` is given for object"),
+            ("kind = \"pipe\"\nsize = 8", "`size` is given for pipe"),
+            ("kind = \"pipe\"\norder = 11", "`order` is 11, expected 0..=10"),
+            ("kind = \"kernel-stack\"\ngfp = \"atomic\"", "`gfp` is `atomic`"),
+        ] {
+            let problems = read(&format!("{keys}\n{rest}")).unwrap_err();
+            assert_eq!(problems.len(), 1, "{keys}: {problems:?}");
+            assert!(problems[0].starts_with(expected), "{keys}: {problems:?}");
+        }
+        let never = read("kind = \"pipe\"\nrate_per_s = 0.0\nlifetime_s = 1e9\n").unwrap_err();
+        assert_eq!(never.len(), 2, "{never:?}");
     }
 }

@@ -7,14 +7,15 @@
 use crate::demands::DemandValues;
 use crate::{InputError, Kernel, Target, kernel_file};
 use highorder_real::knobs::Knobs;
-use highorder_record::published;
+use highorder_record::matrix::BETWEEN_PARTS;
+use highorder_record::{PublishedForm, published};
 use highorder_sim::kernel::demand::Demand;
 use highorder_sim::{Machine, Ns, machine};
 use highorder_system::model::check_knob;
 use highorder_workload::{Configured, ParameterError, Value};
 use serde::Deserialize;
 use serde_spanned::Spanned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::ops::{Range, RangeInclusive};
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 19] = [
+pub const BUILT_IN: [(&str, &str); 20] = [
     (
         "compaction-direct-freepage",
         include_str!("../../../experiments/compaction-direct-freepage.toml"),
@@ -36,6 +37,7 @@ pub const BUILT_IN: [(&str, &str); 19] = [
     ("postmark", include_str!("../../../experiments/postmark.toml")),
     ("small-files", include_str!("../../../experiments/small-files.toml")),
     ("swap-small", include_str!("../../../experiments/swap-small.toml")),
+    ("thp-defrag-matrix", include_str!("../../../experiments/thp-defrag-matrix.toml")),
     ("thp-defrag-stutter", include_str!("../../../experiments/thp-defrag-stutter.toml")),
     ("thp-defrag-thpscale", include_str!("../../../experiments/thp-defrag-thpscale.toml")),
     ("thp-defrag-usemem", include_str!("../../../experiments/thp-defrag-usemem.toml")),
@@ -72,6 +74,8 @@ pub struct Experiment {
     pub sample_interval: Ns,
     /// The published tables in whose form results are printed.
     pub published: Option<&'static str>,
+    /// What the parts of variants' names are, where results are one table with a row for each; else empty.
+    pub matrix: Vec<String>,
     /// What is compared; the first is the base.
     pub variants: Vec<Variant>,
 }
@@ -91,6 +95,9 @@ pub struct Variant {
     pub workload: Configured,
     /// What the kernel wants for itself besides, at full scale.
     pub demands: Vec<Demand>,
+    /// The columns of the published tables that it stands for: those that the file names, or the one of its own
+    /// name, if there is one.
+    pub published: Vec<String>,
 }
 
 /// How far memory and sizes shrink together: more than 0, at most 1, in lowest terms.
@@ -247,6 +254,7 @@ struct Values {
     seeds: Option<Spanned<Vec<u64>>>,
     sample_interval_ms: Option<Spanned<u64>>,
     published: Option<Spanned<String>>,
+    matrix: Option<Spanned<Vec<String>>>,
     workload: Spanned<Parameters>,
     #[serde(rename = "demand", default)]
     demands: Vec<DemandValues>,
@@ -268,6 +276,7 @@ struct VariantValues {
     knobs: BTreeMap<Spanned<String>, Spanned<toml::Value>>,
     #[serde(default)]
     workload: Parameters,
+    published: Option<Spanned<toml::Value>>,
 }
 
 /// Gathers what is wrong, with its line.
@@ -457,6 +466,11 @@ impl Values {
             variants.extend(values.finish(&label, machine.as_ref(), &self.workload, checks));
             labels.push(label);
         }
+        let form = published.and_then(published::find);
+        for (variant, values) in variants.iter_mut().zip(&self.variants) {
+            variant.published = values.columns(&variant.name, form.as_ref(), checks);
+        }
+        let matrix = self.matrix(&variants, checks);
         let demands = self.demands(checks);
         for variant in &mut variants {
             variant.demands.clone_from(&demands);
@@ -469,8 +483,26 @@ impl Values {
             seeds,
             sample_interval: Ns(interval * 1_000_000),
             published,
+            matrix,
             variants,
         }
+    }
+
+    /// The parts of variants' names, of which all variants have as many.
+    fn matrix(&self, variants: &[Variant], checks: &mut Checks<'_>) -> Vec<String> {
+        let Some(parts) = &self.matrix else { return Vec::new() };
+        let nr = parts.get_ref().len();
+        let parts_of = |variant: &Variant| variant.name.split(BETWEEN_PARTS).count();
+        if let Some(variant) = variants.iter().find(|variant| parts_of(variant) != nr || nr == 0) {
+            let message = format!(
+                "`matrix` has {nr} parts and the variant `{}` {}, expected as many, with `{BETWEEN_PARTS}` \
+                 between them",
+                variant.name,
+                parts_of(variant)
+            );
+            checks.refuse(parts.span(), message);
+        }
+        parts.get_ref().clone()
     }
 
     /// What the kernel wants for itself, which only the model can be made to want.
@@ -603,7 +635,44 @@ impl VariantValues {
             knobs,
             workload: workload?,
             demands: Vec::new(),
+            published: Vec::new(),
         })
+    }
+
+    /// The columns of the published tables that the variant stands for.
+    fn columns(
+        &self,
+        label: &str,
+        form: Option<&PublishedForm>,
+        checks: &mut Checks<'_>,
+    ) -> Vec<String> {
+        let columns: Vec<&str> =
+            form.iter().flat_map(|form| &form.tables).flat_map(|t| t.columns.clone()).collect();
+        let Some(values) = &self.published else {
+            return columns.contains(&label).then(|| label.to_owned()).into_iter().collect();
+        };
+        let found = values.get_ref();
+        let names: Option<Vec<&str>> = match found {
+            toml::Value::String(name) => Some(vec![name]),
+            toml::Value::Array(names) => names.iter().map(toml::Value::as_str).collect(),
+            _ => None,
+        };
+        let names = names.filter(|names| names.iter().all(|name| columns.contains(name)));
+        let Some(names) = names else {
+            let expected = match columns.is_empty() {
+                true => "none: the experiment has no published tables".to_owned(),
+                false => {
+                    let known: BTreeSet<&str> = columns.into_iter().collect();
+                    format!("of {}", known.into_iter().collect::<Vec<_>>().join(", "))
+                }
+            };
+            checks.refuse(
+                values.span(),
+                format!("`published` of a variant is {found}, expected columns {expected}"),
+            );
+            return Vec::new();
+        };
+        names.into_iter().map(ToOwned::to_owned).collect()
     }
 
     /// The machine with the variant's swap: so much on its first area, and no other area.

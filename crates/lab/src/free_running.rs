@@ -544,7 +544,7 @@ fn content(memory: &Memory, pfn: Pfn) -> FrameUse {
 }
 
 /// The use of every frame, `in_use` telling that of those in use.
-fn uses_of(memory: &Memory, in_use: impl Fn(Pfn) -> FrameUse) -> Vec<FrameUse> {
+pub(crate) fn uses_of(memory: &Memory, in_use: impl Fn(Pfn) -> FrameUse) -> Vec<FrameUse> {
     let frames = memory.frames();
     let mut uses = vec![FrameUse::Hole; frames.len()];
     let mut pfn = Pfn(0);
@@ -572,6 +572,15 @@ fn side(
     tracker: Tracker,
     unserved: u64,
 ) -> Side {
+    let free_blocks = free_blocks(memory);
+    let pageblock_order = memory.policy.freelist.pageblock_order;
+    let pageblocks = memory_map::pageblocks(memory);
+    let Tracker { fallbacks, samples, .. } = tracker;
+    Side { name, pageblock_order, free_blocks, uses, pageblocks, fallbacks, samples, unserved }
+}
+
+/// Free blocks by place.
+pub(crate) fn free_blocks(memory: &Memory) -> BTreeMap<FreeKind, u64> {
     let mut free_blocks = BTreeMap::new();
     for zone in &memory.zones {
         for order in (0..NR_PAGE_ORDERS as u8).map(Order) {
@@ -583,10 +592,19 @@ fn side(
             }
         }
     }
-    let pageblock_order = memory.policy.freelist.pageblock_order;
-    let pageblocks = memory_map::pageblocks(memory);
-    let Tracker { fallbacks, samples, .. } = tracker;
-    Side { name, pageblock_order, free_blocks, uses, pageblocks, fallbacks, samples, unserved }
+    free_blocks
+}
+
+/// Free blocks of a snapshot by place.
+pub(crate) fn free_blocks_recorded(snapshot: &Snapshot) -> BTreeMap<FreeKind, u64> {
+    let mut free_blocks = BTreeMap::new();
+    for zone in &snapshot.zones {
+        for block in &zone.free {
+            let kind = (zone.node, zone.kind, block.order, block.migratetype);
+            *free_blocks.entry(kind).or_default() += 1;
+        }
+    }
+    free_blocks
 }
 
 /// The recorded end, or where it was not recorded, the state followed.
@@ -598,13 +616,7 @@ fn recorded_side(
 ) -> Side {
     let mut recorded = side("recorded".to_owned(), followed, uses, tracker, 0);
     if let Some(after) = &recording.after {
-        recorded.free_blocks.clear();
-        for zone in &after.zones {
-            for block in &zone.free {
-                let kind = (zone.node, zone.kind, block.order, block.migratetype);
-                *recorded.free_blocks.entry(kind).or_default() += 1;
-            }
-        }
+        recorded.free_blocks = free_blocks_recorded(after);
         recorded.pageblocks = after.pageblocks.iter().map(|b| (b.pfn, b.migratetype)).collect();
     }
     recorded

@@ -16,9 +16,9 @@ use highorder_sim::Ns;
 use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
     Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
-    InodeLists, KcompactdWake, Kswapd, Ready, Retry, Rounds, Slab as Shrinkers, SlabPressure,
-    Slowpath, Stall, StallRule, ThisnodeExit, Thp, ThpNuma, WakesFlushers, WokenBelow,
-    WriteoutLimit,
+    InodeLists, KcompactdWake, Kswapd, NumaBalancing, NumaScan, Ready, Retry, Rounds,
+    Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule, ThisnodeExit, Thp, ThpNuma,
+    WakesFlushers, WokenBelow, WriteoutLimit,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use serde::Deserialize;
@@ -232,6 +232,7 @@ table!(CompactionValues {
     rescan: RescanValue,
     skip_huge_blocks: bool,
     count_jumped: bool,
+    count_taken: bool,
     target_head: TargetHeadValue,
     finish: FinishValue,
     suitable: SuitableValue,
@@ -294,6 +295,7 @@ table!(VmstatValues {
     workingset: bool,
     direct_throttle: bool,
     skip_congestion_wait: bool,
+    numa_balancing: bool,
     thp_zero_page: bool,
     swap_ra: bool,
     kernel_stack_kib: bool,
@@ -332,6 +334,7 @@ table!(ThpValues {
     numa: ThpNumaValue,
     zero_page: bool,
 });
+table!(NumaValues { scan: NumaScanValue, default_on: bool });
 table!(CompactorsValues {
     direct: DirectCompactionValue,
     by_kswapd: bool,
@@ -408,6 +411,7 @@ struct Values {
     thp: ThpValues,
     khugepaged: KhugepagedValues,
     compactors: CompactorsValues,
+    numa: NumaValues,
 }
 
 /// Defines the words a value may take and what each stands for.
@@ -666,6 +670,11 @@ words!(ThpNumaValue for ThpNuma {
     "local-then-allowed" LocalThenAllowed => Self::LocalThenAllowed,
     "thisnode-cheap" ThisnodeCheap => Self::ThisnodeCheap,
 });
+words!(NumaScanValue for NumaScan {
+    "none" None => Self::None,
+    "all" All => Self::All,
+    "spares-local" SparesLocal => Self::SparesLocal,
+});
 words!(WakesFlushersValue for WakesFlushers {
     "scanned-much" ScannedMuch => Self::ScannedMuch,
     "all-dirty" AllDirty => Self::AllDirty,
@@ -741,6 +750,7 @@ impl Values {
             thp: self.thp.over(base.thp),
             khugepaged: self.khugepaged.over(base.khugepaged),
             compactors: self.compactors.over(base.compactors),
+            numa: self.numa.over(base.numa),
         }
     }
 
@@ -870,6 +880,7 @@ impl Values {
                 rescan: need!(compaction.rescan).into(),
                 skip_huge_blocks: need!(compaction.skip_huge_blocks),
                 count_jumped: need!(compaction.count_jumped),
+                count_taken: need!(compaction.count_taken),
                 target_head: need!(compaction.target_head).into(),
                 finish: need!(compaction.finish).into(),
                 suitable: need!(compaction.suitable).into(),
@@ -988,6 +999,7 @@ impl Values {
                 workingset: need!(vmstat.workingset),
                 direct_throttle: need!(vmstat.direct_throttle),
                 skip_congestion_wait: need!(vmstat.skip_congestion_wait),
+                numa_balancing: need!(vmstat.numa_balancing),
                 thp_zero_page: need!(vmstat.thp_zero_page),
                 swap_ra: need!(vmstat.swap_ra),
                 kernel_stack_kib: need!(vmstat.kernel_stack_kib),
@@ -1083,6 +1095,10 @@ impl Values {
                 noretry: need!(thp.noretry).into(),
                 numa: need!(thp.numa).into(),
                 zero_page: need!(thp.zero_page),
+            },
+            numa: NumaBalancing {
+                scan: need!(numa.scan).into(),
+                default_on: need!(numa.default_on),
             },
         };
         Ok(Kernel {

@@ -1,5 +1,6 @@
 //! Kernel files, experiments and their runs, recordings and their replay.
 
+pub mod compact_memory;
 mod demands;
 pub mod error;
 pub mod experiment;
@@ -9,10 +10,13 @@ pub mod kernel_file;
 pub mod lockstep;
 pub mod machine;
 pub mod memory_map;
+pub mod passes;
 pub mod recording;
+pub mod reproduce;
 pub mod run;
 mod run_inputs;
 pub mod target;
+pub mod trace_text;
 pub mod validate;
 
 pub use error::InputError;

@@ -7,6 +7,7 @@
 use crate::experiment::{Experiment, Scale, Variant};
 use crate::run_inputs::{kernel_values, machine_values};
 use crate::target::{Ready, Real, RealError, RealOptions, Target, different};
+use crate::trace_text::{self, Whose};
 use crate::{InputError, Kernel, memory_map};
 use highorder_mm::Memory;
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
@@ -60,6 +61,18 @@ pub trait Watch: Sync {
         let _ = (run, record, size);
     }
 
+    /// Whether a run on the model, though it may be in the store already, is to be made for its events.
+    fn wants_trace(&self, run: &Run) -> bool {
+        let _ = run;
+        false
+    }
+
+    /// The events of a run that were wanted, as ftrace's text. Whether the runs go on.
+    fn traced(&self, run: &Run, text: &[u8]) -> bool {
+        let _ = (run, text);
+        true
+    }
+
     /// Whether no more runs shall begin.
     fn should_stop(&self) -> bool {
         false
@@ -87,6 +100,9 @@ impl ModelSize {
         }
     }
 }
+
+/// What is done with a run's events, as ftrace's text.
+type OnTrace<'a> = dyn FnMut(&[u8]) + 'a;
 
 /// Nobody looks on.
 impl Watch for () {}
@@ -282,9 +298,10 @@ impl Experiment {
 /// Demands as text: equal texts mean equal demands.
 fn demands_text(demands: &[Demand]) -> String {
     let lines = demands.iter().map(|demand| {
-        let Demand { kind, order, sleeps, gap, lifetime } = demand;
+        let Demand { kind, order, bytes, sleeps, gap, lifetime } = demand;
+        let size = if *bytes > 0 { format!(" size {bytes}") } else { String::new() };
         format!(
-            "demand = {} order {} sleeps {sleeps} gap_ns {} lifetime_ns {}\n",
+            "demand = {} order {}{size} sleeps {sleeps} gap_ns {} lifetime_ns {}\n",
             kind.name(),
             order.0,
             gap.0,
@@ -311,8 +328,18 @@ impl Variant {
 }
 
 impl Run {
-    /// Makes the run, on this thread; a model's record has a picture of memory.
-    fn make(&self) -> Result<(Record, Option<ModelSize>), ExecuteError> {
+    /// Whether it is on the model.
+    #[must_use]
+    pub const fn is_model(&self) -> bool {
+        self.real.is_none()
+    }
+
+    /// Makes the run, on this thread; a model's record has a picture of memory. `traced` is given its
+    /// events, if that is wanted.
+    fn make(
+        &self,
+        traced: Option<&mut OnTrace<'_>>,
+    ) -> Result<(Record, Option<ModelSize>), ExecuteError> {
         let name = || self.inputs.readable_name();
         if let Some(real) = &self.real {
             let made = real.make(self.inputs.clone(), &self.workload);
@@ -329,9 +356,25 @@ impl Run {
             sample_interval: self.sample_interval,
             draw: Some(memory_map::draw),
         };
-        let made = model::run_on(spec, self.inputs.clone(), self.workload.code());
-        let (record, world) = made.map_err(|error| ExecuteError::Run { name: name(), error })?;
-        Ok((record, Some(ModelSize::of(&world.memory))))
+        let failed = |error| ExecuteError::Run { name: name(), error };
+        let code = self.workload.code();
+        let Some(traced) = traced else {
+            let made = model::run_on(spec, self.inputs.clone(), code);
+            let (record, world) = made.map_err(failed)?;
+            return Ok((record, Some(ModelSize::of(&world.memory))));
+        };
+        let made = model::run_traced(spec, self.inputs.clone(), code);
+        let (record, world, trace) = made.map_err(failed)?;
+        let memory = &world.memory;
+        let zones = memory.zones.iter().map(|zone| (zone.node, zone.kind, zone.start..zone.end));
+        let whose = Whose {
+            release: &self.kernel.release,
+            tasks: &trace.tasks,
+            zones: &zones.collect::<Vec<_>>(),
+            nr_cpus: memory.machine.cpu_nodes.len() as u32,
+        };
+        traced(&trace_text::text(&trace.events, whose));
+        Ok((record, Some(ModelSize::of(memory))))
     }
 }
 
@@ -352,7 +395,9 @@ impl Plan {
         workers: NonZeroUsize,
         watch: &dyn Watch,
     ) -> Result<Executed, ExecuteError> {
-        let missing = self.missing(store);
+        let is_wanted =
+            |run: &&Run| !store.has(&run.inputs) || run.is_model() && watch.wants_trace(run);
+        let missing: Vec<_> = self.runs.iter().filter(is_wanted).collect();
         let nr_missing = missing.len();
         let (mut model, mut guests, mut host) = (Vec::new(), Vec::new(), Vec::new());
         for run in missing {
@@ -417,10 +462,16 @@ fn make_all(
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(run) = runs.get(number) else { return };
             watch.begun(run);
-            let made = run.make().and_then(|made| {
+            let mut goes_on = true;
+            let mut traced = |text: &[u8]| goes_on = watch.traced(run, text);
+            let is_traced = run.is_model() && watch.wants_trace(run);
+            let made = run.make(is_traced.then_some(&mut traced)).and_then(|made| {
                 store.put(&made.0)?;
                 Ok(made)
             });
+            if !goes_on {
+                is_interrupted.store(true, Ordering::Relaxed);
+            }
             match made {
                 Ok((record, size)) => {
                     nr_made.fetch_add(1, Ordering::Relaxed);

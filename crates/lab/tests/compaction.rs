@@ -205,6 +205,7 @@ fn whoever_may_not_wait_has_the_kernels_threads_compact() {
         let packets = Demand {
             kind: DemandKind::NetworkBuffer,
             order: Order(3),
+            bytes: 0,
             sleeps: false,
             gap: Ns::from_millis(2),
             lifetime: Ns::from_secs(1000),
@@ -360,7 +361,6 @@ fn at_random(sys: &mut dyn System, seed: u64, number: u32) -> Result<(), Failure
     let most = sys.machine().total_pages / 5;
     let file = sys.create_file(&format!("file-{number}"))?;
     sys.write_file(file, 0, 4 << 20)?;
-    sys.fsync(file)?;
     let (mut areas, mut live): (Vec<Area>, u64) = (Vec::new(), 0);
     let mut blocks: Vec<BlockId> = Vec::new();
     for _ in 0..300 {
@@ -381,7 +381,11 @@ fn at_random(sys: &mut dyn System, seed: u64, number: u32) -> Result<(), Failure
                 let area = areas[below(areas.len() as u64) as usize];
                 sys.touch_range(area, Pattern::word(Access::Write))?;
             }
-            6 | 7 => sys.read_file(file, below(15) << 18, 1 << 18)?,
+            6 => sys.read_file(file, below(15) << 18, 1 << 18)?,
+            7 => match below(8) {
+                0 => sys.fsync(file)?,
+                _ => sys.write_file(file, below(15) << 18, 1 << 18)?,
+            },
             8 | 9 => {
                 let order = below(u64::from(HUGE) + 1) as u8;
                 if order > 3 {

@@ -182,11 +182,16 @@ fn demands_are_held_and_given_back() {
     let demand = |kind, order| Demand {
         kind,
         order: Order(order),
+        bytes: if kind == DemandKind::Object { 700 } else { 0 },
         sleeps: true,
         gap: Ns::from_millis(1),
         lifetime: Ns::from_millis(100),
     };
-    let demands = [demand(DemandKind::NetworkBuffer, 3), demand(DemandKind::KernelStack, 0)];
+    let demands = [
+        demand(DemandKind::NetworkBuffer, 3),
+        demand(DemandKind::KernelStack, 0),
+        demand(DemandKind::Object, 0),
+    ];
     demand::start(&mut sim, &demands, 1);
     run(&mut sim, |cx| cx.sleep(Ns::from_secs(20)));
     let world = sim.world();
@@ -203,5 +208,8 @@ fn demands_are_held_and_given_back() {
     assert!(count(KernelUse::NetworkBuffer).abs_diff(800) < 400);
     assert_eq!(count(KernelUse::KernelStack) as u64 * 4, memory.kernel_stack_kib());
     assert!(memory.kernel_stack_kib().abs_diff(1600) < 800);
+    // The next larger cache has 1 KiB: four a page.
+    let objects = count(KernelUse::Slab(CacheId::kmalloc(1024).unwrap()));
+    assert!((25..200).contains(&objects), "{objects}");
     check(&mut sim);
 }

@@ -61,6 +61,8 @@ pub enum FaultKind {
     HugeZero,
     /// A page that may only be read, to be written.
     ReadOnly(Pfn),
+    /// A page whose entry was closed, to learn who uses it.
+    Hint(Pfn),
     /// Its content is in a slot.
     Swap(Slot),
     /// Nothing, in a mapping of a file.
@@ -186,6 +188,8 @@ impl Memory {
         };
         let end = start.0 + pages;
         let (mut at, mut huge) = (start.0, 0);
+        // The bits that matter, of which all but the last have to be set.
+        let looked_at = need | Pte::PROTNONE;
         let table = &mut self.spaces.table;
         while at < end {
             let unit = &mut table.units[Vpn(at).unit()];
@@ -195,7 +199,7 @@ impl Memory {
                     let entries = &mut table.ptes[at as usize..unit_end as usize];
                     let mut done = 0;
                     for pte in entries {
-                        if pte.without(!need) != need_pte(need) {
+                        if pte.without(!looked_at) != need_pte(need) {
                             break;
                         }
                         *pte = pte.with(set);
@@ -207,7 +211,7 @@ impl Memory {
                     }
                 }
                 Pmd::Huge(pte) => {
-                    if pte.without(!need) != need_pte(need) {
+                    if pte.without(!looked_at) != need_pte(need) {
                         break;
                     }
                     *pte = pte.with(set);
@@ -238,7 +242,11 @@ impl Memory {
             Pmd::None if vma.holds_unit(vpn) => (FaultKind::NoneHuge, true),
             Pmd::None => (FaultKind::None, true),
             Pmd::HugeZero => (FaultKind::HugeZero, false),
-            Pmd::Huge(pte) => (FaultKind::ReadOnly(pte.pfn().expect("a huge page")), false),
+            Pmd::Huge(pte) => {
+                let pfn = pte.pfn().expect("a huge page");
+                let is_closed = pte.has(Pte::PROTNONE);
+                (if is_closed { FaultKind::Hint(pfn) } else { FaultKind::ReadOnly(pfn) }, false)
+            }
             Pmd::Table => {
                 let pte = self.spaces.table.pte(vpn);
                 let kind = if let Some(slot) = pte.slot() {
@@ -246,7 +254,8 @@ impl Memory {
                 } else if pte.is_none() {
                     FaultKind::None
                 } else if let Some(pfn) = pte.pfn() {
-                    FaultKind::ReadOnly(pfn)
+                    let is_closed = pte.has(Pte::PROTNONE);
+                    if is_closed { FaultKind::Hint(pfn) } else { FaultKind::ReadOnly(pfn) }
                 } else {
                     FaultKind::Zero
                 };

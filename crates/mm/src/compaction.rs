@@ -15,6 +15,7 @@
 //! above spends each step's time, waits where it is told to, and says by [`CompactRun::contended`] when
 //! another had a lock or the CPU is wanted.
 
+pub mod events;
 pub mod sources;
 pub mod suitable;
 pub mod targets;
@@ -31,6 +32,7 @@ use crate::types::{Migratetype, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
+use events::{CompactEvent, Scanners};
 use std_alloc::vec::Vec;
 use targets::{FreeWalk, Targets};
 
@@ -394,7 +396,9 @@ impl Memory {
         let id = request.zone;
         if let Some(order) = request.order {
             let CompactRequest { mark, flags, highest, .. } = request;
-            match self.compaction_suitable(id, order, mark, flags, highest) {
+            let suitable = self.compaction_suitable(id, order, mark, flags, highest);
+            self.note_suitable(id, Some(order), suitable);
+            match suitable {
                 CompactResult::Continue => {}
                 CompactResult::NotSuitableZone => return Err(CompactResult::Skipped),
                 result => return Err(result),
@@ -405,8 +409,11 @@ impl Memory {
                     false => self.reset_all_isolation_hints(id),
                 }
             }
-        } else if request.who == Compactor::User && !self.policy.compaction.sampled_reset {
-            self.reset_all_isolation_hints(id);
+        } else {
+            self.note_suitable(id, None, CompactResult::Continue);
+            if request.who == Compactor::User && !self.policy.compaction.sampled_reset {
+                self.reset_all_isolation_hints(id);
+            }
         }
         let policy = self.policy.compaction;
         let is_sync = request.mode != MigrateMode::Async;
@@ -440,6 +447,12 @@ impl Memory {
         cc.migratetype = self.request_type(request.gfp);
         cc.direct_compaction = request.who == Compactor::Direct;
         cc.ignore_skip_hint = request.ignore_skip_hint;
+        self.note_compact(CompactEvent::Begin(Scanners {
+            zone: id,
+            migrate_pfn,
+            free_pfn,
+            is_sync,
+        }));
         self.lru_add_drain(request.cpu);
         Ok(CompactRun {
             request,
@@ -555,6 +568,7 @@ impl Memory {
     /// Whether the run is done, and if not, how the next round begins.
     fn check_step(&mut self, run: &mut CompactRun) -> CompactStep {
         let result = self.compact_finished(run);
+        self.note_compact(CompactEvent::Finished(run.cc.zone, run.cc.order, result));
         if !matches!(result, CompactResult::Continue | CompactResult::NoSuitablePage) {
             return self.end_compaction(run, result);
         }
@@ -706,6 +720,7 @@ impl Memory {
             run.update_cached = false;
             run.batch.passes = 0;
             run.phase = Phase::Migrate;
+            self.note_compact(CompactEvent::MigratePagesStart(run.cc.mode));
             let pages = self.pageblock_pages();
             match policy.rescan {
                 Rescan::Plain => {
@@ -860,6 +875,15 @@ impl Memory {
         for &pfn in batch.failed.iter().chain(&batch.again).chain(batch.sources.iter().rev()) {
             self.putback_movable_page(pfn, run.request.cpu);
         }
+        self.note_compact(CompactEvent::MigratePages {
+            nr_succeeded: batch.nr_succeeded,
+            nr_failed: counted,
+            mode: run.cc.mode,
+        });
+        self.note_compact(CompactEvent::Migratepages {
+            nr_migrated: batch.nr_succeeded,
+            nr_failed: nr_left,
+        });
         run.cc.nr_migratepages = 0;
         run.just_migrated = true;
         let step = CompactStep::Migrated(Migrated {
@@ -943,6 +967,13 @@ impl Memory {
         run.cc.nr_migratepages = 0;
         self.release_held(run);
         self.release_targets(run);
+        let scanners = Scanners {
+            zone: run.cc.zone,
+            migrate_pfn: run.cc.migrate_pfn,
+            free_pfn: run.cc.free_pfn,
+            is_sync: run.cc.mode != MigrateMode::Async,
+        };
+        self.note_compact(CompactEvent::End(scanners, result));
         run.phase = Phase::Over(result);
         CompactStep::Done(result)
     }

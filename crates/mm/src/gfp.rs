@@ -167,6 +167,11 @@ impl Gfp {
         })
     }
 
+    /// The names of its bits.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMED.iter().filter(move |(_, bit)| self.contains(*bit)).map(|&(name, _)| name)
+    }
+
     /// The highest zone the request may use (`gfp_zone`).
     #[inline]
     #[must_use]

@@ -30,6 +30,7 @@ pub mod machine;
 pub mod memory;
 pub mod mglru;
 pub mod migrate;
+pub mod numa;
 pub mod page_table;
 pub mod pcp;
 pub mod policy;

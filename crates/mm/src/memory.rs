@@ -2,6 +2,7 @@
 
 use crate::buddy::FreeTo;
 use crate::compaction::Capture;
+use crate::compaction::events::CompactEvent;
 use crate::fallback::{Extfrag, FallbackCounts};
 use crate::fast_search::CompactZone;
 use crate::filemap::PageCache;
@@ -76,6 +77,8 @@ pub struct Memory {
     pub keeps_extfrag: bool,
     /// What the compaction whose step this is would keep for itself.
     pub(crate) capture: Option<Capture>,
+    /// What compaction did since it was last asked for, if anybody wants to know.
+    pub(crate) compact_events: Option<Vec<CompactEvent>>,
     /// Mappings and page tables.
     pub spaces: AddressSpaces,
     /// The lists that reclaim takes from.
@@ -149,6 +152,7 @@ impl Memory {
             extfrag: Vec::new(),
             keeps_extfrag: true,
             capture: None,
+            compact_events: None,
             spaces: AddressSpaces::default(),
             lru: LruState::new(&machine, policy.lru.scope),
             swap: Swap::new(machine.cpu_nodes.len()),

@@ -86,6 +86,11 @@ impl Pte {
     const SWAP: u64 = 1 << 5;
     /// The page mapped has been migrated since it was mapped: for statistics alone.
     pub const MOVED: u64 = 1 << 6;
+    /// Closed: the next touch is a hinting fault.
+    pub const PROTNONE: u64 = 1 << 7;
+    /// The node that the last hinting fault came from, counted from 1; 0 if there was none.
+    const LAST_NODE_SHIFT: u32 = 8;
+    const LAST_NODE: u64 = 0xff << Self::LAST_NODE_SHIFT;
     const PAYLOAD_SHIFT: u32 = 32;
 
     /// Maps a frame.
@@ -143,6 +148,18 @@ impl Pte {
     #[must_use]
     pub const fn slot(self) -> Option<Slot> {
         if self.has(Self::SWAP) { Some(Slot((self.0 >> Self::PAYLOAD_SHIFT) as u32)) } else { None }
+    }
+
+    /// The node that the last hinting fault came from.
+    #[must_use]
+    pub const fn last_node(self) -> Option<u32> {
+        (((self.0 & Self::LAST_NODE) >> Self::LAST_NODE_SHIFT) as u32).checked_sub(1)
+    }
+
+    /// Notes the node that a hinting fault comes from; machines have fewer than 255.
+    #[must_use]
+    pub const fn with_last_node(self, node: u32) -> Self {
+        Self(self.0 & !Self::LAST_NODE | ((node as u64 + 1) << Self::LAST_NODE_SHIFT))
     }
 
     /// As it is with these bits set.

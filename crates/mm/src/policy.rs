@@ -284,6 +284,9 @@ pub struct Compaction {
     pub skip_huge_blocks: bool,
     /// Pages of blocks that a scanner jumps over count as scanned (6.12; one each in 6.1).
     pub count_jumped: bool,
+    /// All pages of a block that is taken as a target count as scanned (patch "fix compaction scanned counter",
+    /// in 6.1; one before).
+    pub count_taken: bool,
     /// Which pageblocks are refused as targets for the free block at their head.
     pub target_head: TargetHead,
     /// When a run is done.
@@ -819,6 +822,8 @@ pub struct Vmstat {
     pub direct_throttle: bool,
     /// `kswapd_skip_congestion_wait` (bb3ab596832b, 2.6.33; 4.4 no longer has it).
     pub skip_congestion_wait: bool,
+    /// `numa_hint_faults` and its like (03c5a6e16322, 3.8).
+    pub numa_balancing: bool,
     /// `thp_zero_page_alloc` and its like (d8a8e1f0da3d, 3.8).
     pub thp_zero_page: bool,
     /// `swap_ra` and `swap_ra_hit` (cbc65df240c1, 4.14).

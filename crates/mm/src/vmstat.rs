@@ -77,6 +77,8 @@ enum Form {
     ZeroPage,
     /// Where `vmstat.swap_ra` is set.
     SwapRa,
+    /// Where `vmstat.numa_balancing` is set.
+    NumaBalancing,
 }
 
 events! {
@@ -168,6 +170,16 @@ events! {
     NrVmscanWrite = "nr_vmscan_write", Plain;
     /// Pages marked to be reclaimed once written.
     NrVmscanImmediate = "nr_vmscan_immediate_reclaim", Plain;
+    /// Entries closed for hinting faults, those of huge pages as 512.
+    NumaPteUpdates = "numa_pte_updates", NumaBalancing;
+    /// Of those, huge pages.
+    NumaHugePteUpdates = "numa_huge_pte_updates", NumaBalancing;
+    /// Hinting faults.
+    NumaHintFaults = "numa_hint_faults", NumaBalancing;
+    /// Of those, on pages of the CPU's own node.
+    NumaHintFaultsLocal = "numa_hint_faults_local", NumaBalancing;
+    /// Base pages moved to the node that uses them.
+    NumaPagesMigrated = "numa_pages_migrated", NumaBalancing;
     /// Pages migrated.
     PgMigrateSuccess = "pgmigrate_success", Compact;
     /// Pages that could not be migrated.
@@ -342,6 +354,7 @@ impl Memory {
                 Form::SkipWait => (false, vmstat.skip_congestion_wait),
                 Form::ZeroPage => (false, vmstat.thp_zero_page),
                 Form::SwapRa => (false, vmstat.swap_ra),
+                Form::NumaBalancing => (false, vmstat.numa_balancing),
                 Form::SplitApart => (false, vmstat.thp_split_apart),
                 Form::SplitOld => (false, !vmstat.thp_split_apart),
                 Form::NodeReclaim => (false, vmstat.workingset),

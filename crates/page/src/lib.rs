@@ -33,6 +33,7 @@ mod heading;
 mod latency;
 mod memory;
 mod plot;
+pub mod reproduction;
 mod tables;
 mod threads;
 mod timeline;

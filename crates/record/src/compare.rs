@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::latencies::Latencies;
 use crate::noise::{self, Interval, Noise, Verdict};
 use crate::published::{PublishedForm, PublishedRow};
+use crate::published_rows;
 use crate::record::{Durations, Metric, Record, Source};
 use crate::stats::{Better, Sorted, Statistic, change_percent};
 use crate::vmstat_rows::{Form, VmstatRow, vmstat_rows};
@@ -283,6 +284,7 @@ fn tells_congestion_waits(record: &Record) -> bool {
 #[must_use]
 pub fn in_published_form(published: &PublishedForm, groups: &[Group<'_>]) -> Vec<Comparison> {
     let form = published.form;
+    let mut own = published_rows::rows(published, groups);
     let mut known = [
         metrics("Other metrics", groups),
         latencies("Latencies", groups),
@@ -293,7 +295,7 @@ pub fn in_published_form(published: &PublishedForm, groups: &[Group<'_>]) -> Vec
     ];
     // A table's rows are taken out of the tables above as they are found there.
     let mut take = |wanted: &PublishedRow| {
-        known.iter_mut().find_map(|table| {
+        own.iter_mut().chain(&mut known).find_map(|table| {
             let is_it = |row: &ComparisonRow| {
                 row.metric == wanted.metric && row.statistic.eq_ignore_ascii_case(wanted.statistic)
             };
@@ -483,7 +485,7 @@ fn seconds(group: &Group<'_>, part: fn(&Durations) -> Option<u64>) -> Option<f64
 }
 
 impl Comparison {
-    fn new(title: &str, groups: &[Group<'_>], has_brackets: bool) -> Self {
+    pub(crate) fn new(title: &str, groups: &[Group<'_>], has_brackets: bool) -> Self {
         let labels = groups.iter().map(|group| group.label.clone()).collect();
         let title = title.to_owned();
         Self { title, labels, has_brackets, has_statistics_last: false, rows: Vec::new() }

@@ -7,8 +7,8 @@
 //! - [`stats`]: means, percentiles and signed percentages as the field prints them; [`vmstat_rows`]: what
 //!   its reports make of `/proc/vmstat`.
 //! - [`noise`]: whether a difference is more than noise.
-//! - [`published`]: the form of published tables.
-//! - [`compare`]: groups of records side by side; [`listing`]: one as vmstat(8) and time(1) show it.
+//! - [`published`]: the form of published tables; [`score`]: what they say, and whether runs say it too.
+//! - [`compare`]: groups of records side by side; [`matrix`]: many variants in one table; [`listing`]: one as vmstat(8) and time(1) show it.
 //!
 //! Nothing here reads a clock. Equal records give equal bytes, and equal arguments equal tables.
 
@@ -16,10 +16,13 @@ pub mod compare;
 pub mod foreign;
 pub mod latencies;
 pub mod listing;
+pub mod matrix;
 pub mod mmtests;
 pub mod noise;
 pub mod published;
+mod published_rows;
 pub mod record;
+pub mod score;
 pub mod stats;
 pub mod store;
 mod tables;

@@ -130,6 +130,19 @@ impl Sample<'_> {
 }
 
 impl VmstatListing {
+    /// The values in the column of this key, top to bottom, as far as they are known.
+    pub(crate) fn column(&self, key: &str) -> Vec<f64> {
+        let Some(at) = VMSTAT.iter().position(|(.., known)| *known == key) else {
+            return Vec::new();
+        };
+        let number = |row: &[Value; 18]| match row[at] {
+            Value::Count(n) => Some(n as f64),
+            Value::Real(x, _) => Some(x),
+            _ => None,
+        };
+        self.rows.iter().filter_map(number).collect()
+    }
+
     /// The listing as vmstat(8) prints it, columns wide enough for what they hold.
     #[must_use]
     pub fn text(&self) -> String {

@@ -4,7 +4,8 @@
 //! how long it took, what the kernel counted. An experiment that repeats one names the published form, and
 //! its results are printed so: these rows, in this order. A row that nobody measured reads `-`.
 //!
-//! The rows come from the files in `published/`. Only their names and digits are read here, never a value.
+//! The rows come from the files in `published/`. Only their names and digits are read here, never a value: that
+//! does [`score`](crate::score).
 
 use crate::vmstat_rows::Form;
 
@@ -22,6 +23,8 @@ pub struct PublishedForm {
 /// One table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedTable {
+    /// The file that it comes from, in `published/`.
+    pub file: &'static str,
     /// Its heading.
     pub title: &'static str,
     /// The headings of its columns, the base first.
@@ -43,17 +46,54 @@ pub struct PublishedRow {
     pub unit: &'static str,
     /// Digits after the point.
     pub decimals: u8,
+    /// What its cells are called in the file.
+    pub cells: CellNames,
+}
+
+/// What the cells of a row are called in their file; the column adds the variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellNames {
+    /// The metric.
+    pub metric: &'static str,
+    /// The statistic; empty for a plain value.
+    pub stat: &'static str,
+    /// The thread count; empty if there is none.
+    pub threads: &'static str,
+    /// The word with which the variant begins, where it is no part of the column's heading; else empty.
+    pub variant_begins: &'static str,
+}
+
+impl CellNames {
+    /// The variant that the file has for a cell in this column.
+    #[must_use]
+    pub fn variant(&self, column: &str) -> String {
+        match self.variant_begins {
+            "" => column.to_owned(),
+            word => format!("{word} {column}"),
+        }
+    }
 }
 
 /// What is told of a table that is no benchmark's own: not a statistic of samples.
 const TOTALS: [&str; 2] = ["delta", "total"];
+/// Where the first word of a variant says what was measured: it goes in front of the row.
+const MEASURED_FIRST: &str = "002_numa_thp_bench";
+/// What a row of samples says that are no statistic: its smallest and its largest are shown.
+const SAMPLE: &str = "sample";
+/// vmstat(8)'s first line, which is of the time before the run.
+const SINCE_BOOT: &str = "since_boot";
+
+/// A file of `published/`: its name without its ending, and its text.
+type File = (&'static str, &'static str);
 
 macro_rules! files {
-    ($($file:literal),* $(,)?) => { &[$(include_str!(concat!("../../../published/", $file, ".csv"))),*] };
+    ($($file:literal),* $(,)?) => {
+        &[$(($file, include_str!(concat!("../../../published/", $file, ".csv")))),*]
+    };
 }
 
 /// The forms, by name: whose report, and the files.
-const FORMS: [(&str, Form, &[&str]); 7] = [
+const FORMS: [(&str, Form, &[File]); 10] = [
     (
         "000_stutter",
         Form::Y2016,
@@ -73,6 +113,9 @@ const FORMS: [(&str, Form, &[&str]); 7] = [
         Form::Y2016,
         files!["000_usemem_times", "000_usemem_duration", "000_usemem_vmstat"],
     ),
+    ("001_compaction", Form::Y2016, files!["001_compaction_free_scan_rates"]),
+    ("002_mmap_demo", Form::Y2016, files!["002_mmap_demo_time", "002_mmap_demo_vmstat"]),
+    ("002_numa_bench", Form::Y2016, files!["002_numa_thp_bench"]),
     ("003_fsmark", Form::Y2012, files!["003_fsmark", "003_fsmark_duration", "003_fsmark_vmstat"]),
     (
         "003_highalloc",
@@ -97,6 +140,18 @@ const FORMS: [(&str, Form, &[&str]); 7] = [
     ),
 ];
 
+/// Files that are of no form: nothing runs what they tell of.
+const OTHER_FILES: &[File] = files![
+    "002_zone_reclaim_mode_bits",
+    "003_kernel_size",
+    "004_diffstat",
+    "004_prose_numbers",
+    "public_004_breakdowns",
+    "public_004_extfrag_events",
+    "public_004_fragmentation_stalls",
+    "public_004_thpfioscale",
+];
+
 /// The forms there are, in alphabetical order.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
@@ -110,46 +165,103 @@ pub fn find(name: &str) -> Option<PublishedForm> {
     Some(PublishedForm {
         name,
         form: *form,
-        tables: files.iter().map(|text| table(text)).collect(),
+        tables: files.iter().map(|file| table(*file)).collect(),
     })
 }
 
+/// All files, each once.
+pub(crate) fn all_files() -> impl Iterator<Item = File> {
+    FORMS.iter().flat_map(|(.., files)| files.iter()).chain(OTHER_FILES).copied()
+}
+
 /// The table of a file: long CSV without quotes, the rows of a table's columns one after another.
-fn table(text: &'static str) -> PublishedTable {
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let at = |column: &str| {
-        let found = header.iter().position(|name| *name == column);
-        found.unwrap_or_else(|| panic!("a published table without the column {column}"))
-    };
+fn table((file, text): File) -> PublishedTable {
+    let (header, lines) = csv(text);
     let [title, metric, stat, threads, variant, value, unit, change] =
         ["table", "metric", "stat", "threads", "variant", "value", "unit", "published_delta_pct"]
-            .map(at);
-    let mut table =
-        PublishedTable { title: "", columns: Vec::new(), rows: Vec::new(), has_brackets: false };
-    for line in lines {
-        let cells: Vec<&'static str> = line.split(',').collect();
-        assert_eq!(cells.len(), header.len(), "a published row of another length: {line}");
+            .map(|column| at(&header, column));
+    let lines: Vec<Vec<&'static str>> = lines.collect();
+    let one_count = lines.iter().all(|cells| cells[threads] == lines[0][threads]);
+    let mut table = PublishedTable {
+        file,
+        title: "",
+        columns: Vec::new(),
+        rows: Vec::new(),
+        has_brackets: false,
+    };
+    for cells in lines {
+        if cells[stat] == SINCE_BOOT {
+            continue;
+        }
         table.title = cells[title];
         table.has_brackets |= !cells[change].is_empty();
-        if !table.columns.contains(&cells[variant]) {
-            table.columns.push(cells[variant]);
-        }
-        let metric = match cells[threads] {
-            "" => cells[metric].to_owned(),
-            threads => format!("{}-{threads}", cells[metric]),
+        let (begins, column) = match cells[variant].split_once(' ') {
+            Some((word, rest)) if file == MEASURED_FIRST => (word, rest),
+            _ => ("", cells[variant]),
         };
-        let statistic = if TOTALS.contains(&cells[stat]) { "" } else { cells[stat] };
+        if !table.columns.contains(&column) {
+            table.columns.push(column);
+        }
+        let names = CellNames {
+            metric: cells[metric],
+            stat: cells[stat],
+            threads: cells[threads],
+            variant_begins: begins,
+        };
+        let metric = match (begins, cells[threads]) {
+            ("", "") => cells[metric].to_owned(),
+            ("", _) if one_count => cells[metric].to_owned(),
+            ("", threads) => format!("{}-{threads}", cells[metric]),
+            (begins, _) => begins.to_owned(),
+        };
+        let statistics: &[&'static str] = match cells[stat] {
+            SAMPLE => &["Min", "Max"],
+            stat if TOTALS.contains(&stat) => &[""],
+            _ => &[cells[stat]],
+        };
         let decimals = cells[value].split_once('.').map_or(0, |(_, digits)| digits.len() as u8);
-        let row = PublishedRow { metric, statistic, unit: cells[unit], decimals };
-        let is_same =
-            |other: &PublishedRow| (&other.metric, other.statistic) == (&row.metric, row.statistic);
-        match table.rows.iter_mut().find(|other| is_same(other)) {
-            Some(other) => other.decimals = other.decimals.max(row.decimals),
-            None => table.rows.push(row),
+        for statistic in statistics {
+            let is_same = |row: &PublishedRow| row.metric == metric && row.statistic == *statistic;
+            match table.rows.iter_mut().find(|row| is_same(row)) {
+                Some(row) => row.decimals = row.decimals.max(decimals),
+                None => table.rows.push(PublishedRow {
+                    metric: metric.clone(),
+                    statistic,
+                    unit: cells[unit],
+                    decimals,
+                    cells: names,
+                }),
+            }
         }
     }
     table
+}
+
+/// The header of a published file, and its other lines: long CSV without quotes.
+///
+/// # Panics
+/// At a line of another length.
+pub(crate) fn csv(
+    text: &'static str,
+) -> (Vec<&'static str>, impl Iterator<Item = Vec<&'static str>>) {
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let nr = header.len();
+    let lines = lines.map(move |line| {
+        let cells: Vec<&'static str> = line.split(',').collect();
+        assert_eq!(cells.len(), nr, "a published row of another length: {line}");
+        cells
+    });
+    (header, lines)
+}
+
+/// Where a column is.
+///
+/// # Panics
+/// If there is none of the name.
+pub(crate) fn at(header: &[&str], column: &str) -> usize {
+    let found = header.iter().position(|name| *name == column);
+    found.unwrap_or_else(|| panic!("a published table without the column {column}"))
 }
 
 #[cfg(test)]
@@ -161,13 +273,34 @@ mod tests {
         assert!(names().is_sorted());
         for name in names() {
             let form = find(name).unwrap();
-            assert!(form.tables.len() >= 3, "{name}");
+            assert!(!form.tables.is_empty(), "{name}");
             for table in &form.tables {
                 assert!(!table.title.is_empty() && table.columns.len() >= 2, "{name}: {table:?}");
                 assert!(!table.rows.is_empty(), "{name}: {table:?}");
             }
         }
         assert_eq!(find("003_fsmrk"), None);
+    }
+
+    #[test]
+    fn a_listing_of_samples_is_its_smallest_and_largest_values() {
+        let listing = &find("002_mmap_demo").unwrap().tables[1];
+        let rows: Vec<_> =
+            listing.rows[..4].iter().map(|row| (row.statistic, row.metric.as_str())).collect();
+        assert_eq!(rows, [("Min", "r"), ("Max", "r"), ("Min", "b"), ("Max", "b")]);
+        assert_eq!(listing.rows.len(), 2 * 17, "vmstat's columns");
+    }
+
+    #[test]
+    fn what_a_variants_first_word_measures_is_the_row() {
+        let bench = &find("002_numa_bench").unwrap().tables[0];
+        assert_eq!(bench.columns, ["local (-m 0 -C 0)", "remote (-m 0 -C 64)"]);
+        let rows: Vec<_> =
+            bench.rows.iter().map(|row| (row.statistic, row.metric.as_str())).collect();
+        let [huge, base] = ["MADV_HUGEPAGE", "MADV_NOHUGEPAGE"];
+        assert_eq!(rows, [("run1", huge), ("run1", base), ("run2", base), ("run2", huge)]);
+        let variant = bench.rows[1].cells.variant(bench.columns[1]);
+        assert_eq!(variant, "MADV_NOHUGEPAGE remote (-m 0 -C 64)");
     }
 
     #[test]

@@ -2,18 +2,21 @@
 //!
 //! [`map`] holds what lies in every frame of a machine and counts it; [`terminal`] and [`picture`]
 //! draw it, the first in coloured text, the second as SVG. [`chart`] draws curves, bars and scatters
-//! on the scales of [`axis`], and [`table`] prints rows. [`raster`] turns any of the SVGs into a PNG
-//! with an embedded font.
+//! on the scales of [`axis`], [`scanners`] where compaction is, [`dots`] and [`heat`] what tables say, and
+//! [`table`] prints rows. [`raster`] turns any of the SVGs into a PNG with an embedded font.
 //!
 //! Nothing here reads a file, a clock or the environment: equal arguments give equal bytes.
 
 pub mod axis;
 pub mod cells;
 pub mod chart;
+pub mod dots;
+pub mod heat;
 pub mod map;
 pub mod palette;
 pub mod picture;
 pub mod raster;
+pub mod scanners;
 mod svg;
 pub mod table;
 pub mod terminal;
@@ -22,9 +25,12 @@ pub mod text;
 pub use axis::{Axis, Zero};
 pub use cells::{Cell, CellGrid};
 pub use chart::{BarChart, LineChart, Panel, ScatterChart, Series};
+pub use dots::{DotPanel, DotPlot, DotRow};
+pub use heat::{HeatColumn, HeatPanel, HeatRow, HeatTable};
 pub use map::{Caption, Holders, MapZone, MemoryMap, Pinner, Statistics};
 pub use palette::{DifferenceClass, Mobility, Rgb, Swatch, UseClass};
 pub use picture::{render, render_coarse, render_difference, render_side_by_side};
 pub use raster::{RasterError, png};
+pub use scanners::ScannerChart;
 pub use table::{Column, Table, Value};
 pub use terminal::{Colour, TerminalOptions, render_terminal};

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The machine files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 8] = [
+pub const BUILT_IN: [(&str, &str); 9] = [
     ("fleet-128g", include_str!("../../../machines/fleet-128g.toml")),
     ("fleet-32g", include_str!("../../../machines/fleet-32g.toml")),
     ("fleet-8g", include_str!("../../../machines/fleet-8g.toml")),
@@ -30,6 +30,7 @@ pub const BUILT_IN: [(&str, &str); 8] = [
         include_str!("../../../machines/one-node-8g-2012-half-disk.toml"),
     ),
     ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
+    ("two-node-64g-flash-swap", include_str!("../../../machines/two-node-64g-flash-swap.toml")),
 ];
 
 /// Bytes of a base page.

@@ -559,6 +559,15 @@ impl<W: 'static> Cx<'_, W> {
         }
     }
 
+    /// Goes to an idle CPU of a node, if there is one where this task may run. Suspends if it does; whether it did.
+    pub fn move_to_node(&mut self, node: u32) -> bool {
+        let moves = self.core_mut().sched.move_to_node(node);
+        if moves {
+            self.suspend();
+        }
+        moves
+    }
+
     /// Creates a task, ready to run at the present moment.
     ///
     /// # Panics

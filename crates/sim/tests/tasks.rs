@@ -365,6 +365,42 @@ fn new_tasks_spread_over_the_nodes() {
 }
 
 #[test]
+fn threads_of_one_program_spread_over_the_nodes_and_stay_with_it_where_these_are_equally_busy() {
+    let mut sim = Sim::new(spec(&[0, 0, 0, 0, 1, 1, 1, 1]), Vec::new());
+    sim.spawn(TaskSpec::user("main"), |cx| {
+        assert_eq!(cx.node(), 0);
+        for n in 0..4 {
+            cx.spawn(TaskSpec::user(format!("{n}")), move |cx| {
+                let node = cx.node();
+                cx.world().push((n, node));
+                cx.spend(Ns(1_000_000), Mode::User);
+            });
+        }
+        cx.spend(Ns(1_000_000), Mode::User);
+    });
+    sim.run().unwrap();
+    sim.world_mut().sort_unstable();
+    // The program itself makes node 0 busier; then both are alike.
+    assert_eq!(sim.world(), &[(0, 1), (1, 0), (2, 1), (3, 0)]);
+}
+
+#[test]
+fn a_task_goes_to_an_idle_cpu_of_a_node_and_nowhere_if_there_is_none() {
+    let mut sim = Sim::new(spec(&[0, 1]), Vec::new());
+    sim.spawn(TaskSpec::user("a"), |cx| {
+        let there = (cx.move_to_node(1), cx.node());
+        cx.world().push(there);
+        cx.spend(Ns(10), Mode::User);
+        cx.spawn(TaskSpec::user("b"), |cx| cx.spend(Ns(1000), Mode::User));
+        cx.spend(Ns(10), Mode::User);
+        let back = (cx.move_to_node(0), cx.node());
+        cx.world().push(back);
+    });
+    sim.run().unwrap();
+    assert_eq!(sim.world(), &[(true, 1), (false, 1)]);
+}
+
+#[test]
 fn waiting_for_a_held_spinlock_adds_up_as_system_time() {
     let mut sim = sim(&[0, 0, 0, 0]);
     let lock = sim.add_lock("zone", LockKind::Spin);

@@ -3,7 +3,8 @@
 //! `test` fragments memory, takes one snapshot each way and sends them out over the second serial
 //! port. `record` takes the lists, runs a workload under ftrace, takes the lists again and sends
 //! states and trace out, in the layout of a recording; `record-swap` does so with more work than
-//! memory and a disk to swap to. Then the machine is switched off.
+//! memory and a disk to swap to, `record-compact` with no work but compaction of all zones. Then the
+//! machine is switched off.
 //! The other verbs are the processes that these two start.
 //!
 //! Sent are files, each as: length of its name (u32), name, length (u64), bytes; a name of length 0
@@ -48,6 +49,9 @@ const EVENTS: [&str; 11] = [
     "huge_memory",
     "oom",
 ];
+/// What is recorded of compaction alone: the scanners, and what became of each batch.
+const COMPACTION_EVENTS: [&str; 3] =
+    ["compaction", "migrate/mm_migrate_pages", "migrate/mm_migrate_pages_start"];
 const NOBODY: u32 = 65534;
 /// Under emulation on a busy machine a copy of the lists may take as long as the guest is ever idle.
 const TRIES: u32 = 40;
@@ -59,7 +63,12 @@ fn main() {
     let outcome = match verb {
         "snapshots" => snapshots(),
         "counts" => counts(),
-        "state" => state(if number(1) == 0 { Workload::Churn } else { Workload::Pressure }),
+        "state" => state(match number(1) {
+            0 => Workload::Churn,
+            1 => Workload::Pressure,
+            _ => Workload::Compact,
+        }),
+        "hold" => hold(number(1), number(2)),
         "churn" => churn(number(1), number(2), number(3) as usize),
         "files" => files(number(1), number(2)),
         "nothing" => Ok(()),
@@ -102,7 +111,11 @@ fn init(verb: &str) -> Outcome {
             swap_on()?;
             record(Workload::Pressure)
         }
-        other => Err(format!("found verb `{other}`, expected test, record or record-swap").into()),
+        "record-compact" => record(Workload::Compact),
+        other => {
+            let expected = "test, record, record-swap or record-compact";
+            Err(format!("found verb `{other}`, expected {expected}").into())
+        }
     }
 }
 
@@ -235,6 +248,35 @@ fn files(seed: u64, nr: u64) -> Outcome {
     Ok(())
 }
 
+/// Leaves a random half of the pages of a file of `len` bytes.
+fn scatter(seed: u64, len: usize) -> Outcome {
+    let mut random = Random(seed);
+    let mut file = File::create("/tmp/scattered")?;
+    let chunk = vec![1u8; 1 << 20];
+    for _ in 0..len / chunk.len() {
+        file.write_all(&chunk)?;
+    }
+    for page in 0..len / PAGE {
+        if random.below(2) == 0 {
+            let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&file, mode, (page * PAGE) as u64, PAGE as u64)?;
+        }
+    }
+    Ok(())
+}
+
+/// Holds a random half of `nr` mappings of two pages, and never ends.
+fn hold(seed: u64, nr: u64) -> Outcome {
+    let mut random = Random(seed);
+    let mut held: Vec<Vec<u8>> = (0..nr).map(|_| vec![3; PAGE]).collect();
+    held.retain(|_| random.below(2) == 0);
+    File::create("/tmp/held")?;
+    loop {
+        sleep(Duration::from_secs(1000));
+        std::hint::black_box(&held);
+    }
+}
+
 /// What is recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Workload {
@@ -242,12 +284,15 @@ enum Workload {
     Churn,
     /// Does not, so that pages are swapped out and pageblocks change their type.
     Pressure,
+    /// Nothing but compaction of all zones.
+    Compact,
 }
 
 fn workload(workload: Workload) -> Outcome {
     let (operations, mib, files) = match workload {
         Workload::Churn => ("900", "70", "4000"),
         Workload::Pressure => ("700", "210", "9000"),
+        Workload::Compact => return Ok(fs::write("/proc/sys/vm/compact_memory", "1")?),
     };
     let mut children = vec![
         spawn(&["churn", "1", operations, mib], MAP_MEMORY)?,
@@ -285,23 +330,43 @@ fn record(workload: Workload) -> Outcome {
     };
     set("trace_clock", "global")?;
     set("buffer_size_kb", "32768")?;
+    let is_compaction = workload == Workload::Compact;
     let append = |text: &str| {
         let mut file = OpenOptions::new().append(true).open(format!("{TRACING}/kprobe_events"))?;
         file.write_all(text.as_bytes())
     };
-    append("p:isolate_free __isolate_free_page page=%di:x64 order=%si:u32\n")?;
-    append("r:isolate_free_ret __isolate_free_page ret=$retval:s32\n")?;
-    fragment(150 << 20)?;
+    if is_compaction {
+        // Huge pages would leave little to move.
+        fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "never")?;
+        scatter(5, 150 << 20)?;
+        spawn(&["hold", "9", "15000"], MAP_MEMORY)?;
+        run(&["files", "3", "6000"], MAP_MEMORY)?;
+        while !fs::exists("/tmp/held")? {
+            sleep(Duration::from_millis(100));
+        }
+    } else {
+        append("p:isolate_free __isolate_free_page page=%di:x64 order=%si:u32\n")?;
+        append("r:isolate_free_ret __isolate_free_page ret=$retval:s32\n")?;
+        fragment(150 << 20)?;
+    }
     // Once without being recorded, so that no kernel cache is met for the first time.
     run(&["nothing"], "")?;
     set("trace", "")?;
-    for event in EVENTS {
+    let events = if is_compaction { &COMPACTION_EVENTS[..] } else { &EVENTS[..] };
+    for event in events {
         set(&format!("events/{event}/enable"), "1")?;
     }
-    set("events/kprobes/enable", "1")?;
+    if !is_compaction {
+        set("events/kprobes/enable", "1")?;
+    }
     set("tracing_on", "1")?;
     // One process takes both states, so that its memory is there from the first on.
-    run(&["state", if workload == Workload::Churn { "0" } else { "1" }], KEEP_MEMORY)?;
+    let kind = match workload {
+        Workload::Churn => "0",
+        Workload::Pressure => "1",
+        Workload::Compact => "2",
+    };
+    run(&["state", kind], KEEP_MEMORY)?;
     set("tracing_on", "0")?;
 
     let mut sent = Vec::new();

@@ -336,7 +336,8 @@ fn record_a_workload_on_every_kernel() {
         eprintln!("SKIPPED: HIGHORDER_RECORD_DIR is not set");
         return;
     };
-    for (verb, what) in [("record", "churn"), ("record-swap", "swap")] {
+    let verbs = [("record", "churn"), ("record-swap", "swap"), ("record-compact", "compact")];
+    for (verb, what) in verbs {
         for (kernel, nodes) in [("6.1", 1), ("6.1", 2), ("6.12", 1), ("6.12", 2)] {
             let name = format!("{}-{what}-{nodes}n", kernel.replace('.', ""));
             let path = root.join(&name);
@@ -369,7 +370,20 @@ fn save(path: &Path, name: &str, guest: &Guest, sent: &BTreeMap<String, Vec<u8>>
             }
         }
     }
-    let case = serde_json::json!({
+    let (record, setup) = match guest.verb {
+        "record-compact" => (
+            "guest_init record-compact: 1 written to /proc/sys/vm/compact_memory".to_owned(),
+            "a random half of 150 MiB of tmpfs punched out, a random half of 15000 anonymous mappings of \
+             two pages unmapped, 6000 small files and half of them removed",
+        ),
+        verb => (
+            format!(
+                "guest_init {verb}: two churn processes, one creating files on tmpfs, forks, compact_memory"
+            ),
+            "every other page of 150 MiB of tmpfs punched out",
+        ),
+    };
+    let mut case = serde_json::json!({
         "name": name,
         "kernel": guest.kernel,
         "kernel_release": release,
@@ -377,14 +391,15 @@ fn save(path: &Path, name: &str, guest: &Guest, sent: &BTreeMap<String, Vec<u8>>
         "nodes": guest.nodes,
         "node_mb": 512 / guest.nodes,
         "smp": 2,
-        "record": format!(
-            "guest_init {}: two churn processes, one creating files on tmpfs, forks, compact_memory",
-            guest.verb
-        ),
-        "setup": "every other page of 150 MiB of tmpfs punched out",
+        "record": record,
+        "setup": setup,
         "append": guest.command_line(),
         "status": "ok",
     });
+    if guest.verb == "record-compact" {
+        // state1 is what this alone made of state0.
+        case["then"] = "compact_memory".into();
+    }
     fs::write(path.join("case.json"), format!("{case:#}\n")).unwrap();
     let mut trace = String::new();
     let packed = sent["trace.txt.zst"].as_slice();

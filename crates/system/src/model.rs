@@ -17,8 +17,9 @@ use highorder_mm::Memory;
 use highorder_mm::policy::Policy;
 use highorder_record::{Inputs, Latencies, Metric, Record, State};
 use highorder_sim::kernel::demand::{self, Demand};
+use highorder_sim::kernel::trace::Traced;
 use highorder_sim::kernel::{self, Flows, Kernel};
-use highorder_sim::{Machine, Ns, RunError, Sim, TaskSpec, WaitQueue};
+use highorder_sim::{Machine, Ns, RunError, Sim, TaskId, TaskSpec, WaitQueue};
 use settings::Settings;
 use state::Sampler;
 use std::cell::RefCell;
@@ -141,6 +142,40 @@ pub fn run_on(
     run_in(sim, settings, Course { seed, demands, sample_interval, draw }, inputs, workload)
 }
 
+/// Events of a run, in the order in which they happened.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The events.
+    pub events: Vec<Traced>,
+    /// Names of the tasks, by number.
+    pub tasks: Vec<String>,
+}
+
+/// As [`run_on`]; also keeps events.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_traced(
+    spec: ModelSpec,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel, Trace), RunError> {
+    let ModelSpec { machine, mut policy, flows, knobs, seed, demands, sample_interval, draw } =
+        spec;
+    let settings = settings_of(&policy, &flows, &knobs);
+    settings.apply(&mut policy);
+    let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
+    settings.apply_to_marks(sim.world_mut());
+    sim.world_mut().keep_trace();
+    let course = Course { seed, demands, sample_interval, draw };
+    let (record, mut kernel, tasks) = run_named(sim, settings, course, inputs, workload)?;
+    let events = kernel.trace.take().unwrap_or_default();
+    Ok((record, kernel, Trace { events, tasks }))
+}
+
 /// As [`run`], with memory in a state that was found somewhere else: its marks stay as they are, and so
 /// does its policy but for the knobs given.
 ///
@@ -179,12 +214,23 @@ struct Course {
 }
 
 fn run_in(
-    mut sim: Sim<Kernel>,
+    sim: Sim<Kernel>,
     settings: Settings,
     course: Course,
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
+    run_named(sim, settings, course, inputs, workload).map(|(record, kernel, _)| (record, kernel))
+}
+
+/// As [`run_in`]; also returns the names of all tasks, by number.
+fn run_named(
+    mut sim: Sim<Kernel>,
+    settings: Settings,
+    course: Course,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel, Vec<String>), RunError> {
     let shared = Rc::new(RefCell::new(Shared {
         machine: machine_info(sim.world()),
         seed: course.seed,
@@ -219,7 +265,9 @@ fn run_in(
     start_main(&mut sim, &shared, workload);
     let elapsed = run_and_sample(&mut sim, course.sample_interval, &mut record)?;
     finish(&sim, &shared, elapsed, &mut record);
-    Ok((record, sim.into_world()))
+    let tasks = (0..sim.nr_tasks() as u32).map(|task| sim.task_name(TaskId(task)).to_owned());
+    let tasks = tasks.collect();
+    Ok((record, sim.into_world(), tasks))
 }
 
 fn start_main(sim: &mut Sim<Kernel>, shared: &SharedRef, workload: Code) {

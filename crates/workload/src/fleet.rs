@@ -3,7 +3,8 @@
 //! Of our own making, after what a report of November 2017 says of its machines: services keep most of
 //! memory, and free pages are few and lie scattered; requests of high orders come all the time. Each thread
 //! is a service. It fills its part of anonymous memory with areas of random sizes; then, period after period
-//! at the same pace, it replaces areas, reads pieces of files drawn at random from a set larger than the
+//! at the same pace, it replaces areas, gives pages back here and there and writes to them again, as
+//! allocators of heaps do, reads pieces of files drawn at random from a set larger than the
 //! memory that is left, visits files of a tree of small ones, and writes small files, of which the oldest
 //! beyond a number are deleted. The tree is there before the services: its inodes are the first to fill
 //! memory, and the first to give way. Requests of the kernel's own (network buffers, stacks) are the
@@ -20,6 +21,11 @@ pub(crate) const WORKLOAD: Workload = Workload {
     name: "fleet",
     parameters: &[
         Parameter { name: "advice", kind: Kind::Word(ADVICE) },
+        // Of areas, drawn at random, that ask for huge pages where the others take no advice.
+        Parameter {
+            name: "advised_percent",
+            kind: Kind::Count { least: 0, most: 100, default: 0 },
+        },
         Parameter { name: "anon", kind: Kind::Memory { default_millionths: 700_000 } },
         Parameter { name: "area_max", kind: Kind::Fixed { default: 4 << 20 } },
         Parameter { name: "area_min", kind: Kind::Fixed { default: 64 << 10 } },
@@ -29,6 +35,8 @@ pub(crate) const WORKLOAD: Workload = Workload {
         Parameter { name: "file_size", kind: Kind::Fixed { default: 64 << 20 } },
         // Read in a period by all threads together.
         Parameter { name: "file_turnover", kind: Kind::Size { default: 64 << 20 } },
+        // Given back and written to again in a period by all threads together.
+        Parameter { name: "heap_turnover", kind: Kind::Size { default: 16 << 20 } },
         Parameter {
             name: "period_ms",
             kind: Kind::Count { least: 1, most: 3_600_000, default: 10_000 },
@@ -49,11 +57,8 @@ pub(crate) const WORKLOAD: Workload = Workload {
         Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 16 } },
         // What the files of the tree hold together.
         Parameter { name: "tree", kind: Kind::Memory { default_millionths: 20_000 } },
-        // In a period by all threads together.
-        Parameter {
-            name: "tree_visits",
-            kind: Kind::Count { least: 0, most: 1_000_000, default: 64 },
-        },
+        // Visited in a period by all threads together.
+        Parameter { name: "tree_turnover", kind: Kind::Size { default: 1 << 20 } },
     ],
     check,
     run,
@@ -65,6 +70,8 @@ const STREAM: u128 = 0x66_6c65_6574 << 64;
 const PIECE: u64 = 256 << 10;
 /// Written at a time.
 const BLOCK: u64 = 1 << 20;
+/// Pages that are given back at one place, at most.
+const PURGED_PAGES: u64 = 8;
 /// A small file.
 const SMALL_FILE: u64 = 16 << 10;
 /// A file of the tree.
@@ -90,6 +97,7 @@ struct Plan {
     area_pages_min: u64,
     area_pages_max: u64,
     turnover_pages: u64,
+    heap_pages: u64,
     files: u64,
     file_bytes: u64,
     reads: u64,
@@ -100,6 +108,7 @@ struct Plan {
     period: Ns,
     periods: u64,
     advice: Option<Advice>,
+    advised_percent: u64,
 }
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
@@ -113,16 +122,18 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         area_pages_min: settings.pages("area_min", machine).max(1),
         area_pages_max: settings.pages("area_max", machine).max(1),
         turnover_pages: each(settings.pages("anon_turnover", machine)),
+        heap_pages: each(settings.size("heap_turnover") / machine.page_bytes),
         files: (settings.pages("files", machine) * machine.page_bytes / file_bytes).max(1),
         file_bytes,
         reads: each(settings.size("file_turnover") / PIECE),
         small_files: each(settings.count("small_files")),
         small_writes: each(settings.count("small_file_turnover")),
         tree_files: settings.pages("tree", machine) * machine.page_bytes / TREE_FILE,
-        tree_visits: each(settings.count("tree_visits")),
+        tree_visits: each(settings.size("tree_turnover") / TREE_FILE),
         period,
         periods: (settings.count("seconds") * 1_000_000_000 / period.0).max(1),
         advice: advice(settings.word("advice")),
+        advised_percent: settings.count("advised_percent"),
     };
     for number in 0..plan.tree_files {
         write_new(sys, &tree_name(number), TREE_FILE, TREE_FILE)?;
@@ -201,6 +212,7 @@ impl Service {
         let began = sys.now();
         for period in 1..=self.plan.periods {
             self.replace(sys)?;
+            self.purge(sys)?;
             for _ in 0..self.plan.reads {
                 self.read(sys)?;
             }
@@ -245,12 +257,31 @@ impl Service {
         Ok(())
     }
 
+    /// Gives pages back at many places, then writes to them again.
+    fn purge(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
+        let (mut runs, mut purged) = (Vec::new(), 0);
+        while purged < self.plan.heap_pages && !self.areas.is_empty() {
+            let area = self.areas[self.random.below(self.areas.len() as u64) as usize];
+            let pages = self.random.between(1, PURGED_PAGES).min(area.pages);
+            let run = area.part(self.random.below(area.pages - pages + 1), pages);
+            sys.madvise(run, Advice::DontNeed)?;
+            runs.push(run);
+            purged += pages;
+        }
+        // Last given back, first wanted again.
+        while let Some(run) = runs.pop() {
+            sys.touch_range(run, Pattern::word(Access::Write))?;
+        }
+        Ok(())
+    }
+
     fn map(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
         let Plan { area_pages_min, area_pages_max, .. } = self.plan;
         let pages = self.random.between(area_pages_min, area_pages_max);
         let began = sys.now();
         let area = sys.mmap(pages)?;
-        if let Some(advice) = self.plan.advice {
+        let asks = self.random.below(100) < self.plan.advised_percent;
+        if let Some(advice) = self.plan.advice.or(asks.then_some(Advice::Huge)) {
             sys.madvise(area, advice)?;
         }
         sys.touch_range(area, Pattern::word(Access::Write))?;

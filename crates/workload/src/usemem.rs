@@ -4,20 +4,26 @@
 //! Models: mmtests' usemem benchmark (2016): two processes of N threads each. Those of the first write
 //! private mappings of their share of 0.64 of memory, in ascending order, one word every 4096 bytes, 30
 //! times. Those of the second map one file, shared: each the first N-th of 0.16 of memory, and read one
-//! word every 4096 bytes, 30 times. The file, of that size and 32 MiB more, was written before.
+//! word every 4096 bytes, 30 times. The file, of that size and 32 MiB more, was written before. A shell starts
+//! the second process right after the first: by the time it has forked and executed the program once more, the
+//! first one's threads are there.
 //! Departs: no word is checked before it is rewritten. Visible as: a little less time outside the kernel.
 //! One run is one repetition with one N, and counts its own preparation into its duration. Visible as:
 //! durations hold one writing of the file for each run.
 
 use crate::files::write_new;
 use crate::parameters::{Kind, Parameter, Settings};
-use crate::process::{Ended, report_killed, report_seconds, run_processes, run_threads};
+use crate::process::{
+    ADVICE, Ended, advice, report_killed, report_seconds, run_processes, run_threads,
+};
 use crate::{THREADS, Workload};
-use highorder_system::{Access, Area, Code, Failure, Pattern, System, ThreadSpec};
+use highorder_system::{Access, Advice, Area, Code, Failure, Ns, Pattern, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "usemem",
     parameters: &[
+        // What was advised of the memory that is written.
+        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
         // The read 0.2 of a working set of 0.8 of memory; 0.0 for no second process.
         Parameter { name: "file", kind: Kind::MemoryOrNone { default_millionths: 160_000 } },
         // The written 0.8 of it.
@@ -34,6 +40,9 @@ const FILE: &str = "usemem-file";
 const FILE_EXTRA: u64 = 32 << 20;
 /// Written at a time.
 const BLOCK: u64 = 1 << 20;
+/// By how much the second program begins later than the first: what a shell's fork and a program's start take.
+/// Measured: 0.7 to 1 ms between the first lines of two programs that bash starts in the background, Linux 6.18.
+const LATER: Ns = Ns::from_millis(1);
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let threads = settings.count_u32(THREADS);
@@ -47,7 +56,8 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         sys.sync()?;
         sys.note_before();
     }
-    let writers: Code = Box::new(move |sys| anonymous(sys, threads, each, passes));
+    let advice = advice(settings.word("advice"));
+    let writers: Code = Box::new(move |sys| anonymous(sys, threads, each, passes, advice));
     let mut processes = vec![(ThreadSpec::process("usemem"), writers)];
     let file_each = file_pages / u64::from(threads);
     if file_each > 0 {
@@ -67,8 +77,17 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
 
 /// The process that writes: its first thread maps, and when all is written unmaps, as the end of a process
 /// does.
-fn anonymous(sys: &mut dyn System, threads: u32, pages: u64, passes: u64) -> Result<(), Failure> {
+fn anonymous(
+    sys: &mut dyn System,
+    threads: u32,
+    pages: u64,
+    passes: u64,
+    advice: Option<Advice>,
+) -> Result<(), Failure> {
     let areas = (0..threads).map(|_| sys.mmap(pages)).collect::<Result<Vec<Area>, _>>()?;
+    if let Some(advice) = advice {
+        areas.iter().try_for_each(|&area| sys.madvise(area, advice))?;
+    }
     run_threads(sys, "usemem", threads, |number| {
         let area = areas[number as usize];
         Box::new(move |sys| {
@@ -81,6 +100,7 @@ fn anonymous(sys: &mut dyn System, threads: u32, pages: u64, passes: u64) -> Res
 
 /// The process that reads: all its threads read the same pages, each through a mapping of its own.
 fn file(sys: &mut dyn System, threads: u32, pages: u64, passes: u64) -> Result<(), Failure> {
+    sys.sleep(LATER)?;
     run_threads(sys, "usemem-f", threads, |_| {
         Box::new(move |sys| {
             let file = sys.open_file(FILE)?;

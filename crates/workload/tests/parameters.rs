@@ -14,7 +14,13 @@ fn every_workload_can_be_had_with_its_defaults() {
         assert_eq!(workload.name(), *name);
     }
     let usemem = find("usemem", &BTreeMap::new()).unwrap().values();
-    let expected = [("file", "0.16"), ("memory", "0.64"), ("passes", "30"), ("threads", "1")];
+    let expected = [
+        ("advice", "none"),
+        ("file", "0.16"),
+        ("memory", "0.64"),
+        ("passes", "30"),
+        ("threads", "1"),
+    ];
     assert_eq!(usemem, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
 }
 
@@ -40,7 +46,7 @@ fn wrong_parameters_are_told_with_what_was_found_and_expected() {
     };
     assert_eq!(
         told("usemem", "pases", Value::Integer(3)),
-        "`usemem` has no parameter `pases`, expected one of file, memory, passes, threads"
+        "`usemem` has no parameter `pases`, expected one of advice, file, memory, passes, threads"
     );
     assert_eq!(
         told("usemem", "passes", Value::Integer(-1)),

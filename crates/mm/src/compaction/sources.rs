@@ -5,6 +5,7 @@
 //! Departs: a pageblock is scanned in one step. Visible as: whoever frees a page in the part that is
 //! already scanned comes a little too late.
 
+use super::events::CompactEvent;
 use super::{CompactRun, Scanned, block_end, block_start};
 use crate::fast_search::{COMPACT_CLUSTER_MAX, MigrateMode};
 use crate::frame::{PageFlags, State};
@@ -55,6 +56,7 @@ impl Memory {
                 if is_skipped {
                 } else if is_plain || self.is_suitable_source(run, low) {
                     let block = self.isolate_migratepages_block(run, low, end);
+                    self.note_compact(CompactEvent::IsolateMigratepages(block));
                     scanned = Scanned { nr_scanned: block.nr_scanned + nr_searched, ..block };
                     break;
                 } else if policy.positions == Positions::Together {

@@ -5,6 +5,7 @@
 //! `__fragmentation_index`, `extfrag_for_order`, mm/vmstat.c; v6.12, v4.14, v4.4 and v3.4.
 
 use super::CompactResult;
+use super::events::CompactEvent;
 use crate::anon::HUGE_ORDER;
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
@@ -130,15 +131,16 @@ impl Memory {
     /// Whether kcompactd has something to do on a node: whether a run is worth while in one of its zones up
     /// to `highest`.
     #[must_use]
-    pub fn kcompactd_node_suitable(&self, node: u32, order: Order, highest: ZoneKind) -> bool {
-        let ids = (0..self.zones.len()).map(|zone| ZoneId(zone as u8));
-        ids.filter(|id| {
+    pub fn kcompactd_node_suitable(&mut self, node: u32, order: Order, highest: ZoneKind) -> bool {
+        (0..self.zones.len()).map(|zone| ZoneId(zone as u8)).any(|id| {
             let zone = &self.zones[id.index()];
-            zone.node == node && zone.kind <= highest && zone.present_pages > 0
-        })
-        .any(|id| {
-            self.compaction_suitable(id, order, Mark::Min, AllocFlags::NONE, highest)
-                == CompactResult::Continue
+            if zone.node != node || zone.kind > highest || zone.present_pages == 0 {
+                return false;
+            }
+            let flags = AllocFlags::NONE;
+            let result = self.compaction_suitable(id, order, Mark::Min, flags, highest);
+            self.note_suitable(id, Some(order), result);
+            result == CompactResult::Continue
         })
     }
 
@@ -151,6 +153,7 @@ impl Memory {
         if policy.defer_by_order {
             compact.order_failed = compact.order_failed.min(order);
         }
+        self.note_compact(CompactEvent::DeferCompaction(self.deferral(id, order)));
     }
 
     /// Whether a run for this order is deferred. To ask counts.
@@ -162,7 +165,11 @@ impl Memory {
         }
         let limit = 1 << compact.defer_shift;
         compact.considered = (compact.considered + 1).min(limit);
-        compact.considered < limit
+        let is_deferred = compact.considered < limit;
+        if is_deferred {
+            self.note_compact(CompactEvent::Deferred(self.deferral(id, order)));
+        }
+        is_deferred
     }
 
     /// A run for this order served, or so it seems: the order is not deferred any more; if a block was really
@@ -177,6 +184,7 @@ impl Memory {
         if by_order && order >= compact.order_failed {
             compact.order_failed = Order(order.0 + 1);
         }
+        self.note_compact(CompactEvent::DeferReset(self.deferral(id, order)));
     }
 
     /// Whether a run comes after the longest deferral: then nothing that is known of pageblocks counts

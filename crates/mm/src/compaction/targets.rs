@@ -8,6 +8,7 @@
 //! Departs: the lock is never found taken, so that the form that tries it always gets it. Visible as:
 //! that form fails a little less often than on a busy machine.
 
+use super::events::CompactEvent;
 use super::{CompactRun, CompactStep, Phase, Scanned, block_end, block_start};
 use crate::fallback::SearchMode;
 use crate::fast_search::{COMPACT_CLUSTER_MAX, MigrateMode};
@@ -155,11 +156,18 @@ impl Memory {
             FreePages::DirectTail { as_posted } => return self.take_listed_blocks(run, as_posted),
             FreePages::Scanner | FreePages::DirectHeld => {}
         }
+        let free_pfn = run.cc.free_pfn;
         let Some(found) = self.fast_isolate_freepages(&mut run.cc) else {
             run.phase = Phase::Walk(self.begin_walk(run));
             return CompactStep::Nothing;
         };
         self.count_free_scanned(run, found.nr_scanned);
+        self.note_compact(CompactEvent::FastIsolateFreepages(Scanned {
+            start: found.min_pfn.0,
+            end: free_pfn.0,
+            nr_scanned: found.nr_scanned,
+            nr_taken: found.block.map_or(0, |(_, order)| order.pages()),
+        }));
         if let Some((pfn, order)) = found.block {
             self.add_target(run, pfn, order);
         }
@@ -412,6 +420,8 @@ impl Memory {
                         continue;
                     }
                     scanned.nr_taken += order.pages();
+                    let behind_first = order.pages() - 1;
+                    scanned.nr_scanned += if policy.count_taken { behind_first } else { 0 };
                     if !takes_all && run.cc.has_enough_targets() {
                         pfn.0 += order.pages();
                         break;
@@ -430,6 +440,7 @@ impl Memory {
         scanned.end = pfn.0;
         self.work.pfns_scanned += u64::from((pfn.0 - before.0) / stride);
         self.count_free_scanned(run, scanned.nr_scanned);
+        self.note_compact(CompactEvent::IsolateFreepages(scanned));
         scanned
     }
 

@@ -80,6 +80,7 @@ pub(crate) fn linux_6_12() -> Policy {
             rescan: Rescan::AfterFailure,
             skip_huge_blocks: true,
             count_jumped: true,
+            count_taken: true,
             target_head: TargetHead::BelowRequest,
             finish: Finish::BetweenBlocks,
             suitable: Suitable::CallersMark,
@@ -157,6 +158,7 @@ pub(crate) fn linux_6_12() -> Policy {
             workingset: true,
             direct_throttle: true,
             skip_congestion_wait: false,
+            numa_balancing: true,
             thp_zero_page: true,
             swap_ra: true,
             kernel_stack_kib: true,
@@ -217,6 +219,7 @@ pub(crate) fn linux_4_20() -> Policy {
         skip_hints: SkipHints::InVain,
         sampled_reset: false,
         rescan: Rescan::Plain,
+        count_taken: false,
         skip_huge_blocks: false,
         finish: Finish::TypeOrSteal,
         isolate_mark: IsolateMark::Min,
@@ -304,6 +307,7 @@ pub(crate) fn linux_3_3() -> Policy {
     policy.vmstat.workingset = false;
     policy.vmstat.direct_throttle = false;
     policy.vmstat.skip_congestion_wait = true;
+    policy.vmstat.numa_balancing = false;
     policy.vmstat.thp_zero_page = false;
     policy.vmstat.anon_counts_huge = false;
     policy.vmstat.swap_ra = false;

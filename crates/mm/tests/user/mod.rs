@@ -128,6 +128,7 @@ impl User {
         match fault.kind {
             FaultKind::HugeZero => self.memory.split_huge_zero(fault.vpn),
             FaultKind::ReadOnly(_) => self.memory.reuse_page(fault),
+            FaultKind::Hint(_) => panic!("no entry is closed here"),
             FaultKind::Swap(slot) => return self.swap_in(fault, slot, cpu),
             FaultKind::File { .. } => panic!("no file is mapped here"),
             FaultKind::None | FaultKind::NoneHuge if fault.access == Access::Read => {

@@ -8,6 +8,7 @@
 
 use super::policy::{DirectCompaction, KcompactdWake};
 use super::slowpath::{COSTLY_ORDER, Want};
+use super::trace::{self, TraceEvent, Wake};
 use super::work::spend_work;
 use super::{Kernel, KernelCx, Stall, TENTH, Waiter, filemap, throttle};
 use crate::sched::WaitQueue;
@@ -41,6 +42,15 @@ impl Priority {
         match self {
             Self::Async => MigrateMode::Async,
             Self::SyncLight | Self::SyncFull => MigrateMode::SyncLight,
+        }
+    }
+
+    /// Its number in events (`enum compact_priority`).
+    const fn number(self) -> u8 {
+        match self {
+            Self::SyncFull => 0,
+            Self::SyncLight => 1,
+            Self::Async => 2,
         }
     }
 
@@ -83,7 +93,9 @@ pub(crate) fn compact_zone(
     cx: &mut KernelCx<'_>,
     request: CompactRequest,
 ) -> (CompactResult, Option<Pfn>) {
-    let mut run = match cx.world().memory.begin_compaction(request) {
+    let begun = cx.world().memory.begin_compaction(request);
+    trace::note_all(cx);
+    let mut run = match begun {
         Ok(run) => run,
         Err(result) => return (result, None),
     };
@@ -95,6 +107,7 @@ pub(crate) fn compact_zone(
             run.contended |= finds_lock_taken(cx, &run);
         }
         let step = cx.world().memory.compact_step(&mut run);
+        let told = trace::take(cx);
         let [_, targets, kept] = run.nr_held();
         let totals = &mut cx.world().compaction;
         totals.held_pages = totals.held_pages + (targets + kept) as u64 - held;
@@ -103,6 +116,7 @@ pub(crate) fn compact_zone(
         match step {
             CompactStep::Done(result) => {
                 spend_step(cx, &mut run, false);
+                trace::note_taken(cx, told);
                 break result;
             }
             CompactStep::TooManyIsolated => wait_for_isolated(cx, request.who),
@@ -116,6 +130,7 @@ pub(crate) fn compact_zone(
             | CompactStep::Drained
             | CompactStep::Nothing => spend_step(cx, &mut run, false),
         }
+        trace::note_taken(cx, told);
     };
     let totals = &mut cx.world().compaction;
     totals.running -= 1;
@@ -201,11 +216,15 @@ pub(crate) fn direct_compact(
     if order == Order(0) || !gfp.contains(needs) {
         return (CompactResult::Skipped, None);
     }
+    let (mode, priority_number) = (priority.mode(), priority.number());
+    trace::note(cx, TraceEvent::TryToCompactPages { order, gfp, mode, priority: priority_number });
     let began = cx.now();
     let found = match policy.direct {
         DirectCompaction::AsyncThenSync => compact_by_preferred_zone(cx, want, flags, priority),
         _ => compact_by_zones(cx, want, flags, priority),
     };
+    // Deferral has events of its own.
+    trace::note_all(cx);
     let took = cx.now() - began;
     (cx.world().on_stall)(Stall::DirectCompaction, took);
     found
@@ -221,7 +240,9 @@ fn compact_by_preferred_zone(
     let Request { order, gfp, .. } = want.request;
     let zones = zones(cx, want);
     let Some(&preferred) = zones.first() else { return (CompactResult::Skipped, None) };
-    if cx.world().memory.compaction_deferred(preferred, order) {
+    let is_deferred = cx.world().memory.compaction_deferred(preferred, order);
+    trace::note_all(cx);
+    if is_deferred {
         return (CompactResult::Deferred, None);
     }
     cx.world().memory.vm.add(Vm::CompactStall, 1);
@@ -263,8 +284,14 @@ fn compact_by_zones(
     let policy = cx.world().flows.compaction;
     let mut best = None;
     let mut captured = None;
+    // Whether each run was broken off for a lock; a zone that is skipped counts as one that was not.
+    let mut all_contended = true;
+    let mut for_the_cpu = false;
     for zone in zones(cx, want) {
-        if priority != Priority::SyncFull && cx.world().memory.compaction_deferred(zone, order) {
+        let is_deferred =
+            priority != Priority::SyncFull && cx.world().memory.compaction_deferred(zone, order);
+        trace::note_all(cx);
+        if is_deferred {
             best = rank(policy.direct, best, CompactResult::Deferred);
             continue;
         }
@@ -274,6 +301,7 @@ fn compact_by_zones(
         let waited = cx.times().runnable;
         let (result, block) = compact_zone(cx, request);
         best = rank(policy.direct, best, result);
+        all_contended &= result == CompactResult::Contended;
         captured = block;
         let serves = match policy.direct {
             DirectCompaction::Priorities => result == CompactResult::Success,
@@ -281,6 +309,7 @@ fn compact_by_zones(
         };
         if serves {
             cx.world().memory.compaction_defer_reset(zone, order, false);
+            trace::note_all(cx);
             break;
         }
         let failed = match policy.direct {
@@ -291,14 +320,22 @@ fn compact_by_zones(
         };
         if priority != Priority::Async && failed {
             cx.world().memory.defer_compaction(zone, order);
+            trace::note_all(cx);
         }
         // The CPU is wanted, or the process is to die.
         let is_wanted = cx.times().runnable > waited;
         if priority == Priority::Async && is_wanted || is_killed(cx, want) {
+            for_the_cpu = true;
             break;
         }
     }
-    let result = best.unwrap_or(CompactResult::Skipped);
+    let mut result = best.unwrap_or(CompactResult::Skipped);
+    // `try_to_compact_pages`, 3.18 to 4.7: a lock that was taken in one zone is no reason to give up if there was
+    // another zone (1f9efdef4f3f).
+    let tells_zones_apart = policy.direct == DirectCompaction::AsyncUnlessDeferred;
+    if tells_zones_apart && result == CompactResult::Contended && !all_contended && !for_the_cpu {
+        result = CompactResult::Complete;
+    }
     let counts = match result {
         CompactResult::NotSuitableZone | CompactResult::Skipped => false,
         CompactResult::Deferred => policy.deferred_counts,
@@ -307,6 +344,7 @@ fn compact_by_zones(
     if !counts {
         return (result, None);
     }
+    trace::note_all(cx);
     cx.world().memory.vm.add(Vm::CompactStall, 1);
     let found = match captured {
         Some(pfn) => Some(pfn),
@@ -426,7 +464,9 @@ fn has_hope(cx: &mut KernelCx<'_>, want: Want, flags: AllocFlags) -> bool {
 pub(crate) fn compact_for_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for zone in zones {
-        if cx.world().memory.compaction_deferred(zone, order) {
+        let is_deferred = cx.world().memory.compaction_deferred(zone, order);
+        trace::note_all(cx);
+        if is_deferred {
             continue;
         }
         let cpu = cx.cpu().0 as usize;
@@ -435,6 +475,7 @@ pub(crate) fn compact_for_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order)
         if kernel.is_above(zone, order, Mark::Low, ZoneKind::Dma) {
             kernel.memory.compaction_defer_reset(zone, order, false);
         }
+        trace::note_all(cx);
     }
 }
 
@@ -463,7 +504,10 @@ pub(crate) fn wakeup_kcompactd(cx: &mut KernelCx<'_>, node: u32, order: Order, h
     if cx.nr_waiting(queue) == 0 {
         return;
     }
-    if cx.world().memory.kcompactd_node_suitable(node, order, highest) {
+    let is_suitable = cx.world().memory.kcompactd_node_suitable(node, order, highest);
+    trace::note_all(cx);
+    if is_suitable {
+        trace::note(cx, TraceEvent::WakeupKcompactd(Wake { node, order, highest }));
         cx.wake_one(queue);
     }
 }
@@ -477,6 +521,7 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
     loop {
         let queue = cx.world().nodes[node as usize].kcompactd.wait;
         let proactive = cx.world().memory.policy.compaction.proactiveness > 0;
+        trace::note(cx, TraceEvent::KcompactdSleep { node });
         let woken = if cx.world().nodes[node as usize].kcompactd.order > Order(0) {
             Wakeup::Woken
         } else if proactive {
@@ -510,18 +555,24 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
     kernel.memory.vm.add(Vm::KcompactdWake, 1);
     let state = &kernel.nodes[node as usize].kcompactd;
     let (order, highest) = (state.order, state.highest.unwrap_or(ZoneKind::Movable));
+    trace::note(cx, TraceEvent::KcompactdWake(Wake { node, order, highest }));
+    let kernel = cx.world();
     let includes_highest = kernel.flows.compaction.kcompactd != KcompactdWake::BelowHighest;
     let zones: Vec<ZoneId> = kernel
         .zones_of(node, highest)
         .filter(|id| includes_highest || kernel.memory.zones[id.index()].kind < highest)
         .collect();
     for zone in zones {
-        if cx.world().memory.compaction_deferred(zone, order) {
+        let is_deferred = cx.world().memory.compaction_deferred(zone, order);
+        trace::note_all(cx);
+        if is_deferred {
             continue;
         }
-        let memory = &cx.world().memory;
+        let memory = &mut cx.world().memory;
         let suitable =
             memory.compaction_suitable(zone, order, Mark::Min, AllocFlags::NONE, highest);
+        memory.note_suitable(zone, Some(order), suitable);
+        trace::note_all(cx);
         if suitable != CompactResult::Continue {
             continue;
         }
@@ -537,6 +588,7 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
             }
             _ => {}
         }
+        trace::note_all(cx);
     }
     // What was asked for meanwhile and is more stays.
     let state = &mut cx.world().nodes[node as usize].kcompactd;

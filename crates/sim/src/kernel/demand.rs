@@ -8,13 +8,14 @@
 //! Departs: a demand waits for its own request, and one that comes meanwhile comes late. Visible as: where
 //! requests sleep for long, the rate falls.
 
-use super::slab::{KernelStack, free_block, free_stack, take_block};
+use super::slab::{KernelStack, alloc, free, free_block, free_stack, take_block};
 use super::{Kernel, KernelCx, Stall};
 use crate::sim::Sim;
 use crate::task::TaskSpec;
 use crate::time::Ns;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
+use highorder_mm::slab::{CacheId, Object};
 use highorder_mm::{Order, Pfn};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -28,8 +29,10 @@ const STREAM: u128 = 0x6465_6d61_6e64 << 64;
 pub struct Demand {
     /// What for.
     pub kind: DemandKind,
-    /// Order of a block. Stacks have the kernel's own.
+    /// Order of a block. Stacks and objects have the kernel's own.
     pub order: Order,
+    /// Bytes of an object, at most 8192; nothing for whole blocks.
+    pub bytes: u32,
     /// Whether requests may wait for memory.
     pub sleeps: bool,
     /// Mean time between two requests.
@@ -63,12 +66,20 @@ pub enum DemandKind {
     Pipe,
     /// Blocks of any order for a driver, which cannot do with less.
     Module,
+    /// Objects of a generic slab cache (`kmalloc`).
+    Object,
 }
 
 impl DemandKind {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::KernelStack, Self::NetworkBuffer, Self::PageTable, Self::Pipe, Self::Module];
+    pub const ALL: [Self; 6] = [
+        Self::KernelStack,
+        Self::NetworkBuffer,
+        Self::PageTable,
+        Self::Pipe,
+        Self::Module,
+        Self::Object,
+    ];
 
     /// Its name in experiment files.
     #[must_use]
@@ -79,17 +90,33 @@ impl DemandKind {
             Self::PageTable => "page-table",
             Self::Pipe => "pipe",
             Self::Module => "module",
+            Self::Object => "object",
         }
     }
+}
 
-    const fn use_of(self) -> KernelUse {
-        match self {
-            Self::KernelStack => KernelUse::KernelStack,
-            Self::NetworkBuffer => KernelUse::NetworkBuffer,
-            Self::PageTable => KernelUse::PageTable,
-            Self::Pipe => KernelUse::Pipe,
-            Self::Module => KernelUse::Module,
+impl Demand {
+    /// What its blocks are for.
+    fn use_of(&self) -> KernelUse {
+        match self.kind {
+            DemandKind::KernelStack => KernelUse::KernelStack,
+            DemandKind::NetworkBuffer => KernelUse::NetworkBuffer,
+            DemandKind::PageTable => KernelUse::PageTable,
+            DemandKind::Pipe => KernelUse::Pipe,
+            DemandKind::Module => KernelUse::Module,
+            DemandKind::Object => KernelUse::Slab(self.cache()),
         }
+    }
+}
+
+impl Demand {
+    /// The cache of its objects.
+    ///
+    /// # Panics
+    /// If no generic cache has objects that large.
+    fn cache(&self) -> CacheId {
+        let bytes = self.bytes;
+        CacheId::kmalloc(bytes).unwrap_or_else(|| panic!("no generic cache has {bytes} bytes"))
     }
 }
 
@@ -118,6 +145,7 @@ pub fn start(sim: &mut Sim<Kernel>, demands: &[Demand], seed: u64) {
 enum Held {
     Block(Pfn, Order),
     Stack(KernelStack),
+    Object(CacheId, Object),
 }
 
 /// The kernel thread of a demand. Never returns.
@@ -138,6 +166,9 @@ fn serve(cx: &mut KernelCx<'_>, number: usize, demand: Demand, mut rng: Pcg64) -
             match first.remove() {
                 Held::Block(pfn, order) => free_block(cx, pfn, order),
                 Held::Stack(stack) => free_stack(cx, stack),
+                Held::Object(cache, object) => {
+                    free(cx, cache, object);
+                }
             }
         }
         if next > cx.now() {
@@ -154,10 +185,14 @@ fn serve(cx: &mut KernelCx<'_>, number: usize, demand: Demand, mut rng: Pcg64) -
 
 fn request(cx: &mut KernelCx<'_>, number: usize, demand: Demand) -> Option<Held> {
     let gfp = if demand.sleeps { Gfp::KERNEL } else { Gfp::GFP_ATOMIC };
-    let of = demand.kind.use_of();
+    let of = demand.use_of();
     let began = cx.now();
     let (found, is_smaller) = match demand.kind {
         DemandKind::KernelStack => (stack(cx).map(Held::Stack), false),
+        DemandKind::Object => {
+            let cache = demand.cache();
+            (alloc(cx, cache, gfp, None).map(|object| Held::Object(cache, object)), false)
+        }
         DemandKind::NetworkBuffer if demand.order > Order(0) => {
             let gentle =
                 Gfp(gfp.0 & !Gfp::DIRECT_RECLAIM.0) | Gfp::COMP | Gfp::NOWARN | Gfp::NORETRY;

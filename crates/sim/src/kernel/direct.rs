@@ -6,7 +6,7 @@
 use super::policy::{Ready, StallRule, WakesFlushers};
 use super::shrink::{Scan, WRITES_BELOW, shrink_lruvec};
 use super::slowpath::{COSTLY_ORDER, Want};
-use super::{Kernel, KernelCx, Stall, TENTH, slab, throttle, writeback};
+use super::{Kernel, KernelCx, Stall, TENTH, slab, throttle, trace, writeback};
 use highorder_mm::alloc::Request;
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
@@ -159,6 +159,7 @@ fn all_ready(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, seen: &mut Seen)
         seen.is_ready |= is_ready;
         all &= is_ready;
     }
+    trace::note_all(cx);
     all
 }
 

@@ -10,7 +10,7 @@
 
 use super::slowpath::{Want, alloc_pages};
 use super::swap::swap_in;
-use super::{Kernel, KernelCx, filemap, oom, thp, writeback};
+use super::{Kernel, KernelCx, filemap, numa, oom, thp, writeback};
 use crate::task::Mode;
 use crate::time::Ns;
 use highorder_mm::anon::{Access, Fault, FaultKind, RemotePages, TouchRange};
@@ -78,6 +78,9 @@ pub fn touch_range(
     let mut at = start;
     while at.0 < end {
         check(cx, process)?;
+        if cx.world().balances_numa() {
+            numa::task_tick(cx, process);
+        }
         let (cpu, node) = (cx.cpu().0 as usize, cx.node());
         let kernel = cx.world();
         let vma = kernel.memory.spaces.find(at).expect("memory that is touched is mapped");
@@ -181,6 +184,7 @@ pub fn handle_mm_fault(
         FaultKind::File { file, index } => {
             return filemap::file_fault(cx, process, &fault, file, index);
         }
+        FaultKind::Hint(_) => numa::do_numa_page(cx, process, &fault)?,
         FaultKind::HugeZero => {
             revalidate(cx, process, &fault)?.then(|| cx.world().memory.split_huge_zero(fault.vpn));
         }

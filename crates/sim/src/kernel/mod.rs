@@ -24,6 +24,7 @@ pub mod inodes;
 pub mod kswapd;
 mod kswapd_by_cluster;
 mod node_reclaim;
+mod numa;
 pub mod oom;
 pub mod policy;
 pub mod shrink;
@@ -32,6 +33,7 @@ pub mod slowpath;
 pub mod swap;
 pub mod thp;
 pub mod throttle;
+pub mod trace;
 mod work;
 pub mod writeback;
 
@@ -147,6 +149,7 @@ impl Stall {
             Self::Demand(demand::DemandKind::PageTable) => "demand-page-table",
             Self::Demand(demand::DemandKind::Pipe) => "demand-pipe",
             Self::Demand(demand::DemandKind::Module) => "demand-module",
+            Self::Demand(demand::DemandKind::Object) => "demand-object",
         }
     }
 }
@@ -158,6 +161,8 @@ pub struct Knobs {
     pub swappiness: u8,
     /// `vm.zone_reclaim_mode`.
     pub zone_reclaim_mode: u32,
+    /// `kernel.numa_balancing`.
+    pub numa_balancing: bool,
     /// `transparent_hugepage/*`.
     pub thp: thp::ThpKnobs,
 }
@@ -166,7 +171,12 @@ impl Knobs {
     /// Those that a kernel boots with.
     #[must_use]
     pub const fn at_boot(policy: &Policy, flows: &Flows) -> Self {
-        Self { swappiness: policy.reclaim.swappiness, zone_reclaim_mode: 0, thp: flows.thp.knobs }
+        Self {
+            swappiness: policy.reclaim.swappiness,
+            zone_reclaim_mode: 0,
+            numa_balancing: flows.numa.default_on,
+            thp: flows.thp.knobs,
+        }
     }
 }
 
@@ -280,7 +290,11 @@ pub struct Kernel {
     pub(crate) smoothed_dirty_limit: (u64, Ns),
     /// The huge page of zeros, once somebody needed it.
     pub(crate) huge_zero: Option<Pfn>,
+    /// What hinting faults told.
+    pub(crate) numa: numa::NumaState,
     pub(crate) compaction: compaction::CompactionTotals,
+    /// Events, if anybody wants to know them.
+    pub trace: Option<Vec<trace::Traced>>,
     /// Queues whose tasks are woken when a process is killed, to see whether it is theirs.
     pub interruptible: Vec<WaitQueue>,
 }
@@ -395,7 +409,9 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         dirtied_since_balanced: 0,
         smoothed_dirty_limit: (0, Ns::ZERO),
         huge_zero: None,
+        numa: numa::NumaState::default(),
         compaction: compaction::CompactionTotals::default(),
+        trace: None,
     };
     let mut sim = Sim::new(machine.sim_spec(), world);
     let oom_wait = sim.add_queue("oom_reaper");

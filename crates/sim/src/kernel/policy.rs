@@ -21,6 +21,28 @@ pub struct Flows {
     pub thp: Thp,
     /// When compaction runs, and for whom.
     pub compaction: Compactors,
+    /// How memory and tasks come together on nodes.
+    pub numa: NumaBalancing,
+}
+
+/// Policy of automatic NUMA balancing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumaBalancing {
+    /// Which memory hinting faults are to tell about.
+    pub scan: NumaScan,
+    /// Whether it is on from boot on (`CONFIG_NUMA_BALANCING_DEFAULT_ENABLED`).
+    pub default_on: bool,
+}
+
+/// Which memory hinting faults are to tell about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumaScan {
+    /// None: there are no such faults (before 3.8).
+    None,
+    /// All that is private and has no policy of its own.
+    All,
+    /// But for base pages that a process of one thread has on the node it runs on (3e32158767b0, 4.10).
+    SparesLocal,
 }
 
 /// Policy of compaction's users.

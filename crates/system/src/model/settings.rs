@@ -5,7 +5,7 @@
 
 use highorder_mm::policy::Policy;
 use highorder_sim::Ns;
-use highorder_sim::kernel::policy::{DefragNoretry, Thp, ThpNuma};
+use highorder_sim::kernel::policy::{DefragNoretry, NumaScan, Thp, ThpNuma};
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_sim::kernel::{Flows, Kernel, Knobs};
 use std::ops::RangeInclusive;
@@ -34,15 +34,18 @@ pub(super) struct Settings {
     compaction_proactiveness: Option<u8>,
     /// What huge pages can be told.
     thp: Thp,
+    /// Whether the kernel can balance nodes (3.8).
+    knows_numa_balancing: bool,
 }
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "vm.swappiness",
     "vm.page-cluster",
     "vm.min_free_kbytes",
     "vm.watermark_scale_factor",
     "vm.watermark_boost_factor",
     "vm.zone_reclaim_mode",
+    "kernel.numa_balancing",
     "vm.extfrag_threshold",
     "vm.compact_unevictable_allowed",
     "vm.compaction_proactiveness",
@@ -75,6 +78,7 @@ impl Settings {
         Self {
             knobs: Knobs::at_boot(policy, flows),
             thp: flows.thp,
+            knows_numa_balancing: !matches!(flows.numa.scan, NumaScan::None),
             // 200 since 5.8 (c843966c556d), when costs came to balance the types.
             swappiness_max: if policy.lru.balance.is_by_rotation() { 100 } else { 200 },
             page_cluster: policy.swap.page_cluster,
@@ -117,8 +121,14 @@ impl Settings {
             zero_page: true,
         };
         Self {
-            knobs: Knobs { swappiness: 60, zone_reclaim_mode: 0, thp: thp.knobs },
+            knobs: Knobs {
+                swappiness: 60,
+                zone_reclaim_mode: 0,
+                numa_balancing: false,
+                thp: thp.knobs,
+            },
             thp,
+            knows_numa_balancing: true,
             swappiness_max: 200,
             page_cluster: 3,
             min_free_kbytes: None,
@@ -156,6 +166,13 @@ impl Settings {
             }
             "vm.zone_reclaim_mode" => {
                 self.knobs.zone_reclaim_mode = number(name, value, 0..=15)? as u32;
+            }
+            "kernel.numa_balancing" => {
+                let on = number(name, value, 0..=1)? == 1;
+                if !self.knows_numa_balancing {
+                    return Err(format!("`{name}`: this kernel has no such knob"));
+                }
+                self.knobs.numa_balancing = on;
             }
             "vm.extfrag_threshold" => {
                 self.extfrag_threshold = number(name, value, 0..=1000)? as u16;
@@ -249,6 +266,9 @@ impl Settings {
             "vm.watermark_scale_factor" => self.watermark_scale_factor?.to_string(),
             "vm.watermark_boost_factor" => self.watermark_boost_factor.to_string(),
             "vm.zone_reclaim_mode" => self.knobs.zone_reclaim_mode.to_string(),
+            "kernel.numa_balancing" if self.knows_numa_balancing => {
+                u8::from(self.knobs.numa_balancing).to_string()
+            }
             "vm.extfrag_threshold" => self.extfrag_threshold.to_string(),
             "vm.compact_unevictable_allowed" => {
                 u8::from(self.compact_unevictable_allowed?).to_string()

@@ -151,7 +151,9 @@ impl Sampler {
         let mut values: Vec<(&str, u64)> =
             vmstat.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         values.push(("oom_kill", kernel.oom_kills));
-        values.extend(fragmentation::counters(memory).map(|(name, nr)| (name, nr)));
+        for (name, nr) in fragmentation::counters(memory) {
+            values.push((name, nr));
+        }
         for name in SAMPLED {
             values.push((name, meminfo[name]));
         }

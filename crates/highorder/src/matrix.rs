@@ -1,0 +1,106 @@
+//! Results as one table with a row for each variant, and its picture.
+
+use crate::failure::Failure;
+use crate::output::VERSION;
+use crate::results::{Format, Printing, Results};
+use highorder_page::reproduction::{self, Section};
+use highorder_record::Better;
+use highorder_record::matrix::{self, FIGURES, MatrixRow};
+use highorder_report::{Caption, Column, HeatColumn, HeatPanel, HeatRow, HeatTable, Table, Value};
+
+const EXPLANATION: &str = "A stall is one direct reclaim or direct compaction; kswapd's work is in pages. Huge \
+    is the share of the memory that faults brought. Latencies are those that the workload takes, or those of stalls.";
+
+impl Results {
+    /// Whether they are shown so: if the experiment says so, and nobody asked for another form.
+    pub(crate) fn is_matrix(&self, printing: &Printing) -> bool {
+        !self.matrix.is_empty() && !printing.has_other_form()
+    }
+
+    pub(crate) fn matrix_as(&self, format: Format) -> Result<String, Failure> {
+        let table = self.matrix_table();
+        let ending = format!("{EXPLANATION}\n\n{VERSION}; again with: ");
+        Ok(match format {
+            Format::Text => format!("{}\n{ending}{}\n", table.text(), self.command),
+            Format::Md => format!("{}\n{ending}`{}`\n", table.markdown(), self.command),
+            Format::Csv => table.csv(),
+            Format::Json => table.json(),
+            Format::Html => {
+                let page = reproduction::Page {
+                    kind: "matrix",
+                    title: &self.title(),
+                    command: &self.command,
+                    version: VERSION,
+                    notes: &[EXPLANATION.to_owned()],
+                    picture: &self.matrix_picture(),
+                    picture_description: "The table, darker where a value is larger",
+                    sections: &[Section { heading: self.title(), tables: vec![table] }],
+                };
+                reproduction::render(&page).map_err(|error| Failure::internal(error.to_string()))?
+            }
+        })
+    }
+
+    /// Each value in a cell that is darker the larger it is among those of the same workload.
+    pub(crate) fn matrix_picture(&self) -> String {
+        let column = |figure: &matrix::Figure| HeatColumn {
+            heading: figure.heading.to_owned(),
+            is_good: figure.better == Better::Higher,
+        };
+        let mut panels: Vec<HeatPanel> = Vec::new();
+        for MatrixRow { parts, timed, values } in matrix::rows(&self.groups()) {
+            let (first, others) = parts.split_first().expect("a name has a part");
+            let (label, middle) = others.split_last().unwrap_or((first, &[]));
+            let row = HeatRow {
+                group: middle.join(matrix::BETWEEN_PARTS),
+                label: label.clone(),
+                values: values.to_vec(),
+            };
+            match panels.iter_mut().find(|panel| panel.title == *first) {
+                Some(panel) => panel.rows.push(row),
+                None => panels.push(HeatPanel {
+                    title: first.clone(),
+                    subtitle: match timed {
+                        "" => String::new(),
+                        timed => format!("latencies: of a {timed}"),
+                    },
+                    rows: vec![row],
+                }),
+            }
+        }
+        let table = HeatTable {
+            title: self.title(),
+            explanation: format!(
+                "{EXPLANATION} A cell is the darker, the more it is of its column's largest."
+            ),
+            columns: FIGURES.iter().map(column).collect(),
+            panels,
+            caption: Caption {
+                lines: vec![VERSION.to_owned()],
+                command: Some(self.command.clone()),
+            },
+        };
+        table.svg()
+    }
+
+    fn matrix_table(&self) -> Table {
+        let names = self.matrix.iter().map(|name| (name.clone(), name.clone()));
+        let timed = ("latency of".to_owned(), "latency_of".to_owned());
+        let figures = FIGURES.iter().map(|f| (f.heading.to_owned(), f.key.to_owned()));
+        let columns = names.chain(figures).chain([timed]);
+        let columns = columns.map(|(heading, key)| Column { heading, key }).collect();
+        let mut table = Table { title: self.title(), columns, rows: Vec::new() };
+        for MatrixRow { parts, timed, values } in matrix::rows(&self.groups()) {
+            let number = |(figure, value): (&matrix::Figure, Option<f64>)| match value {
+                Some(value) => Value::Real(value, figure.decimals.into()),
+                None => Value::Missing,
+            };
+            let mut row: Vec<Value> = parts.into_iter().map(Value::from).collect();
+            row.resize(self.matrix.len(), Value::from(""));
+            row.extend(FIGURES.iter().zip(values).map(number));
+            row.push(timed.into());
+            table.push(row);
+        }
+        table
+    }
+}

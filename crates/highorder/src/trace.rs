@@ -1,0 +1,102 @@
+//! `highorder trace`: runs of compaction in a trace, of a real kernel or of the model.
+
+use crate::failure::Failure;
+use crate::output::{self, Replace, VERSION};
+use clap::ValueEnum;
+use highorder_lab::passes::{Clock, Passes};
+use highorder_report::{Caption, raster, text};
+use std::path::{Path, PathBuf};
+
+/// Pixels per unit of the SVG.
+const PNG_SCALE: f32 = 2.0;
+
+/// How the table is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// To read
+    Text,
+    /// For spreadsheets
+    Csv,
+    /// One object
+    Json,
+}
+
+/// What to read, and what to draw.
+#[derive(clap::Args)]
+#[command(after_help = "\
+TRACE is text as /sys/kernel/tracing/trace or `trace-cmd report` give it, plain, .gz or .zst, with the
+`compaction` events; `highorder run EXPERIMENT --trace DIR` writes such files for the model:
+
+  echo 1 > /sys/kernel/tracing/events/compaction/enable
+  cat /sys/kernel/tracing/trace_pipe > trace.txt
+
+The picture has a panel for each zone: where the migrate scanner and the free scanner are over time, and
+below it how many pages each batch moved.")]
+pub(crate) struct Arguments {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Draw it, as PNG or, by the name's ending, as SVG
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Prints a row for each run, and draws them where asked for.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let spinner = output::progress(None, "reading the trace");
+    let passes = Passes::read(&arguments.trace)?;
+    spinner.finish_and_clear();
+    if let Some(path) = &arguments.picture {
+        let title = format!("Compaction in {}", arguments.trace.display());
+        let chart = passes.chart(title, Clock::Milliseconds, caption(&passes, arguments));
+        write_picture(path, &chart.svg())?;
+    }
+    let table = passes.table();
+    let printed = match arguments.format {
+        Format::Text => format!("{}\n{}", summary(&passes), table.text()),
+        Format::Csv => table.csv(),
+        Format::Json => table.json(),
+    };
+    output::print(printed.as_bytes())
+}
+
+/// Writes a picture as its name's ending says.
+pub(crate) fn write_picture(path: &Path, svg: &str) -> Result<(), Failure> {
+    let bytes = match path.extension().is_some_and(|ending| ending == "svg") {
+        true => svg.as_bytes().to_vec(),
+        false => raster::png(svg, PNG_SCALE)?,
+    };
+    output::write_file(path, &bytes, Replace::Yes)?;
+    output::wrote(path);
+    Ok(())
+}
+
+fn summary(passes: &Passes) -> String {
+    let nr_runs = passes.passes.len() as u64;
+    let runs = if nr_runs == 1 { "run" } else { "runs" };
+    let events = text::count(passes.nr_events);
+    let mut line = format!("{} {runs} of compaction in {events} events", text::count(nr_runs));
+    if passes.nr_outside > 0 {
+        let outside = text::count(passes.nr_outside);
+        line.push_str(&format!(", {outside} of them outside any run"));
+    }
+    if passes.nr_lost > 0 {
+        line.push_str(&format!(", {} more were lost", text::count(passes.nr_lost)));
+    }
+    line.push('\n');
+    line
+}
+
+fn caption(passes: &Passes, arguments: &Arguments) -> Caption {
+    let mut words =
+        vec!["highorder".to_owned(), "trace".to_owned(), arguments.trace.display().to_string()];
+    let picture = arguments.picture.iter().map(|path| path.display().to_string());
+    words.extend(picture.flat_map(|path| ["--picture".to_owned(), path]));
+    Caption {
+        lines: vec![VERSION.to_owned(), summary(passes).trim_end().to_owned()],
+        command: Some(output::shell_command(words.iter().map(String::as_str))),
+    }
+}

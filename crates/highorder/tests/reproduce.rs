@@ -1,0 +1,148 @@
+//! `highorder reproduce`: published tables and claims beside ours; and the table of a matrix.
+
+mod common;
+
+use common::{printed, refused, text};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// What the program prints of one published experiment at a scale at which it takes seconds.
+#[track_caller]
+fn reproduced(store: &Path, more: &[&str]) -> String {
+    let mut all = vec!["reproduce", "--scale", "1/64", "--store", text(store)];
+    all.extend(more);
+    printed(&all)
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn what_was_run_is_shown_beside_what_was_published_and_not_run_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (store, picture) = (folder.path().join("store"), folder.path().join("dots.svg"));
+    let only = ["--only", "000_usemem"];
+    let first = reproduced(&store, &[&only[..], &["--picture", text(&picture)]].concat());
+    assert_eq!(reproduced(&store, &[&only[..], &["--no-run"]].concat()), first);
+    for expected in [
+        "000_usemem: experiment thp-defrag-usemem, ",
+        " at scale 1/64\n",
+        "usemem times (000_usemem_times)",
+        "Amean Elapsd-1 ",
+        "000-usemem-elapsed-1t ",
+        "Ours is at scale 1/64",
+        "again with: highorder reproduce --only 000_usemem --scale 1/64\n",
+    ] {
+        assert!(first.contains(expected), "{expected} in {first}");
+    }
+    assert!(!first.contains("thpscale"), "only what was chosen");
+    let svg = fs::read_to_string(&picture).expect("a picture");
+    assert!(svg.contains("usemem vmstat") && svg.contains("Swap Outs"));
+
+    let all = json(&reproduced(&store, &[&only[..], &["--format", "json", "--no-run"]].concat()));
+    let claims = all["claims"].as_array().expect("claims");
+    assert!(claims.len() >= 18, "{}", claims.len());
+    assert!(claims.iter().all(|claim| claim["verdict"] != "not run"), "{claims:?}");
+    // Whatever becomes of them, both sides of a claim have numbers.
+    for claim in claims.iter().filter(|claim| claim["verdict"] != "prose") {
+        let nr = |side: &str| claim[side].as_array().map_or(0, Vec::len);
+        assert!(nr("published") > 0 && nr("published") == nr("ours"), "{claim}");
+    }
+    let score = all["score"]["rows"].as_array().expect("rows");
+    assert_eq!(score.last().expect("a sum")["document"], "all");
+
+    let score = reproduced(&store, &[&only[..], &["--score", "--no-run"]].concat());
+    assert!(score.contains("must held") && !score.contains("Amean Elapsd-1 "), "{score}");
+    let html = reproduced(&store, &[&only[..], &["--format", "html", "--no-run"]].concat());
+    assert!(html.contains("<h1>Published tables and ours</h1>") && html.contains("usemem times"));
+}
+
+#[test]
+fn what_was_not_run_is_told_with_what_to_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let csv = reproduced(folder.path(), &["--no-run", "--format", "csv"]);
+    let of = |id: &str| {
+        let line = csv.lines().find(|line| line.starts_with(id));
+        line.unwrap_or_else(|| panic!("{id} in {csv}"))
+    };
+    assert!(of("000-thpscale-base-1t,").ends_with(",run thp-defrag-thpscale"), "{csv}");
+    assert!(of("000-thpscale-base-1t,").contains(",must,not run,reduction > 0.20,"), "{csv}");
+    assert!(of("003-fsmark-rate-rc2,").ends_with(",run fsmark"), "{csv}");
+    assert!(of("000-policy-defer,").contains(",must,prose,"), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 208, "every claim has its row");
+    let score = reproduced(folder.path(), &["--no-run", "--score", "--format", "csv"]);
+    assert!(score.lines().last().expect("a sum").starts_with("all,0,"), "{score}");
+}
+
+#[test]
+fn bad_arguments_are_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("store");
+    let told = refused(&["reproduce", "--only", "000,nonsense", "--store", text(&store)]);
+    assert!(told.contains("`nonsense` names no published tables"), "{told}");
+    assert!(told.contains("000_usemem (thp-defrag-usemem)"), "{told}");
+    let told = refused(&["reproduce", "--picture", "dots.gif", "--store", text(&store)]);
+    assert!(told.contains("dots.gif: expected a name that ends in .png or .svg"), "{told}");
+    let told = refused(&["run", "mmap-demo", "--picture", "x.svg", "--store", text(&store)]);
+    assert!(told.contains("expected one that has a `matrix`"), "{told}");
+    assert!(!store.exists(), "nothing was begun");
+}
+
+const MATRIX: &str = r#"
+description = "two values, advised and not"
+machine = "one-node-8g"
+matrix = ["advice", "defrag"]
+sample_interval_ms = 1000
+
+[workload]
+name = "stutter"
+rounds = 1
+
+[[variant]]
+name = "advised, always"
+kernel = "linux-4.14"
+knobs = { "transparent_hugepage/defrag" = "always" }
+workload = { advice = "huge" }
+
+[[variant]]
+name = "not advised, never"
+kernel = "linux-4.14"
+knobs = { "transparent_hugepage/defrag" = "never" }
+"#;
+
+#[test]
+fn a_matrix_is_one_table_with_a_row_for_each_variant_and_a_picture() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name);
+    let (experiment, store, picture) = (file("small.toml"), file("store"), file("heat.png"));
+    fs::write(&experiment, MATRIX).expect("a file");
+    let all = ["run", text(&experiment), "--scale", "1/64", "--store", text(&store)];
+    let shown = printed(&[&all[..], &["--picture", text(&picture)]].concat());
+    let rows: Vec<&str> = shown.lines().filter(|line| line.contains("advised")).collect();
+    assert_eq!(rows.len(), 2, "{shown}");
+    assert!(
+        rows[0].starts_with("advised      always ") && rows[0].ends_with(" mapping"),
+        "{shown}"
+    );
+    assert!(rows[1].starts_with("not advised  never "), "{shown}");
+    assert!(fs::read(&picture).expect("a picture").starts_with(b"\x89PNG"));
+    let csv = printed(&[&all[..], &["--format", "csv"]].concat());
+    assert!(csv.starts_with("advice,defrag,nr_stalls,stall_time_s,"), "{csv}");
+    let value = |at: usize| csv.lines().nth(2).and_then(|line| line.split(',').nth(at));
+    assert_eq!(value(3), Some("0"), "never stalls: {csv}");
+    let html = printed(&[&all[..], &["--format", "html"]].concat());
+    assert!(html.contains("highorder matrix"), "it is a page of its own");
+    // Asked for otherwise, it is a comparison as any other.
+    let noise = printed(&[&all[..], &["--noise"]].concat());
+    assert!(noise.contains("not advised, never"), "{noise}");
+}
+
+#[test]
+fn help_says_what_verdicts_mean() {
+    let help = printed(&["reproduce", "--help"]);
+    for word in ["held", "failed", "not run", "prose", "--score", "--no-run"] {
+        assert!(help.contains(word), "{word} in {help}");
+    }
+}

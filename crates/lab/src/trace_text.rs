@@ -1,0 +1,612 @@
+//! A model's events as the text of ftrace, in the form of its kernel's release.
+//!
+//! Models: `TP_printk` of include/trace/events/compaction.h and migrate.h, and kernel/trace/trace_output.c,
+//! from v4.0 on; where releases differ, a constant below says since when.
+//! Departs: before 4.0 begin and end of a run are not printed, since its status was a bare number that changed its
+//! meaning. Visible as: such a trace has scans and migrations alone.
+
+use highorder_kernelfs::GfpFlags;
+use highorder_kernelfs::trace::{
+    CompactionBegin, CompactionDefer, CompactionEnd, CompactionIsolate, CompactionMigratepages,
+    CompactionRange, CompactionSuitable, CompactionTryToCompactPages, CompactionWake, Event, Form,
+    Gfp as GfpText, Line, MmMigratePages, MmMigratePagesStart, NodeOnly, Number, PaddedWord,
+    Scanner, Tgid, Word, heading,
+};
+use highorder_mm::compaction::events::{CompactEvent, Deferral, Scanners};
+use highorder_mm::compaction::{CompactResult, Scanned};
+use highorder_mm::fast_search::MigrateMode;
+use highorder_mm::gfp::Gfp;
+use highorder_mm::types::{Order, Pfn, ZoneKind};
+use highorder_mm::zone::ZoneId;
+use highorder_sim::kernel::trace::{TraceEvent, Traced, Wake};
+use std::ops::Range;
+
+/// A release's first two numbers.
+type Release = (u32, u32);
+
+/// Frames of a scan, modes and results by name, checks and deferral (e34d85f0e3c6, 16c4a097a035,
+/// 837d026d560c, 24e2716f63e6).
+const NAMES: Release = (4, 0);
+/// `partial` is called `success` (cf378319d335), and a request has a priority (a5508cd83f10).
+const SUCCESS: Release = (4, 8);
+/// Flags of a request by name, not as bits: in 5.10, not in 5.4.
+const GFP_NAMES: Release = (5, 5);
+/// Huge pages are counted apart when pages migrate (1a5bae25e3cf).
+const THP_COUNTS: Release = (5, 9);
+/// The columns of flags have one for `migrate_disable` (54357f0c9149).
+const MIGRATE_DISABLE: Release = (5, 15);
+/// The beginning of a migration is told (as far as recordings show: 6.1 and 6.12 do).
+const MIGRATE_START: Release = (5, 16);
+/// Searches of the free lists are told; whether a run would be worth while is asked only for an order, and not
+/// where there is a block.
+const SEARCHES: Release = (6, 4);
+/// Large pages that were split are counted (49cac03a8f0a).
+const SPLITS: Release = (6, 7);
+/// A pid fills seven columns, not five (795d6379a47b).
+const WIDE_PID: Release = (5, 4);
+/// kcompactd has a thread (698b1b30642f).
+const KCOMPACTD: Release = (4, 6);
+/// Batches that migrate are told (7b2a2d4a18ff).
+const MIGRATE: Release = (3, 9);
+/// Flags of requests were put in another order (patch "mm: shuffle GFP_* flags").
+const GFP_SHUFFLED: Release = (5, 1);
+/// `__GFP_OTHER_NODE` went, so that bits behind it moved down (41b6167e8f74).
+const GFP_WITHOUT_OTHER_NODE: Release = (4, 10);
+
+/// What a text is of, besides its events.
+#[derive(Clone, Copy, Debug)]
+pub struct Whose<'a> {
+    /// The kernel's release, as a kernel file has it.
+    pub release: &'a str,
+    /// Names of tasks, by number. Their pids are one more, since 0 is the idle task's.
+    pub tasks: &'a [String],
+    /// Node, kind and span of each zone.
+    pub zones: &'a [(u32, ZoneKind, Range<Pfn>)],
+    /// CPUs.
+    pub nr_cpus: u32,
+}
+
+/// Writes events as `/sys/kernel/tracing/trace` shows them.
+#[must_use]
+pub fn text(events: &[Traced], whose: Whose<'_>) -> Vec<u8> {
+    let printer = Printer { zones: whose.zones, release: release_of(whose.release) };
+    let mut lines = Vec::new();
+    let mut nr_lines = 0;
+    for traced in events {
+        nr_lines += u64::from(printer.line(traced, whose.tasks, &mut lines));
+    }
+    let mut out = match printer.is_since(MIGRATE_DISABLE) {
+        true => heading(nr_lines, nr_lines, whose.nr_cpus).into_bytes(),
+        false => format!(
+            "# tracer: nop\n#\n# entries-in-buffer/entries-written: {nr_lines}/{nr_lines}   #P:{}\n#\n",
+            whose.nr_cpus
+        )
+        .into_bytes(),
+    };
+    out.append(&mut lines);
+    out
+}
+
+/// The first two numbers of a release; numbers that are missing count as 0.
+fn release_of(release: &str) -> Release {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+struct Printer<'a> {
+    zones: &'a [(u32, ZoneKind, Range<Pfn>)],
+    release: Release,
+}
+
+impl Printer<'_> {
+    fn is_since(&self, release: Release) -> bool {
+        self.release >= release
+    }
+
+    /// Appends an event's line, if this release tells of it. Whether it does.
+    fn line(&self, traced: &Traced, tasks: &[String], out: &mut Vec<u8>) -> bool {
+        let gfp = match traced.event {
+            TraceEvent::TryToCompactPages { gfp, .. } => self.gfp_text(gfp),
+            _ => String::new(),
+        };
+        let Some(event) = self.event(&traced.event, &gfp) else { return false };
+        let mut args = Vec::new();
+        event.write_args(&mut args);
+        let name = tasks.get(traced.task.0 as usize).map_or("task", String::as_str).as_bytes();
+        let form =
+            Form { pid_width: if self.is_since(WIDE_PID) { 7 } else { 5 }, ..Form::default() };
+        let line = Line {
+            // As the kernel keeps it: 15 bytes (`TASK_COMM_LEN`).
+            comm: &name[..name.len().min(15)],
+            pid: traced.task.0 + 1,
+            tgid: Tgid::NoColumn,
+            cpu: traced.cpu.0,
+            flags: if self.is_since(MIGRATE_DISABLE) { b"....." } else { b"...." },
+            timestamp_ns: traced.at.0,
+            event: event.name(),
+            args: &args,
+            form,
+        };
+        line.write(out);
+        out.push(b'\n');
+        true
+    }
+
+    /// The event in this release's form; `gfp` is the text of a request's flags.
+    fn event<'b>(&self, event: &TraceEvent, gfp: &'b str) -> Option<Event<'b>> {
+        Some(match *event {
+            TraceEvent::Compact(event) => return self.compact_event(event),
+            _ if !self.is_since(NAMES) => return None,
+            TraceEvent::TryToCompactPages { order, mode, priority, .. } => {
+                let number = |mode| i32::from(mode as u8);
+                let by_priority = self.is_since(SUCCESS);
+                Event::CompactionTryToCompactPages(CompactionTryToCompactPages {
+                    order: order.0.into(),
+                    gfp_mask: GfpText(gfp.as_bytes()),
+                    mode: (!by_priority).then(|| number(mode)),
+                    prio: None,
+                    priority: by_priority.then(|| priority.into()),
+                    rest: b"",
+                })
+            }
+            _ if !self.is_since(KCOMPACTD) => return None,
+            TraceEvent::KcompactdSleep { node } => {
+                Event::KcompactdSleep(NodeOnly { nid: node as i32, rest: b"" })
+            }
+            TraceEvent::KcompactdWake(wake) => Event::KcompactdWake(wake_fields(wake)),
+            TraceEvent::WakeupKcompactd(wake) => Event::WakeupKcompactd(wake_fields(wake)),
+        })
+    }
+
+    fn compact_event(&self, event: CompactEvent) -> Option<Event<'static>> {
+        let hex = |pfn: u32| Number::Hex(pfn.into());
+        let has_ranges = self.is_since(NAMES);
+        let isolate = |scanned: Scanned| CompactionIsolate {
+            range: has_ranges.then(|| CompactionRange {
+                start_pfn: hex(scanned.start),
+                end_pfn: hex(scanned.end),
+            }),
+            nr_scanned: has_ranges.then(|| scanned.nr_scanned.into()),
+            nr_scanned_first: (!has_ranges).then(|| scanned.nr_scanned.into()),
+            nr_taken: scanned.nr_taken.into(),
+            rest: b"",
+        };
+        Some(match event {
+            CompactEvent::IsolateMigratepages(scanned) => {
+                Event::CompactionIsolateMigratepages(isolate(scanned))
+            }
+            CompactEvent::IsolateFreepages(scanned) => {
+                Event::CompactionIsolateFreepages(isolate(scanned))
+            }
+            CompactEvent::Migratepages { nr_migrated, nr_failed } => {
+                Event::CompactionMigratepages(CompactionMigratepages {
+                    nr_migrated: nr_migrated.into(),
+                    nr_failed: nr_failed.into(),
+                    rest: b"",
+                })
+            }
+            CompactEvent::MigratePages { nr_succeeded, nr_failed, mode }
+                if self.is_since(MIGRATE) =>
+            {
+                let thp = self.is_since(THP_COUNTS).then_some(0);
+                Event::MmMigratePages(MmMigratePages {
+                    nr_succeeded: nr_succeeded.into(),
+                    nr_failed: nr_failed.into(),
+                    nr_thp_succeeded: thp,
+                    nr_thp_failed: thp,
+                    nr_thp_split: thp,
+                    nr_split: self.is_since(SPLITS).then_some(0),
+                    mode: Word(mode_name(mode)),
+                    reason: Word(b"compaction"),
+                    rest: b"",
+                })
+            }
+            CompactEvent::MigratePagesStart(mode) if self.is_since(MIGRATE_START) => {
+                Event::MmMigratePagesStart(MmMigratePagesStart {
+                    mode: Word(mode_name(mode)),
+                    reason: Word(b"compaction"),
+                    rest: b"",
+                })
+            }
+            CompactEvent::FastIsolateFreepages(scanned) if self.is_since(SEARCHES) => {
+                Event::CompactionFastIsolateFreepages(isolate(scanned))
+            }
+            _ if !self.is_since(NAMES) => return None,
+            CompactEvent::Begin(scanners) => {
+                let (start, migrate, free, end, mode) = self.scanners(scanners);
+                Event::CompactionBegin(CompactionBegin {
+                    zone_start: start,
+                    migrate,
+                    free,
+                    zone_end: end,
+                    mode: Some(mode),
+                    rest: b"",
+                })
+            }
+            CompactEvent::End(scanners, result) => {
+                let (start, migrate, free, end, mode) = self.scanners(scanners);
+                Event::CompactionEnd(CompactionEnd {
+                    zone_start: Some(start),
+                    migrate: Some(migrate),
+                    free: Some(free),
+                    zone_end: Some(end),
+                    mode: Some(mode),
+                    status: Some(Word(self.result_name(result))),
+                    status_alone: None,
+                    rest: b"",
+                })
+            }
+            CompactEvent::Suitable(zone, order, result) => {
+                let is_untold = order.is_none() || result == CompactResult::Success;
+                if is_untold && self.is_since(SEARCHES) {
+                    return None;
+                }
+                Event::CompactionSuitable(self.check(zone, order, result))
+            }
+            CompactEvent::Finished(zone, order, result) => {
+                Event::CompactionFinished(self.check(zone, order, result))
+            }
+            CompactEvent::Deferred(deferral) => Event::CompactionDeferred(self.defer(deferral)),
+            CompactEvent::DeferCompaction(deferral) => {
+                Event::CompactionDeferCompaction(self.defer(deferral))
+            }
+            CompactEvent::DeferReset(deferral) => Event::CompactionDeferReset(self.defer(deferral)),
+            CompactEvent::MigratePages { .. }
+            | CompactEvent::MigratePagesStart(_)
+            | CompactEvent::FastIsolateFreepages(_) => return None,
+        })
+    }
+
+    fn scanners(&self, scanners: Scanners) -> (Number, Scanner, Scanner, Number, Word<'static>) {
+        let span = &self.zones[scanners.zone.index()].2;
+        let hex = |pfn: Pfn| Number::Hex(pfn.0.into());
+        let at = |pfn| Scanner { pfn: hex(pfn), is_called_start: false };
+        let mode: &[u8] = if scanners.is_sync { b"sync" } else { b"async" };
+        (
+            hex(span.start),
+            at(scanners.migrate_pfn),
+            at(scanners.free_pfn),
+            hex(span.end),
+            Word(mode),
+        )
+    }
+
+    fn check(
+        &self,
+        zone: ZoneId,
+        order: Option<Order>,
+        result: CompactResult,
+    ) -> CompactionSuitable<'static> {
+        let (node, kind, _) = &self.zones[zone.index()];
+        CompactionSuitable {
+            node: *node as i32,
+            zone: PaddedWord::zone(kind.name().as_bytes()),
+            order: order.map_or(-1, |order| order.0.into()),
+            ret: Word(self.result_name(result)),
+            rest: b"",
+        }
+    }
+
+    fn defer(&self, deferral: Deferral) -> CompactionDefer<'static> {
+        let (node, kind, _) = &self.zones[deferral.zone.index()];
+        CompactionDefer {
+            node: *node as i32,
+            zone: PaddedWord::zone(kind.name().as_bytes()),
+            order: deferral.order.0.into(),
+            order_failed: deferral.order_failed.0.into(),
+            consider: deferral.considered,
+            limit: 1 << deferral.defer_shift,
+            rest: b"",
+        }
+    }
+
+    /// `COMPACTION_STATUS`.
+    fn result_name(&self, result: CompactResult) -> &'static [u8] {
+        match result {
+            CompactResult::NotSuitableZone => b"not_suitable_zone",
+            CompactResult::Skipped => b"skipped",
+            CompactResult::Deferred => b"deferred",
+            CompactResult::NoSuitablePage => b"no_suitable_page",
+            CompactResult::Continue => b"continue",
+            CompactResult::Complete => b"complete",
+            CompactResult::PartialSkipped => b"partial_skipped",
+            CompactResult::Contended => b"contended",
+            CompactResult::Success if self.is_since(SUCCESS) => b"success",
+            CompactResult::Success => b"partial",
+        }
+    }
+
+    fn gfp_text(&self, gfp: Gfp) -> String {
+        if self.is_since(GFP_NAMES) {
+            let names: Vec<_> = gfp.names().collect();
+            let flags: GfpFlags = names
+                .join("|")
+                .parse()
+                .expect("the names of flags are the kernel's in both crates");
+            return if names.is_empty() { "none".to_owned() } else { flags.to_string() };
+        }
+        let bits = gfp.names().filter_map(|name| gfp_bit(self.release, name));
+        format!("{:#x}", bits.fold(0, |all, bit| all | bit))
+    }
+}
+
+const fn mode_name(mode: MigrateMode) -> &'static [u8] {
+    match mode {
+        MigrateMode::Async => b"MIGRATE_ASYNC",
+        MigrateMode::SyncLight => b"MIGRATE_SYNC_LIGHT",
+        MigrateMode::Sync => b"MIGRATE_SYNC",
+    }
+}
+
+fn wake_fields(wake: Wake) -> CompactionWake<'static> {
+    CompactionWake {
+        nid: wake.node as i32,
+        order: wake.order.0.into(),
+        // Called so in every release, as part of what user space relies on.
+        classzone_idx: Some(PaddedWord::zone(wake.highest.name().as_bytes())),
+        highest_zoneidx: None,
+        rest: b"",
+    }
+}
+
+/// The bit of a flag (include/linux/gfp.h, v4.4, v4.14 and v5.4); `None` where that release has no such flag.
+fn gfp_bit(release: Release, name: &str) -> Option<u32> {
+    let low = ["DMA", "HIGHMEM", "DMA32", "MOVABLE", "RECLAIMABLE", "HIGH", "IO", "FS"];
+    let behind: &[&str] = if release >= GFP_SHUFFLED {
+        &[
+            "ZERO",
+            "ATOMIC",
+            "DIRECT_RECLAIM",
+            "KSWAPD_RECLAIM",
+            "WRITE",
+            "NOWARN",
+            "RETRY_MAYFAIL",
+            "NOFAIL",
+            "NORETRY",
+            "MEMALLOC",
+            "COMP",
+            "NOMEMALLOC",
+            "HARDWALL",
+            "THISNODE",
+            "ACCOUNT",
+            "NOLOCKDEP",
+        ]
+    } else if release >= GFP_WITHOUT_OTHER_NODE {
+        &[
+            "COLD",
+            "NOWARN",
+            "RETRY_MAYFAIL",
+            "NOFAIL",
+            "NORETRY",
+            "MEMALLOC",
+            "COMP",
+            "ZERO",
+            "NOMEMALLOC",
+            "HARDWALL",
+            "THISNODE",
+            "ATOMIC",
+            "ACCOUNT",
+            "NOTRACK",
+            "DIRECT_RECLAIM",
+            "WRITE",
+            "KSWAPD_RECLAIM",
+            "NOLOCKDEP",
+        ]
+    } else {
+        &[
+            "COLD",
+            "NOWARN",
+            "RETRY_MAYFAIL",
+            "NOFAIL",
+            "NORETRY",
+            "MEMALLOC",
+            "COMP",
+            "ZERO",
+            "NOMEMALLOC",
+            "HARDWALL",
+            "THISNODE",
+            "ATOMIC",
+            "ACCOUNT",
+            "NOTRACK",
+            "DIRECT_RECLAIM",
+            "OTHER_NODE",
+            "WRITE",
+            "KSWAPD_RECLAIM",
+        ]
+    };
+    // One bit under two names.
+    let name = match name.trim_start_matches("__GFP_") {
+        "REPEAT" => "RETRY_MAYFAIL",
+        name => name,
+    };
+    let bit = low.iter().chain(behind).position(|other| *other == name)?;
+    Some(1 << bit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highorder_sim::{CpuId, Ns, TaskId};
+    use rand_core::Rng;
+    use rand_pcg::Pcg64;
+
+    const RELEASES: [&str; 7] = ["3.4.0-rc2", "4.4", "4.14", "5.1", "5.4", "6.1", "6.12"];
+
+    fn zones() -> Vec<(u32, ZoneKind, Range<Pfn>)> {
+        vec![
+            (0, ZoneKind::Dma, Pfn(1)..Pfn(0x1000)),
+            (0, ZoneKind::Dma32, Pfn(0x1000)..Pfn(0x1ffe0)),
+            (1, ZoneKind::Normal, Pfn(0x20000)..Pfn(0x40000)),
+        ]
+    }
+
+    fn whose<'a>(
+        release: &'a str,
+        tasks: &'a [String],
+        zones: &'a [(u32, ZoneKind, Range<Pfn>)],
+    ) -> Whose<'a> {
+        Whose { release, tasks, zones, nr_cpus: 2 }
+    }
+
+    /// Any event.
+    fn some_event(rng: &mut Pcg64) -> TraceEvent {
+        let mut below = |n: u32| ((u64::from(rng.next_u32()) * u64::from(n)) >> 32) as u32;
+        let zone = ZoneId(below(3) as u8);
+        let order = Order(below(11) as u8);
+        let any = (below(4) > 0).then_some(order);
+        let result = [
+            CompactResult::NotSuitableZone,
+            CompactResult::Skipped,
+            CompactResult::Deferred,
+            CompactResult::NoSuitablePage,
+            CompactResult::Continue,
+            CompactResult::Complete,
+            CompactResult::PartialSkipped,
+            CompactResult::Contended,
+            CompactResult::Success,
+        ][below(9) as usize];
+        let mode =
+            [MigrateMode::Async, MigrateMode::SyncLight, MigrateMode::Sync][below(3) as usize];
+        let start = below(1 << 18);
+        let scanned = Scanned {
+            start,
+            end: start + below(513),
+            nr_scanned: below(1_000),
+            nr_taken: below(513),
+        };
+        let scanners = Scanners {
+            zone,
+            migrate_pfn: Pfn(below(1 << 18)),
+            free_pfn: Pfn(below(1 << 18)),
+            is_sync: below(2) > 0,
+        };
+        let deferral = Deferral {
+            zone,
+            order,
+            order_failed: Order(below(12) as u8),
+            considered: below(65),
+            defer_shift: below(7) as u8,
+        };
+        let highest = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable][below(3) as usize];
+        let wake = Wake { node: below(2), order, highest };
+        // Bits that every kernel has and prints.
+        let gfp = Gfp(below(1 << 8)) | [Gfp::NONE, Gfp::RECLAIM, Gfp::COMP][below(3) as usize];
+        let (nr_migrated, nr_failed) = (below(513), below(33));
+        match below(17) {
+            0 => TraceEvent::Compact(CompactEvent::Begin(scanners)),
+            1 => TraceEvent::Compact(CompactEvent::End(scanners, result)),
+            2 => TraceEvent::Compact(CompactEvent::Suitable(zone, any, result)),
+            3 => TraceEvent::Compact(CompactEvent::Finished(zone, any, result)),
+            4 => TraceEvent::Compact(CompactEvent::IsolateMigratepages(scanned)),
+            5 => TraceEvent::Compact(CompactEvent::IsolateFreepages(scanned)),
+            6 => TraceEvent::Compact(CompactEvent::FastIsolateFreepages(scanned)),
+            7 => TraceEvent::Compact(CompactEvent::Migratepages { nr_migrated, nr_failed }),
+            8 => TraceEvent::Compact(CompactEvent::Deferred(deferral)),
+            9 => TraceEvent::Compact(CompactEvent::DeferCompaction(deferral)),
+            10 => TraceEvent::Compact(CompactEvent::DeferReset(deferral)),
+            11 => TraceEvent::Compact(CompactEvent::MigratePagesStart(mode)),
+            12 => TraceEvent::Compact(CompactEvent::MigratePages {
+                nr_succeeded: nr_migrated,
+                nr_failed,
+                mode,
+            }),
+            13 => TraceEvent::TryToCompactPages { order, gfp, mode, priority: below(3) as u8 },
+            14 => TraceEvent::KcompactdSleep { node: wake.node },
+            15 => TraceEvent::KcompactdWake(wake),
+            _ => TraceEvent::WakeupKcompactd(wake),
+        }
+    }
+
+    #[test]
+    fn whatever_is_printed_parses_to_the_same_event_and_prints_so_again() {
+        let zones = zones();
+        let tasks = ["kcompactd0".to_owned(), "a task of a long name".to_owned()];
+        let mut rng = Pcg64::new(3, 0x7472_6163);
+        for release in RELEASES {
+            let printer = Printer { zones: &zones, release: release_of(release) };
+            let mut nr_told = 0;
+            for at in 0..2_000u64 {
+                let event = some_event(&mut rng);
+                let traced = Traced {
+                    at: Ns(at * 1_234_567_000),
+                    task: TaskId((at % 2) as u32),
+                    cpu: CpuId((at % 3) as u32),
+                    event,
+                };
+                let mut text = Vec::new();
+                if !printer.line(&traced, &tasks, &mut text) {
+                    continue;
+                }
+                nr_told += 1;
+                let shown = String::from_utf8_lossy(&text).into_owned();
+                let line = Line::parse(&text[..text.len() - 1])
+                    .unwrap_or_else(|error| panic!("{release}: {error:?}: {shown}"));
+                assert_eq!(line.timestamp_ns, traced.at.0, "{shown}");
+                assert_eq!((line.pid, line.cpu), (traced.task.0 + 1, traced.cpu.0), "{shown}");
+                let parsed = line.parse_event().unwrap_or_else(|e| panic!("{e:?}: {shown}"));
+                let gfp = match event {
+                    TraceEvent::TryToCompactPages { gfp, .. } => printer.gfp_text(gfp),
+                    _ => String::new(),
+                };
+                assert_eq!(Some(parsed), printer.event(&event, &gfp), "{shown}");
+                let mut again = Vec::new();
+                line.write_prefix(&mut again);
+                parsed.write_args(&mut again);
+                again.push(b'\n');
+                assert_eq!(String::from_utf8_lossy(&again), shown);
+            }
+            assert!(nr_told > 300, "{release}: {nr_told}");
+        }
+    }
+
+    #[test]
+    fn lines_are_those_that_kernels_print() {
+        let zones = zones();
+        let tasks = ["churn".to_owned()];
+        let of = |release: &str, event: TraceEvent| {
+            let traced = Traced { at: Ns(20_589_723_000), task: TaskId(0), cpu: CpuId(1), event };
+            let text = text(&[traced], whose(release, &tasks, &zones));
+            let text = String::from_utf8(text).expect("ASCII");
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).next()
+        };
+        let begin = TraceEvent::Compact(CompactEvent::Begin(Scanners {
+            zone: ZoneId(1),
+            migrate_pfn: Pfn(0x8e00),
+            free_pfn: Pfn(0x15e00),
+            is_sync: false,
+        }));
+        assert_eq!(
+            of("6.12", begin).as_deref(),
+            Some(concat!(
+                "           churn-1       [001] .....    20.589723: mm_compaction_begin: ",
+                "zone_start=0x1000 migrate_pfn=0x8e00 free_pfn=0x15e00 zone_end=0x1ffe0, mode=async"
+            ))
+        );
+        assert_eq!(of("3.4.0-rc2", begin), None);
+        let asks = TraceEvent::TryToCompactPages {
+            order: Order(9),
+            gfp: Gfp::TRANSHUGE | Gfp::NORETRY | Gfp::THISNODE,
+            mode: MigrateMode::Async,
+            priority: 2,
+        };
+        for (release, expected) in [
+            ("6.12", "order=9 gfp_mask=GFP_TRANSHUGE|__GFP_NORETRY|__GFP_THISNODE priority=2"),
+            // As messages of these kernels show GFP_HIGHUSER_MOVABLE: 0x100cca, 0x14200ca, 0x24200ca.
+            ("5.4", "order=9 gfp_mask=0x3d24ca priority=2"),
+            ("4.14", "order=9 gfp_mask=0x4752ca priority=2"),
+            ("4.4", "order=9 gfp_mask=0x4752ca mode=0"),
+        ] {
+            let line = of(release, asks).expect("it is told");
+            assert!(line.ends_with(expected), "{release}: {line}");
+        }
+        for (release, bits) in [("5.4", 0x10_0cca), ("4.14", 0x142_00ca), ("4.4", 0x242_00ca)] {
+            let printer = Printer { zones: &zones, release: release_of(release) };
+            assert_eq!(printer.gfp_text(Gfp::HIGHUSER_MOVABLE), format!("{bits:#x}"), "{release}");
+        }
+        let whole =
+            TraceEvent::Compact(CompactEvent::Suitable(ZoneId(0), None, CompactResult::Continue));
+        let line = of("6.1", whole).expect("it is told");
+        assert!(line.ends_with("node=0 zone=DMA      order=-1 ret=continue"), "{line}");
+        assert_eq!(of("6.12", whole), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Events with who and when, for those who ask for them before a run.
+//!
+//! Models: include/trace/events/compaction.h, v4.6 to v6.12, as far as whole flows have events; those of a
+//! run's own are `highorder_mm::compaction::events`.
+//! Departs: a step's events are told when its time is spent. Visible as: events of one step have one
+//! timestamp.
+
+use super::KernelCx;
+use crate::task::{CpuId, TaskId};
+use crate::time::Ns;
+use highorder_mm::compaction::events::CompactEvent;
+use highorder_mm::fast_search::MigrateMode;
+use highorder_mm::gfp::Gfp;
+use highorder_mm::{Order, ZoneKind};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceEvent {
+    /// Compaction of a zone, or migration.
+    Compact(CompactEvent),
+    /// `mm_compaction_try_to_compact_pages`: a request compacts.
+    TryToCompactPages {
+        /// The order wanted.
+        order: Order,
+        /// The request's flags.
+        gfp: Gfp,
+        /// How hard it tries, before 4.8.
+        mode: MigrateMode,
+        /// Likewise since: 0 is the hardest (`enum compact_priority`).
+        priority: u8,
+    },
+    /// `mm_compaction_kcompactd_sleep`: a node's kcompactd has nothing to do.
+    KcompactdSleep {
+        /// The node.
+        node: u32,
+    },
+    /// `mm_compaction_kcompactd_wake`: it begins.
+    KcompactdWake(Wake),
+    /// `mm_compaction_wakeup_kcompactd`: somebody wakes it.
+    WakeupKcompactd(Wake),
+}
+
+/// What kcompactd is woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// The node.
+    pub node: u32,
+    /// The order.
+    pub order: Order,
+    /// The highest zone that is of use.
+    pub highest: ZoneKind,
+}
+
+/// An event, whose it is and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// When it was told.
+    pub at: Ns,
+    /// Who did it.
+    pub task: TaskId,
+    /// Where that ran.
+    pub cpu: CpuId,
+    /// What.
+    pub event: TraceEvent,
+}
+
+impl super::Kernel {
+    /// Keeps events from now on. Nothing that happens depends on it.
+    pub fn keep_trace(&mut self) {
+        self.trace.get_or_insert_default();
+        self.memory.keep_compact_events();
+    }
+}
+
+/// Notes an event of a flow.
+pub(crate) fn note(cx: &mut KernelCx<'_>, event: TraceEvent) {
+    let (at, task, cpu) = (cx.now(), cx.task(), cx.cpu());
+    if let Some(trace) = &mut cx.world().trace {
+        trace.push(Traced { at, task, cpu, event });
+    }
+}
+
+/// What memory has told since it was last asked: to be taken before anybody else can be next.
+pub(crate) fn take(cx: &mut KernelCx<'_>) -> Vec<CompactEvent> {
+    cx.world().memory.take_compact_events()
+}
+
+/// Notes what was taken, as happening now.
+pub(crate) fn note_taken(cx: &mut KernelCx<'_>, events: Vec<CompactEvent>) {
+    for event in events {
+        note(cx, TraceEvent::Compact(event));
+    }
+}
+
+/// Notes what memory has told, as happening now.
+pub(crate) fn note_all(cx: &mut KernelCx<'_>) {
+    let events = take(cx);
+    note_taken(cx, events);
+}
