@@ -3,7 +3,7 @@
 //! - [`cells`]: values by the name that published tables have for them, be they published or measured.
 //! - [`relation`]: the language in which a claim says what has to be true of cells.
 //! - [`claims`]: the claims, and what becomes of one on given cells.
-//! - [`directions`]: published rows that changed, and whether ours changed the same way.
+//! - [`mod@directions`]: published rows that changed, and whether ours changed the same way.
 //!
 //! This is the only code that reads a published figure. Nothing that runs depends on it.
 //!

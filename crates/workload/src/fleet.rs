@@ -174,6 +174,9 @@ fn process(sys: &mut dyn System, threads: u32, plan: Plan) -> Result<(), Failure
             service.fill(sys)?;
             sys.barrier(filled)?;
             sys.barrier(begin)?;
+            // Services have nothing to do with one another: their periods begin at different times.
+            let offset = Ns(plan.period.0 * u64::from(number) / u64::from(threads));
+            sys.sleep(offset)?;
             service.run(sys)
         });
         services.push(sys.spawn(ThreadSpec::thread(format!("fleet-{number}")), code)?);
