@@ -23,11 +23,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 20] = [
+pub const BUILT_IN: [(&str, &str); 21] = [
     (
         "compaction-direct-freepage",
         include_str!("../../../experiments/compaction-direct-freepage.toml"),
     ),
+    ("compaction-week", include_str!("../../../experiments/compaction-week.toml")),
     ("dd", include_str!("../../../experiments/dd.toml")),
     ("dd-half-disk", include_str!("../../../experiments/dd-half-disk.toml")),
     ("fsmark", include_str!("../../../experiments/fsmark.toml")),

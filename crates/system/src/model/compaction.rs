@@ -29,6 +29,8 @@ const RATES: [(&str, &str); 8] = [
     ("pgmigrate_success", "pages moved/min"),
     ("compact_stall", "stalls/min"),
 ];
+/// Rates of which it is told whether they grow.
+const LASTING: [&str; 2] = ["frames checked for targets/min", "pages moved/min"];
 const MINUTE_NS: f64 = 60e9;
 
 /// The metrics of a run with demands, of which compaction was a part: it is for what the kernel itself wants that
@@ -52,6 +54,14 @@ pub(super) fn metrics(kernel: &Kernel, record: &Record, before_at: Ns) -> Vec<Me
     };
     for (counter, name) in RATES {
         add(format!("Compact {name}"), "", Better::Lower, rates(counter));
+    }
+    for (counter, name) in RATES.into_iter().filter(|(_, name)| LASTING.contains(name)) {
+        add(
+            format!("Compact {name}, second half to first"),
+            "",
+            Better::Neutral,
+            rates(counter).and_then(|rates| growth(&rates)).map(|growth| vec![growth]),
+        );
     }
     for (column, name) in [(SPLIT, "blocks split/min"), (MOVED_AGAIN, "pages moved again/min")] {
         add(format!("Compact {name}"), "", Better::Lower, rates(column));
@@ -78,6 +88,13 @@ pub(super) fn metrics(kernel: &Kernel, record: &Record, before_at: Ns) -> Vec<Me
     metrics
 }
 
+/// The mean of the second half, by that of the first; `None` where the first is nothing or there are no halves.
+fn growth(rates: &[f64]) -> Option<f64> {
+    let (first, second) = rates.split_at(rates.len() / 2);
+    let mean = |half: &[f64]| half.iter().sum::<f64>() / half.len() as f64;
+    (!first.is_empty() && mean(first) > 0.0).then(|| mean(second) / mean(first))
+}
+
 /// How much a column rose by minute, for each interval from sample `first` on; `None` if there is no such column
 /// or no interval.
 fn rates(timeline: &Timeline, first: usize, column: &str) -> Option<Vec<f64>> {
@@ -94,4 +111,18 @@ fn rates(timeline: &Timeline, first: usize, column: &str) -> Option<Vec<f64>> {
         })
         .collect();
     (!rates.is_empty()).then_some(rates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_the_second_half_by_the_first() {
+        assert_eq!(growth(&[1.0, 3.0, 4.0, 2.0]), Some(1.5));
+        // Of an odd number the middle one belongs to the second half.
+        assert_eq!(growth(&[2.0, 1.0, 3.0]), Some(1.0));
+        assert_eq!(growth(&[0.0, 3.0]), None);
+        assert_eq!(growth(&[3.0]), None);
+    }
 }
