@@ -1,14 +1,12 @@
 //! `highorder trace`: runs of compaction in a trace, of a real kernel or of the model.
 
 use crate::failure::Failure;
-use crate::output::{self, Replace, VERSION};
+use crate::output::{self, VERSION};
+use crate::reproduce::PictureFile;
 use clap::ValueEnum;
 use highorder_lab::passes::{Clock, Passes};
-use highorder_report::{Caption, raster, text};
-use std::path::{Path, PathBuf};
-
-/// Pixels per unit of the SVG.
-const PNG_SCALE: f32 = 2.0;
+use highorder_report::{Caption, text};
+use std::path::PathBuf;
 
 /// How the table is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,7 +34,7 @@ pub(crate) struct Arguments {
     /// The trace
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Draw it, as PNG or, by the name's ending, as SVG
+    /// Draw it, into a .png or .svg file
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
     /// How to print
@@ -46,13 +44,14 @@ pub(crate) struct Arguments {
 
 /// Prints a row for each run, and draws them where asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let picture = arguments.picture.as_deref().map(PictureFile::new).transpose()?;
     let spinner = output::progress(None, "reading the trace");
     let passes = Passes::read(&arguments.trace)?;
     spinner.finish_and_clear();
-    if let Some(path) = &arguments.picture {
+    if let Some(picture) = &picture {
         let title = format!("Compaction in {}", arguments.trace.display());
         let chart = passes.chart(title, Clock::Milliseconds, caption(&passes, arguments));
-        write_picture(path, &chart.svg())?;
+        picture.write(&chart.svg())?;
     }
     let table = passes.table();
     let printed = match arguments.format {
@@ -61,17 +60,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Format::Json => table.json(),
     };
     output::print(printed.as_bytes())
-}
-
-/// Writes a picture as its name's ending says.
-pub(crate) fn write_picture(path: &Path, svg: &str) -> Result<(), Failure> {
-    let bytes = match path.extension().is_some_and(|ending| ending == "svg") {
-        true => svg.as_bytes().to_vec(),
-        false => raster::png(svg, PNG_SCALE)?,
-    };
-    output::write_file(path, &bytes, Replace::Yes)?;
-    output::wrote(path);
-    Ok(())
 }
 
 fn summary(passes: &Passes) -> String {

@@ -70,7 +70,10 @@ impl Recorded {
 /// Whether a recording says that nothing but compaction happened between its states.
 fn is_of_compaction(folder: &Path) -> Result<bool, InputError> {
     let path = folder.join("case.json");
-    let Ok(text) = std::fs::read(&path) else { return Ok(false) };
+    let text = match std::fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        text => text.map_err(|e| InputError::file(&path, format!("cannot be read: {e}")))?,
+    };
     let case: serde_json::Value = serde_json::from_slice(&text)
         .map_err(|error| InputError::line(&path, error.line(), error.to_string()))?;
     Ok(case.get("then").and_then(serde_json::Value::as_str) == Some(THEN))

@@ -4,6 +4,7 @@
 //! from v4.0 on; where releases differ, a constant below says since when.
 //! Departs: before 4.0 begin and end of a run are not printed, since its status was a bare number that changed its
 //! meaning. Visible as: such a trace has scans and migrations alone.
+//! Before 5.15 the heading has no legend of the flags' columns. Visible as: there alone.
 
 use highorder_kernelfs::GfpFlags;
 use highorder_kernelfs::trace::{
@@ -39,11 +40,11 @@ const MIGRATE_DISABLE: Release = (5, 15);
 const MIGRATE_START: Release = (5, 16);
 /// Searches of the free lists are told; whether a run would be worth while is asked only for an order, and not
 /// where there is a block.
-const SEARCHES: Release = (6, 4);
+const SEARCHES: Release = (6, 5);
 /// Large pages that were split are counted (49cac03a8f0a).
 const SPLITS: Release = (6, 7);
 /// A pid fills seven columns, not five (795d6379a47b).
-const WIDE_PID: Release = (5, 4);
+const WIDE_PID: Release = (5, 10);
 /// kcompactd has a thread (698b1b30642f).
 const KCOMPACTD: Release = (4, 6);
 /// Batches that migrate are told (7b2a2d4a18ff).

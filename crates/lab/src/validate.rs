@@ -184,9 +184,9 @@ impl Case {
         };
         let pageblock = memory.policy.freelist.pageblock_order;
         let recorded = Fallbacks::read(&self.folder.join("extfrag.json"), pageblock)?;
-        let (model, left) = run_from(memory, spec, Inputs::default(), program.code(file))
+        let (model, _) = run_from(memory, spec, Inputs::default(), program.code(file))
             .map_err(|error| InputError::other(format!("{}: {error}", self.name)))?;
-        let modelled = Fallbacks::of(&left.memory);
+        let modelled = Fallbacks::of(&model);
         let rows = compare(&self.record, &model, recorded.map(|recorded| (recorded, modelled)));
         Ok(Outcome::Compared(Box::new(Compared { rows, model })))
     }

@@ -99,6 +99,30 @@ fn memory_comes_to_the_node_that_uses_it_page_by_page_or_huge_page_by_huge_page(
 }
 
 #[test]
+fn a_page_that_came_to_a_node_stays_there_at_the_first_touch_from_another() {
+    // Of local base pages these kernels take no more hints: what is known is known from before the move.
+    for (advice, order) in [(HugeAdvice::NoHuge, 0), (HugeAdvice::Huge, 9)] {
+        let sim = run("linux-5.1", true, move |cx| {
+            let start = map(cx, MemPolicy::Default, advice);
+            touch(cx, start);
+            cx.world().memory.lru_add_drain_all();
+            cx.set_affinity(Affinity::Node(0));
+            use_it(cx, start);
+            let memory = &mut cx.world().memory;
+            assert_eq!(on_node_0(memory, start), PAGES);
+            memory.change_prot_numa(start..Vpn(start.0 + PAGES), None);
+            let fault = memory.touch(start, 1, Access::Write).fault.unwrap();
+            let first = memory.hinting_fault(&fault, 1).unwrap();
+            assert_eq!((first.node, first.order.0, first.last_node), (0, order, Some(0)));
+            assert!(!first.is_misplaced(1));
+            memory.change_prot_numa(start..Vpn(start.0 + PAGES), None);
+            assert!(memory.hinting_fault(&fault, 1).unwrap().is_misplaced(1));
+        });
+        assert!(count(&sim, Vm::NumaPagesMigrated) > 0);
+    }
+}
+
+#[test]
 fn without_it_memory_stays_where_it_is() {
     let (moved, sim) = move_away_from_memory("linux-4.4", false, HugeAdvice::NoHuge);
     assert_eq!((moved, count(&sim, Vm::NumaPteUpdates)), (0, 0));

@@ -212,7 +212,10 @@ impl Memory {
             bits |= if pte.has(Pte::ACCESSED) { Pte::ACCESSED } else { 0 };
             bits |= if pte.has(Pte::DIRTY) { Pte::DIRTY } else { 0 };
         }
-        (Pte::page(to, bits), pte.has(Pte::DIRTY) && !self.policy.compaction.keeps_accessed)
+        let entry = Pte::page(to, bits);
+        // The page takes its last user along (`page_cpupid_xchg_last`, migrate_page_copy).
+        let entry = pte.last_node().map_or(entry, |node| entry.with_last_node(node));
+        (entry, pte.has(Pte::DIRTY) && !self.policy.compaction.keeps_accessed)
     }
 
     /// Makes entries and slots that name an anonymous page name its new frame. Returns whether it had been

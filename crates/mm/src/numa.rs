@@ -5,8 +5,7 @@
 //! `change_huge_pmd`, mm/huge_memory.c; `do_numa_page`, mm/memory.c; `do_huge_pmd_numa_page`;
 //! `should_numa_migrate_memory`, kernel/sched/fair.c; `migrate_misplaced_page`, `migrate_balanced_pgdat`,
 //! mm/migrate.c; v4.4 to v6.12, for anonymous memory.
-//! Departs: of the last user of a page its node is remembered, not its process, and not across a migration by
-//! others. Visible as: what two threads of one node use in turn counts as one's own. Moves are not limited to
+//! Departs: of the last user of a page its node is remembered, not its process. Visible as: what two threads of one node use in turn counts as one's own. Moves are not limited to
 //! 1280 MB a second and node (before 4.20). Mappings of files are left alone. Visible as: memory comes to its
 //! user a little sooner; files never do.
 

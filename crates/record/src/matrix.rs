@@ -5,7 +5,7 @@
 
 use crate::compare::Group;
 use crate::latencies::Latencies;
-use crate::record::Record;
+use crate::record::{Record, Source};
 use crate::stats::Better;
 use crate::vmstat_rows::{Form, vmstat_rows};
 
@@ -73,6 +73,8 @@ pub fn rows(groups: &[Group<'_>]) -> Vec<MatrixRow> {
 
 fn row(group: &Group<'_>) -> MatrixRow {
     let stalls = pooled(group, STALLS);
+    // Real kernels do not tell how long a task was kept.
+    let tells_stalls = group.records.iter().all(|record| record.inputs.source == Source::Model);
     let timed = TIMED.iter().map(|(what, classes)| (*what, pooled(group, classes)));
     let timed = timed.into_iter().find(|(_, latencies)| latencies.count() > 0);
     let quantile = |share: f64| {
@@ -87,8 +89,8 @@ fn row(group: &Group<'_>) -> MatrixRow {
         parts: group.label.split(BETWEEN_PARTS).map(ToOwned::to_owned).collect(),
         timed: timed.as_ref().map_or("", |(what, _)| what),
         values: [
-            Some(stalls.count() as f64),
-            Some(stalls.sum_ns() as f64 / 1e9),
+            tells_stalls.then(|| stalls.count() as f64),
+            tells_stalls.then(|| stalls.sum_ns() as f64 / 1e9),
             reclaim("Kswapd pages scanned"),
             reclaim("Kswapd pages reclaimed"),
             huge_percent(group),
@@ -99,7 +101,7 @@ fn row(group: &Group<'_>) -> MatrixRow {
     }
 }
 
-/// Base pages that came as huge pages, in percent of all that faults brought.
+/// Base pages that came as huge pages, in percent of all that minor faults brought, each of the others one.
 fn huge_percent(group: &Group<'_>) -> Option<f64> {
     let huge = sum(group, "thp_fault_alloc")? as f64;
     let major = sum(group, "pgmajfault").unwrap_or(0) as f64;

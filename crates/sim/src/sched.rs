@@ -705,7 +705,9 @@ impl Scheduler {
         let node = self.idlest_node(task);
         let on_node = (0..self.cpus.len())
             .filter(|&cpu| self.cpus[cpu].node == node && self.may_run(task, cpu));
-        on_node.min_by_key(|&cpu| self.nr_running(cpu)).unwrap_or(self.tasks[task].cpu)
+        on_node
+            .min_by_key(|&cpu| self.nr_running(cpu))
+            .expect("a node is idlest among those allowed")
     }
 
     /// The node that a new task begins on: that of the task which creates it, unless its CPUs have clearly

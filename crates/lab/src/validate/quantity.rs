@@ -5,7 +5,7 @@
 
 use crate::InputError;
 use crate::free_running::{FallbackWay, variation};
-use highorder_mm::{Memory, Order};
+use highorder_mm::Order;
 use highorder_record::{Record, State};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -132,11 +132,14 @@ impl Fallbacks {
         }
     }
 
-    /// Those that a model counted.
+    /// Those of a model's run, what prepared it apart.
     #[must_use]
-    pub fn of(memory: &Memory) -> Self {
-        let counts = memory.fallbacks();
-        Self { all: counts.all, fragmenting: counts.nr_fragmenting() }
+    pub fn of(record: &Record) -> Self {
+        let nr =
+            |counter: &str| record.delta(counter).and_then(|nr| nr.try_into().ok()).unwrap_or(0);
+        let types = ["unmovable", "movable", "reclaimable"];
+        let fragmenting = types.iter().map(|of| nr(&format!("mm_page_alloc_extfrag_{of}")));
+        Self { all: nr("mm_page_alloc_extfrag"), fragmenting: fragmenting.sum() }
     }
 
     /// Reads a case's `extfrag.json`: events by what they were, counted. None if there is no such file.

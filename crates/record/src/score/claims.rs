@@ -290,6 +290,8 @@ impl Reading {
             Self::Value => Some(first),
             Self::Max => values.reduce(f64::max),
             Self::Min => values.reduce(f64::min),
+            // Of a part of what was published it would be another sum.
+            Self::Sum if values.len() < Cells::published().find(wanted).len() => None,
             Self::Sum => Some(values.sum()),
             Self::Reduction(baseline) => {
                 let base = Wanted { variant: baseline.clone(), ..wanted.clone() };

@@ -10,6 +10,7 @@
 //! Numbers: `+ - * /`, brackets, `max()`, `min()`, `abs()`. Truths: `== != < <= > >=`, which chain as in
 //! mathematics, then `not`, `and`, `or`, each binding less than the one before.
 
+use std::cell::Cell;
 use std::fmt;
 
 /// Two numbers are equal if they differ by no more than this share of the larger one: what is summed and
@@ -107,11 +108,19 @@ impl Relation {
 
     /// Whether it is true of these values; none if a name has none.
     ///
-    /// What cannot be computed, such as `0 / 0`, is neither less nor more than anything, nor equal to it.
+    /// A relation of which some number cannot be computed, such as `1 / 0`, is not true, nor is its opposite.
     #[must_use]
     pub fn holds(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<bool> {
-        self.0.truth(value)
+        let is_computable = Cell::new(true);
+        let holds = self.0.truth(&Values { value, is_computable: &is_computable })?;
+        Some(holds && is_computable.get())
     }
+}
+
+/// The values of names, and whether all numbers made of them are finite.
+struct Values<'a> {
+    value: &'a dyn Fn(&str) -> Option<f64>,
+    is_computable: &'a Cell<bool>,
 }
 
 impl Expression {
@@ -142,13 +151,13 @@ impl Expression {
         }
     }
 
-    fn number(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<f64> {
-        Some(match self {
+    fn number(&self, values: &Values<'_>) -> Option<f64> {
+        let number = match self {
             Self::Number(number) => *number,
-            Self::Name(name) => value(name)?,
-            Self::Negative(inner) => -inner.number(value)?,
+            Self::Name(name) => (values.value)(name)?,
+            Self::Negative(inner) => -inner.number(values)?,
             Self::Binary(operator, left, right) => {
-                let (left, right) = (left.number(value)?, right.number(value)?);
+                let (left, right) = (left.number(values)?, right.number(values)?);
                 match operator {
                     Operator::Plus => left + right,
                     Operator::Minus => left - right,
@@ -157,7 +166,7 @@ impl Expression {
                 }
             }
             Self::Call(function, all) => {
-                let all: Option<Vec<f64>> = all.iter().map(|inner| inner.number(value)).collect();
+                let all: Option<Vec<f64>> = all.iter().map(|inner| inner.number(values)).collect();
                 let all = all?;
                 match function {
                     Function::Abs => all[0].abs(),
@@ -166,25 +175,29 @@ impl Expression {
                 }
             }
             _ => unreachable!("the parser takes no truth for a number"),
-        })
+        };
+        if !number.is_finite() {
+            values.is_computable.set(false);
+        }
+        Some(number)
     }
 
-    fn truth(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<bool> {
+    fn truth(&self, values: &Values<'_>) -> Option<bool> {
         let all = |inner: &[Self]| -> Option<Vec<bool>> {
-            inner.iter().map(|inner| inner.truth(value)).collect()
+            inner.iter().map(|inner| inner.truth(values)).collect()
         };
         Some(match self {
             Self::Chain(first, rest) => {
-                let mut left = first.number(value)?;
+                let mut left = first.number(values)?;
                 let mut holds = true;
                 for (comparison, right) in rest {
-                    let right = right.number(value)?;
+                    let right = right.number(values)?;
                     holds &= comparison.holds(left, right);
                     left = right;
                 }
                 holds
             }
-            Self::Not(inner) => !inner.truth(value)?,
+            Self::Not(inner) => !inner.truth(values)?,
             Self::And(inner) => all(inner)?.into_iter().all(|holds| holds),
             Self::Or(inner) => all(inner)?.into_iter().any(|holds| holds),
             _ => unreachable!("the parser takes no number for a truth"),
@@ -514,6 +527,19 @@ mod tests {
         assert_eq!(holds("new == 1 and unheard > 1"), None, "whatever else is known");
         for comparison in ["==", "<", ">", "<=", ">="] {
             assert_eq!(holds(&format!("zero / zero {comparison} 1")), Some(false), "{comparison}");
+        }
+        // Nor its opposite, nor beside what is true; and beyond all numbers is not more than a number.
+        for text in [
+            "zero / zero != 1",
+            "not zero / zero > 1",
+            "base / zero > 1",
+            "base / zero >= 1e4",
+            "0.1 <= -base / zero",
+            "0.1 <= base / zero <= 0.7",
+            "max(base / zero, 1) >= 1",
+            "base == 200 or base / zero > 1",
+        ] {
+            assert_eq!(holds(text), Some(false), "{text}");
         }
     }
 

@@ -310,6 +310,8 @@ fn compact_by_zones(
         if serves {
             cx.world().memory.compaction_defer_reset(zone, order, false);
             trace::note_all(cx);
+            // What served had its lock.
+            all_contended = false;
             break;
         }
         let failed = match policy.direct {

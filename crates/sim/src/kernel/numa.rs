@@ -7,7 +7,9 @@
 //! Departs: tasks that share memory are not gathered into groups, nor swapped with each other: a task goes to the
 //! node with most of its faults when a CPU there is idle, and asks once for each pass over its memory. Visible as:
 //! threads of one process settle each for itself, and on a full node none changes places. What a task uses is told
-//! by faults on pages alone, not by CPUs (`NUMA_CPU`). Shared pages of two nodes count as private when the last
+//! by faults on pages alone, not by CPUs (`NUMA_CPU`). Tasks that have ended still count as their process's.
+//! Visible as: its local base pages are not spared then. The work of a scan does not put the next one off by two
+//! ticks. Shared pages of two nodes count as private when the last
 //! fault came from the same node.
 
 use super::fault::{self, Killed};
@@ -120,11 +122,11 @@ pub(crate) fn task_tick(cx: &mut KernelCx<'_>, process: ProcessId) {
     if runtime <= state.stamp + state.period {
         return;
     }
+    let period = state.period;
     if state.stamp == Ns::ZERO {
         state.period = least;
     }
-    state.stamp += state.period;
-    let period = state.period;
+    state.stamp += period;
     let Some(scanner) = kernel.numa.processes.get_mut(&process.0) else { return };
     if now < scanner.next_scan {
         return;
