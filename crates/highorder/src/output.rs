@@ -1,6 +1,7 @@
 //! What verbs print and write: standard output, progress, whole files.
 
 use crate::failure::Failure;
+use highorder_report::raster;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -46,6 +47,39 @@ pub(crate) enum Replace {
 /// or not at all.
 pub(crate) fn write_file(path: &Path, bytes: &[u8], replace: Replace) -> Result<(), Failure> {
     write_with_mode(path, bytes, replace, 0o666)
+}
+
+/// A file for a picture, whose ending says in which form; wrong ones are refused before anything runs.
+pub(crate) enum PictureFile<'a> {
+    /// SVG.
+    Svg(&'a Path),
+    /// PNG.
+    Png(&'a Path),
+}
+
+impl<'a> PictureFile<'a> {
+    /// The file of this name.
+    pub(crate) fn new(path: &'a Path) -> Result<Self, Failure> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("svg") => Ok(Self::Svg(path)),
+            Some("png") => Ok(Self::Png(path)),
+            _ => {
+                let message = "expected a name that ends in .png or .svg";
+                Err(Failure::input(format!("{}: {message}", path.display())))
+            }
+        }
+    }
+
+    /// Writes it.
+    pub(crate) fn write(&self, svg: &str) -> Result<(), Failure> {
+        let (path, bytes) = match self {
+            Self::Svg(path) => (path, svg.as_bytes().to_vec()),
+            Self::Png(path) => (path, raster::png(svg, 2.0)?),
+        };
+        write_file(path, &bytes, Replace::Yes)?;
+        wrote(path);
+        Ok(())
+    }
 }
 
 /// Writes a file that only its owner may read; otherwise as [`write_file`].

@@ -4,15 +4,14 @@ mod report;
 
 use crate::compare::{self, DEFAULT_STORE};
 use crate::failure::Failure;
-use crate::output::{self, Replace};
+use crate::output::{self, PictureFile, Replace};
 use clap::ValueEnum;
 use highorder_lab::reproduce::{Reproduction, reproductions};
 use highorder_lab::{InputError, Plan, Scale};
 use highorder_record::{Record, Store};
-use highorder_report::raster;
 use report::{Part, Report};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 /// What to reproduce, and how to show it.
@@ -187,41 +186,5 @@ impl Arguments {
             return self.what();
         }
         format!("{} {}", self.what(), output::shell_command(words.iter().map(String::as_str)))
-    }
-}
-
-/// A file for a picture, whose ending says in which form; wrong ones are refused before anything runs.
-pub(crate) enum PictureFile<'a> {
-    /// SVG.
-    Svg(&'a Path),
-    /// PNG.
-    Png(&'a Path),
-}
-
-impl<'a> PictureFile<'a> {
-    /// The file of this name.
-    pub(crate) fn new(path: &'a Path) -> Result<Self, Failure> {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("svg") => Ok(Self::Svg(path)),
-            Some("png") => Ok(Self::Png(path)),
-            _ => {
-                let message = "expected a name that ends in .png or .svg";
-                Err(Failure::input(format!("{}: {message}", path.display())))
-            }
-        }
-    }
-
-    /// Writes it.
-    pub(crate) fn write(&self, svg: &str) -> Result<(), Failure> {
-        let (path, bytes) = match self {
-            Self::Svg(path) => (path, svg.as_bytes().to_vec()),
-            Self::Png(path) => {
-                let png = raster::png(svg, 2.0);
-                (path, png.map_err(|error| Failure::internal(error.to_string()))?)
-            }
-        };
-        output::write_file(path, &bytes, Replace::Yes)?;
-        output::wrote(path);
-        Ok(())
     }
 }

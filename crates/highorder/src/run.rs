@@ -2,9 +2,8 @@
 
 use crate::compare::{self, DEFAULT_STORE};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, PictureFile};
 use crate::real::{Guests, STATE_FOLDER};
-use crate::reproduce::PictureFile;
 use crate::results::{Printing, Results, Variant};
 use highorder_lab::experiment::BUILT_IN;
 use highorder_lab::{

@@ -1,8 +1,7 @@
 //! `highorder trace`: runs of compaction in a trace, of a real kernel or of the model.
 
 use crate::failure::Failure;
-use crate::output::{self, VERSION};
-use crate::reproduce::PictureFile;
+use crate::output::{self, PictureFile, VERSION};
 use clap::ValueEnum;
 use highorder_lab::passes::{Clock, Passes};
 use highorder_report::{Caption, text};

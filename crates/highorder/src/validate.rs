@@ -1,7 +1,7 @@
 //! `highorder validate`: the model beside real kernels, case by case.
 
 use crate::failure::Failure;
-use crate::output::{self, Replace, VERSION};
+use crate::output::{self, PictureFile, VERSION};
 use highorder_lab::validate::{
     BLOCKS_NAME, Case, Compared, FALLBACKS_NAME, FRAGMENTING_NAME, FREE_PAGES_NAME,
     HUGE_SHARE_NAME, Judged, OrderAgreement, Outcome, Quantity, Row, case_folders, live,
@@ -9,7 +9,7 @@ use highorder_lab::validate::{
 };
 use highorder_lab::{RealOptions, Target};
 use highorder_record::Store;
-use highorder_report::{Caption, ScatterChart, Series, Table, Value, raster};
+use highorder_report::{Caption, ScatterChart, Series, Table, Value};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -386,17 +386,7 @@ fn write_picture(path: &Path, report: &Report<'_>) -> Result<(), Failure> {
         caption: Caption { lines, command: Some("highorder validate".to_owned()) },
     };
     let svg = chart.svg();
-    let bytes = match path.extension().and_then(|ending| ending.to_str()) {
-        Some("svg") => svg.into_bytes(),
-        Some("png") => raster::png(&svg, 2.0).map_err(|error| Failure::input(error.to_string()))?,
-        _ => {
-            let message = "expected a name that ends in .png or .svg";
-            return Err(Failure::input(format!("{}: {message}", path.display())));
-        }
-    };
-    output::write_file(path, &bytes, Replace::Yes)?;
-    output::wrote(path);
-    Ok(())
+    PictureFile::new(path)?.write(&svg)
 }
 
 /// Where a figure stands in the picture.

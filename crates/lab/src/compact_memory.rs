@@ -9,6 +9,7 @@
 //! held for good.
 
 use crate::free_running::{self, FreeKind, Side};
+use crate::trace_text::{self, Whose};
 use crate::{InputError, Kernel, machine, memory_map};
 use highorder_kernelfs::{PageFlags, TextFile, Vmstat};
 use highorder_mm::Memory;
@@ -18,6 +19,8 @@ use highorder_mm::frame::State;
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
+use highorder_sim::kernel::trace::{TraceEvent, Traced};
+use highorder_sim::{CpuId, Ns, TaskId};
 use highorder_snapshot::{FrameUse, Snapshot};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -126,6 +129,22 @@ pub struct Compacted {
     pub events: Vec<CompactEvent>,
     /// The restored zones, for who reads events: node, kind, span.
     pub spans: Vec<(u32, ZoneKind, std::ops::Range<Pfn>)>,
+}
+
+impl Compacted {
+    /// Its events as text, in the form of this kernel's release, an event a microsecond, all by one `task`.
+    #[must_use]
+    pub fn trace_text(&self, kernel: &Kernel, task: &str) -> Vec<u8> {
+        let traced = |(at, event): (u64, &_)| Traced {
+            at: Ns::from_micros(at),
+            task: TaskId(0),
+            cpu: CpuId(0),
+            event: TraceEvent::Compact(*event),
+        };
+        let events: Vec<_> = (0..).zip(&self.events).map(traced).collect();
+        let (release, tasks) = (&kernel.release, &[task.to_owned()]);
+        trace_text::text(&events, Whose { release, tasks, zones: &self.spans, nr_cpus: 1 })
+    }
 }
 
 /// The recorded machine before, after if known, and models of it.

@@ -4,9 +4,6 @@ use highorder_lab::Kernel;
 use highorder_lab::compact_memory::{self, Comparison, Recorded, distance};
 use highorder_lab::free_running::Side;
 use highorder_lab::passes::{Pass, Passes};
-use highorder_lab::trace_text::{self, Whose};
-use highorder_sim::kernel::trace::{TraceEvent, Traced};
-use highorder_sim::{CpuId, Ns, TaskId};
 use highorder_snapshot::FrameUse;
 use std::path::{Path, PathBuf};
 
@@ -23,17 +20,7 @@ fn compacted(recording: &str, kernels: &[&str]) -> (Comparison, Vec<Kernel>) {
 
 /// The model's events as text.
 fn text_of(comparison: &Comparison, kernel: &Kernel) -> String {
-    let model = &comparison.models[0];
-    let traced = |(at, event): (u64, &_)| Traced {
-        at: Ns::from_micros(at),
-        task: TaskId(0),
-        cpu: CpuId(0),
-        event: TraceEvent::Compact(*event),
-    };
-    let events: Vec<_> = (0..).zip(&model.events).map(traced).collect();
-    let tasks = ["init".to_owned()];
-    let whose = Whose { release: &kernel.release, tasks: &tasks, zones: &model.spans, nr_cpus: 2 };
-    String::from_utf8(trace_text::text(&events, whose)).unwrap()
+    String::from_utf8(comparison.models[0].trace_text(kernel, "init")).unwrap()
 }
 
 /// Events of compaction in a trace, without who and when.

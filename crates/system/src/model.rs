@@ -133,13 +133,8 @@ pub fn run_on(
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
-    let ModelSpec { machine, mut policy, flows, knobs, seed, demands, sample_interval, draw } =
-        spec;
-    let settings = settings_of(&policy, &flows, &knobs);
-    settings.apply(&mut policy);
-    let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
-    settings.apply_to_marks(sim.world_mut());
-    run_in(sim, settings, Course { seed, demands, sample_interval, draw }, inputs, workload)
+    let (sim, settings, course) = boot(spec);
+    run_in(sim, settings, course, inputs, workload)
 }
 
 /// Events of a run, in the order in which they happened.
@@ -163,14 +158,8 @@ pub fn run_traced(
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel, Trace), RunError> {
-    let ModelSpec { machine, mut policy, flows, knobs, seed, demands, sample_interval, draw } =
-        spec;
-    let settings = settings_of(&policy, &flows, &knobs);
-    settings.apply(&mut policy);
-    let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
-    settings.apply_to_marks(sim.world_mut());
+    let (mut sim, settings, course) = boot(spec);
     sim.world_mut().keep_trace();
-    let course = Course { seed, demands, sample_interval, draw };
     let (record, mut kernel, tasks) = run_named(sim, settings, course, inputs, workload)?;
     let events = kernel.trace.take().unwrap_or_default();
     Ok((record, kernel, Trace { events, tasks }))
@@ -195,6 +184,17 @@ pub fn run_from(
     settings.apply(&mut memory.policy);
     let sim = kernel::start(&machine, memory, flows, settings.knobs);
     run_in(sim, settings, Course { seed, demands, sample_interval, draw }, inputs, workload)
+}
+
+/// The machine of a specification as its kernel finds it, and what else is said of the run.
+fn boot(spec: ModelSpec) -> (Sim<Kernel>, Settings, Course) {
+    let ModelSpec { machine, mut policy, flows, knobs, seed, demands, sample_interval, draw } =
+        spec;
+    let settings = settings_of(&policy, &flows, &knobs);
+    settings.apply(&mut policy);
+    let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
+    settings.apply_to_marks(sim.world_mut());
+    (sim, settings, Course { seed, demands, sample_interval, draw })
 }
 
 fn settings_of(policy: &Policy, flows: &Flows, knobs: &BTreeMap<String, String>) -> Settings {

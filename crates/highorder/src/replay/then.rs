@@ -1,6 +1,6 @@
 //! What compaction of all zones makes of a recorded state, beside what the recorded kernel made of it.
 
-use super::{Arguments, Format, PNG_SCALE, tables};
+use super::{Arguments, Format, PNG_SCALE, as_json, tables};
 use crate::failure::Failure;
 use crate::output::{self, Replace, VERSION};
 use highorder_lab::compact_memory::{
@@ -8,15 +8,12 @@ use highorder_lab::compact_memory::{
 };
 use highorder_lab::free_running::Side;
 use highorder_lab::passes::{Clock, Passes};
-use highorder_lab::trace_text::{self, Whose};
 use highorder_lab::{InputError, Kernel};
 use highorder_mm::types::Order;
 use highorder_report::map::MapZone;
 use highorder_report::{
     BarChart, Caption, MemoryMap, Table, Value, raster, render_side_by_side, text,
 };
-use highorder_sim::kernel::trace::{TraceEvent, Traced};
-use highorder_sim::{CpuId, Ns, TaskId};
 use highorder_snapshot::Snapshot;
 use std::fs;
 use std::path::Path;
@@ -183,9 +180,7 @@ fn print_json(
     comparison: &Comparison,
     tables: &[Table],
 ) -> Result<(), Failure> {
-    let tables: Result<Vec<serde_json::Value>, _> =
-        tables.iter().map(|table| serde_json::from_str(&table.json())).collect();
-    let tables = tables.map_err(|error| Failure::internal(error.to_string()))?;
+    let tables = as_json(tables)?;
     let work = |work: &Work| {
         serde_json::json!({
             "compact_migrate_scanned": work.migrate_scanned,
@@ -267,16 +262,7 @@ fn draw(
 
 /// The model's runs, read from the text of its events: as those of a real kernel are.
 fn passes_of(model: &Compacted, kernel: &Kernel) -> Result<Passes, InputError> {
-    let traced = |(at, event): (u64, &_)| Traced {
-        at: Ns::from_micros(at),
-        task: TaskId(0),
-        cpu: CpuId(0),
-        event: TraceEvent::Compact(*event),
-    };
-    let events: Vec<_> = (0..).zip(&model.events).map(traced).collect();
-    let tasks = [kernel.name.clone()];
-    let whose = Whose { release: &kernel.release, tasks: &tasks, zones: &model.spans, nr_cpus: 1 };
-    Passes::parse("events of the model", trace_text::text(&events, whose))
+    Passes::parse("events of the model", model.trace_text(kernel, &kernel.name))
 }
 
 fn map_of(recorded: &Recorded, side: &Side, caption: Caption) -> MemoryMap {

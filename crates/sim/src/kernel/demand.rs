@@ -107,9 +107,7 @@ impl Demand {
             DemandKind::Object => KernelUse::Slab(self.cache()),
         }
     }
-}
 
-impl Demand {
     /// The cache of its objects.
     ///
     /// # Panics
