@@ -91,7 +91,8 @@ fn by_parts(
 ) {
     let mut at = range.start;
     while at < range.end {
-        let end = Vpn(at.0 + UNMAP_MAX).min(range.end);
+        // A part that ends within a huge page would split it.
+        let end = Vpn((at.0 + UNMAP_MAX) / UNMAP_MAX * UNMAP_MAX).min(range.end);
         let cpu = cx.cpu().0 as usize;
         let kernel = cx.world();
         let near = kernel.memory.spaces.table().frame_at(at);
