@@ -2,6 +2,8 @@
 //!
 //! Models: `__alloc_pages`, `__alloc_pages_slowpath`, `should_reclaim_retry`, `wake_all_kswapds`,
 //! mm/page_alloc.c, v4.4 and v6.12; `should_alloc_retry`, `__alloc_pages_may_oom`, v3.3.
+//! Departs: before 4.6 a request that goes on in hope alone wakes kswapd again, as other requests do on a real
+//! machine. Visible as: kswapd's runs where one program has filled all memory.
 
 use super::compaction::{Priority, direct_compact, should_retry};
 use super::kswapd::wakeup_kswapd;
@@ -144,6 +146,9 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
                     return compaction.last(cx, want, flags);
                 }
                 throttle::wait_for_preferred_zone(cx, want, RETRY_WAIT);
+                // Hope alone. kswapd, which would end it, may sleep on zones that have been given up and are not
+                // any more.
+                begins = progress == 1;
                 true
             }
             Retry::WhileProgress => {
