@@ -16,7 +16,7 @@ use highorder_sim::Ns;
 use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
     Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
-    InodeLists, KcompactdWake, Kswapd, NumaBalancing, NumaScan, Ready, Retry, Rounds,
+    InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing, NumaScan, Ready, Retry, Rounds,
     Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule, ThisnodeExit, Thp, ThpNuma,
     WakesFlushers, WokenBelow, WriteoutLimit,
 };
@@ -333,8 +333,10 @@ table!(ThpValues {
     noretry: NoretryValue,
     numa: ThpNumaValue,
     zero_page: bool,
+    aligns_mappings: bool,
 });
 table!(NumaValues { scan: NumaScanValue, default_on: bool });
+table!(MmapLockValues { per_vma: bool, unmap_downgrades: bool });
 table!(CompactorsValues {
     direct: DirectCompactionValue,
     by_kswapd: bool,
@@ -412,6 +414,7 @@ struct Values {
     khugepaged: KhugepagedValues,
     compactors: CompactorsValues,
     numa: NumaValues,
+    mmap_lock: MmapLockValues,
 }
 
 /// Defines the words a value may take and what each stands for.
@@ -751,6 +754,7 @@ impl Values {
             khugepaged: self.khugepaged.over(base.khugepaged),
             compactors: self.compactors.over(base.compactors),
             numa: self.numa.over(base.numa),
+            mmap_lock: self.mmap_lock.over(base.mmap_lock),
         }
     }
 
@@ -1095,10 +1099,15 @@ impl Values {
                 noretry: need!(thp.noretry).into(),
                 numa: need!(thp.numa).into(),
                 zero_page: need!(thp.zero_page),
+                aligns_mappings: need!(thp.aligns_mappings),
             },
             numa: NumaBalancing {
                 scan: need!(numa.scan).into(),
                 default_on: need!(numa.default_on),
+            },
+            mmap_lock: MmapLocking {
+                per_vma: need!(mmap_lock.per_vma),
+                unmap_downgrades: need!(mmap_lock.unmap_downgrades),
             },
         };
         Ok(Kernel {

@@ -276,3 +276,68 @@ fn kernels_of_2019_differ_in_where_huge_pages_may_come_from() {
         assert_eq!(KernelFile::load(kernel).unwrap().flows.thp.numa, numa, "{kernel}");
     }
 }
+
+/// What a program's touches took, each time, of memory that it maps `offset` pages behind a huge page's place.
+fn touches(
+    machine: &Machine,
+    enabled: Enabled,
+    pages: u32,
+    offset: u32,
+    extent: Extent,
+) -> ([Ns; 3], [u64; 3]) {
+    let took = Rc::new(Cell::new([Ns::ZERO; 3]));
+    let seen = took.clone();
+    let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = enabled;
+    let sim = run(machine, "linux-4.4", set, move |cx| {
+        let spaces = &mut cx.world().memory.spaces;
+        let start = spaces.mmap_behind(PROCESS, offset, pages, MemPolicy::Default);
+        let times = [(); 3].map(|()| {
+            let began = cx.now();
+            touch_range(cx, PROCESS, start, pages, Access::Write, extent).unwrap();
+            cx.now() - began
+        });
+        seen.set(times);
+        oom::unmap(cx, start..highorder_mm::page_table::Vpn(start.0 + pages));
+    });
+    let events = [Vm::ThpFaultAlloc, Vm::PgFault, Vm::ThpSplit].map(|event| count(&sim, event));
+    (took.get(), events)
+}
+
+#[test]
+fn the_ends_of_a_mapping_that_begins_within_a_huge_page_hold_base_pages() {
+    for (offset, huge) in [(0, 64), (1, 63), (200, 63), (511, 63)] {
+        let (_, [alloc, faults, split]) =
+            touches(&small(), Enabled::Always, 64 * 512, offset, Extent::Word);
+        assert_eq!(alloc, huge, "{offset}");
+        assert_eq!(faults, huge + (64 - huge) * 512, "{offset}");
+        assert_eq!(split, 0, "{offset}: unmapped in parts, none of which ends within a huge page");
+    }
+}
+
+#[test]
+fn what_a_fault_has_cleared_is_in_a_cache_once() {
+    let machine = small();
+    let costs = &machine.costs;
+    let pages = 16 * 512_u32;
+    let all = u64::from(pages);
+    // Nothing of a base page is missed, however much of it is written.
+    for extent in [Extent::Word, Extent::Whole] {
+        let ([first, second, third], _) = touches(&machine, Enabled::Never, pages, 0, extent);
+        assert_eq!(second, third, "{extent:?}");
+        let cleared = costs.clear_base_page.times(all) + costs.fault_entry.times(all);
+        let translated = costs.tlb_miss_base.times(all) + costs.cache_read.times(all / 8);
+        assert!(first >= cleared + translated, "{extent:?}: {first:?}");
+        let data = match extent {
+            Extent::Word => costs.local_access.times(all),
+            Extent::Whole => costs.clear_base_page.times(all),
+        };
+        assert_eq!(second, translated + data, "{extent:?}");
+    }
+    // Words of a huge page are read from the node's cache, and are missed the second time.
+    let ([first, second, _], _) = touches(&machine, Enabled::Always, pages, 0, Extent::Word);
+    let translated = costs.tlb_miss_huge.times(16);
+    assert_eq!(second, translated + costs.local_access.times(all));
+    let cleared = costs.clear_huge_page.times(16) + costs.fault_entry.times(16);
+    let least = cleared + translated + costs.cache_read.times(all);
+    assert!(first >= least && first < least + costs.cache_read.times(all), "{first:?}, {least:?}");
+}

@@ -133,7 +133,7 @@ pub struct RemotePages {
 }
 
 /// Entries of a page table in a cache line: 8 bytes each, of 64.
-const PTES_PER_LINE: u32 = 8;
+pub const PTES_PER_LINE: u32 = 8;
 
 /// How far a touch with faults came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

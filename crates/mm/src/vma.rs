@@ -188,7 +188,16 @@ impl AddressSpaces {
     /// # Panics
     /// If all mappings together would pass 16 TiB.
     pub fn mmap(&mut self, task: TaskId, pages: u32, policy: MemPolicy) -> Vpn {
-        self.map(task, pages, policy, None)
+        self.map(task, pages, 0, policy, None)
+    }
+
+    /// The same, beginning `offset` pages behind the place of a huge page.
+    ///
+    /// # Panics
+    /// As [`Self::mmap`], and if a huge page has no such page.
+    pub fn mmap_behind(&mut self, task: TaskId, offset: u32, pages: u32, policy: MemPolicy) -> Vpn {
+        assert!(offset < PTRS_PER_TABLE, "page {offset} of a huge page");
+        self.map(task, pages, offset, policy, None)
     }
 
     /// Maps `pages` pages of a file from `first` on, shared with whoever maps them too.
@@ -204,7 +213,7 @@ impl AddressSpaces {
         writable: bool,
     ) -> Vpn {
         let mapping = FileMapping { file, first, writable, nr_missed: 0 };
-        let start = self.map(task, pages, MemPolicy::Default, Some(mapping));
+        let start = self.map(task, pages, 0, MemPolicy::Default, Some(mapping));
         let number = file.0 as usize;
         if self.i_mmap.len() <= number {
             self.i_mmap.resize(number + 1, Vec::new());
@@ -217,11 +226,13 @@ impl AddressSpaces {
         &mut self,
         task: TaskId,
         pages: u32,
+        offset: u32,
         policy: MemPolicy,
         file: Option<FileMapping>,
     ) -> Vpn {
         assert!(pages > 0, "a mapping has pages");
-        let room = pages.next_multiple_of(PTRS_PER_TABLE);
+        let room = offset.checked_add(pages).expect("mappings stay below 16 TiB");
+        let room = room.next_multiple_of(PTRS_PER_TABLE);
         let fit = self.free.iter().find(|&(_, &len)| len >= room).map(|(&at, &len)| (at, len));
         let start = if let Some((at, len)) = fit {
             self.free.remove(&at);
@@ -238,7 +249,7 @@ impl AddressSpaces {
         if self.tasks.len() <= task.0 as usize {
             self.tasks.resize(task.0 as usize + 1, TaskPages::default());
         }
-        let start = Vpn(start);
+        let start = Vpn(start + offset);
         let vma = Vma {
             start,
             end: Vpn(start.0 + pages),

@@ -36,6 +36,9 @@ use std::time::Instant;
 /// Size of the buffers that have to be beyond every cache.
 pub const BUFFER_BYTES: usize = 256 << 20;
 
+/// Size of what the CPU's own caches do not hold, and its node's does: processors of 2010 to 2025 have up to
+/// 2 MiB of their own, and 12 MiB and more in a node.
+const SHARED_BYTES: usize = 8 << 20;
 const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 const REPETITIONS: usize = 5;
@@ -90,6 +93,8 @@ pub fn measure(
     let tlb_miss = (spread - near).max(0.0);
     let local = far - tlb_miss;
     costs.add("local_access", local, "measured: chase over 256 MiB, less tlb_miss_base");
+    let shared = costs.begin("cache_read", || chase(SHARED_BYTES / 64, 64));
+    costs.add("cache_read", shared, "measured: chase over 8 MiB");
     costs.add("tlb_miss_base", tlb_miss, "measured: chase over 16384 pages, a line of each");
     let derived = "derived: three of the four levels that tlb_miss_base walks";
     costs.add("tlb_miss_huge", tlb_miss * 0.75, derived);

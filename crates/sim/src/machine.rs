@@ -132,7 +132,10 @@ costs! {
     local_access,
     /// The same from another node.
     remote_access,
-    /// What an access costs more when its translation is not in the TLB, for base pages.
+    /// A load that misses the CPU's own caches, and that the cache of its node has.
+    cache_read,
+    /// What an access costs more when its translation is not in the TLB, for base pages, the page table being
+    /// in the CPU's own caches.
     tlb_miss_base,
     /// The same for huge pages.
     tlb_miss_huge,

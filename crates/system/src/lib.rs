@@ -288,6 +288,10 @@ pub trait System {
     /// page.
     fn mmap(&mut self, pages: u64) -> Result<Area, Failure>;
 
+    /// Maps private anonymous memory where the kernel puts it: up to 6.6 that may be at any page, and the ends
+    /// of the mapping hold no huge page.
+    fn mmap_anywhere(&mut self, pages: u64) -> Result<Area, Failure>;
+
     /// Unmaps a range.
     fn munmap(&mut self, area: Area) -> Result<(), Failure>;
 

@@ -4,11 +4,12 @@
 //! Models: mmtests' thpscale benchmark (2016): one process of N threads. A file of 0.8 of memory is written
 //! once and dropped from the cache. Each thread maps and writes its share of 0.8 of memory, unmaps the
 //! first half of every huge page's place, reads a quarter of its share of the file through a mapping, and
-//! waits for the others. Then it maps half its share anew, and takes the time of each huge page's place in
-//! it: one byte is written, `mincore` says whether the page 64 places behind came with it, and the rest is
-//! filled.
-//! Departs: one run is one N, and writes the file for itself. Visible as: durations hold one writing of the
-//! file for each run.
+//! waits for the others. Then it takes the time of each huge page's place in a second mapping, which is as
+//! large as half its share, and which alone is advised: one byte is written, `mincore` says whether the page
+//! 64 places behind came with it, and the rest is filled.
+//! Departs: what the first mapping still holds goes piece by piece, where one munmap takes all of it. Visible
+//! as: the other threads wait less for the first that is done. One run is one N, and writes the file for
+//! itself. Visible as: durations hold one writing of the file for each run.
 
 use crate::files::write_new;
 use crate::parameters::{Kind, Parameter, Settings};
@@ -18,7 +19,7 @@ use crate::process::{
 use crate::{THREADS, Workload};
 use highorder_record::{Better, Metric};
 use highorder_system::{
-    Access, Advice, BarrierId, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec,
+    Access, Advice, Area, BarrierId, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec,
 };
 
 pub(crate) const WORKLOAD: Workload = Workload {
@@ -46,6 +47,8 @@ struct Plan {
     threads: u32,
     /// Pages of a thread's first mapping: whole huge pages.
     share: u64,
+    /// Pages of its second mapping that it fills: half its share before that was rounded up, in whole huge pages.
+    filled: u64,
     file_pages: u64,
     huge: u64,
     advice: Option<Advice>,
@@ -57,7 +60,8 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let machine = sys.machine();
     let (page_bytes, huge) = (machine.page_bytes, machine.huge_pages);
     let file_pages = settings.pages("memory", machine);
-    let share = file_pages / u64::from(threads) + SHARE_EXTRA / page_bytes;
+    let exact = file_pages / u64::from(threads);
+    let share = exact + SHARE_EXTRA / page_bytes;
     write_new(sys, FILE, file_pages * page_bytes, BLOCK)?;
     sys.sync()?;
     sys.drop_caches(Caches::All)?;
@@ -65,6 +69,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let plan = Plan {
         threads,
         share: share.next_multiple_of(huge),
+        filled: exact / 2 / huge * huge,
         file_pages,
         huge,
         advice: advice(settings.word("advice")),
@@ -120,12 +125,13 @@ fn latency_row(kind: &str, threads: u32) -> Metric {
 
 fn thread(sys: &mut dyn System, plan: Plan, number: u64) -> Result<[u64; 2], Failure> {
     let first = sys.mmap(plan.share)?;
-    if let Some(advice) = plan.advice {
-        sys.madvise(first, advice)?;
-    }
     sys.touch_range(first, Pattern::whole(Access::Write))?;
     for unit in (0..plan.share).step_by(plan.huge as usize) {
         sys.munmap(first.part(unit, plan.huge / 2))?;
+    }
+    let second = sys.mmap(plan.share / 2)?;
+    if let Some(advice) = plan.advice {
+        sys.madvise(second, advice)?;
     }
     // The shares are rounded up: the last threads' parts end with the file.
     let quarter = plan.share / 4;
@@ -136,29 +142,25 @@ fn thread(sys: &mut dyn System, plan: Plan, number: u64) -> Result<[u64; 2], Fai
     sys.close_file(file)?;
     sys.touch_range(cached, Pattern::word(Access::Read))?;
     sys.barrier(plan.ready)?;
-    let found = fill_units(sys, plan.share / 2, plan.threads, plan.advice)?;
+    let found = fill_units(sys, second.part(0, plan.filled), plan.threads)?;
     sys.munmap(cached)?;
     for unit in (0..plan.share).step_by(plan.huge as usize) {
         sys.munmap(first.part(unit + plan.huge / 2, plan.huge / 2))?;
     }
+    sys.munmap(second)?;
     Ok(found)
 }
 
-/// Maps `pages` and fills one huge page's place after the other, taking the time of each. Returns how many
-/// were filled by base pages, and how many by a huge page. The mapping goes at the end.
+/// Fills one huge page's place of an area after the other, taking the time of each. Returns how many were
+/// filled by base pages, and how many by a huge page.
 pub(crate) fn fill_units(
     sys: &mut dyn System,
-    pages: u64,
+    area: Area,
     threads: u32,
-    advice: Option<Advice>,
 ) -> Result<[u64; 2], Failure> {
     let huge = sys.machine().huge_pages;
-    let area = sys.mmap(pages)?;
-    if let Some(advice) = advice {
-        sys.madvise(area, advice)?;
-    }
     let mut found = [0; 2];
-    for unit in 0..pages / huge {
+    for unit in 0..area.pages / huge {
         let unit = area.part(unit * huge, huge);
         let began = sys.now();
         sys.touch(unit.page(0), Access::Write)?;
@@ -170,6 +172,5 @@ pub(crate) fn fill_units(
         sys.latency(kind, took);
         found[usize::from(is_huge)] += 1;
     }
-    sys.munmap(area)?;
     Ok(found)
 }

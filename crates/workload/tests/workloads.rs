@@ -555,12 +555,15 @@ fn thpscale_punches_holes_of_half_a_huge_page_and_tells_base_from_huge() {
         assert_eq!(halves.count() as u64, 2 * share / 512, "the first halves, then the others");
         let (there, other) =
             if is_huge { ("fault-huge", "fault-base") } else { ("fault-base", "fault-huge") };
-        let units = (share / 2 / 512) as usize;
+        // Half of it before it was rounded up.
+        let units = (PAGES * 4 / 5 / 2 / 512) as usize;
         assert_eq!(sys.samples(&format!("{there}-1")).len(), units);
         assert_eq!(sys.samples(&format!("{other}-1")), [0.0], "stands for none");
         assert_eq!(sys.samples("Percentage huge-1"), [if is_huge { 100.0 } else { 0.0 }]);
         let timed = sys.unmapped.iter().find(|mapping| mapping.area.pages == share / 2).unwrap();
         assert_eq!(timed.advice, Some(Advice::Huge));
+        let advised = sys.unmapped.iter().filter(|mapping| mapping.advice.is_some());
+        assert_eq!(advised.count(), 1, "the one whose faults are timed");
         let (whole, rest) = timed.writes.split_at(units * 512);
         assert!(whole.iter().all(|&writes| writes > 0) && rest.iter().all(|&writes| writes == 0));
         assert_eq!(sys.files, BTreeMap::new());

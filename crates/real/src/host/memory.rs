@@ -154,6 +154,16 @@ impl Mappings {
         self.keep(first / page_bytes, pages, page_bytes, None)
     }
 
+    /// Maps this many pages of anonymous memory where the kernel puts them.
+    pub(crate) fn map_anywhere(&self, pages: u64, page_bytes: u64) -> io::Result<u64> {
+        let bytes = (pages * page_bytes) as usize;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags)? };
+        self.keep(at as u64 / page_bytes, pages, page_bytes, None)
+    }
+
     /// Maps pages of a file, shared.
     pub(crate) fn map_file(
         &self,

@@ -4,7 +4,7 @@
 //! Visible as: nothing, unless a process outlives its first thread.
 
 use super::blocks;
-use super::memory::{self, Ask, Range, Remembered, Unmapped};
+use super::memory::{self, Ask, Mappings, Range, Remembered, Unmapped};
 use super::message::{Message, MetricHead};
 use super::process::Process;
 use crate::clock::timespec;
@@ -131,6 +131,23 @@ impl HostThread {
         open.ok_or_else(|| Failure::Refused(format!("file {} is not open", file.0)))
     }
 
+    /// Maps anonymous pages as `place` does, if the run may have so many.
+    fn map(
+        &self,
+        pages: u64,
+        place: impl Fn(&Mappings, u64) -> io::Result<u64>,
+    ) -> Result<Area, Failure> {
+        self.take_pages(pages, "mmap")?;
+        let world = &self.process.world;
+        match place(&self.process.mappings, world.machine.page_bytes) {
+            Ok(first) => Ok(Area { first, pages }),
+            Err(error) => {
+                world.shared.give_pages(self.process.number, pages);
+                Err(refused("mmap", error))
+            }
+        }
+    }
+
     /// Takes pages from what the run may have, or says why not.
     fn take_pages(&self, pages: u64, what: &str) -> Result<(), Failure> {
         let world = &self.process.world;
@@ -238,16 +255,12 @@ impl System for HostThread {
     }
 
     fn mmap(&mut self, pages: u64) -> Result<Area, Failure> {
-        self.take_pages(pages, "mmap")?;
-        let world = &self.process.world;
-        let machine = &world.machine;
-        match self.process.mappings.map(pages, machine.page_bytes, machine.huge_pages) {
-            Ok(first) => Ok(Area { first, pages }),
-            Err(error) => {
-                world.shared.give_pages(self.process.number, pages);
-                Err(refused("mmap", error))
-            }
-        }
+        let huge = self.process.world.machine.huge_pages;
+        self.map(pages, |mappings, page_bytes| mappings.map(pages, page_bytes, huge))
+    }
+
+    fn mmap_anywhere(&mut self, pages: u64) -> Result<Area, Failure> {
+        self.map(pages, |mappings, page_bytes| mappings.map_anywhere(pages, page_bytes))
     }
 
     fn munmap(&mut self, area: Area) -> Result<(), Failure> {

@@ -2,18 +2,20 @@
 //!
 //! Models: `handle_mm_fault`, `do_anonymous_page`, `do_swap_page`, `do_wp_page`, mm/memory.c, v4.4 to
 //! v6.12; files' pages in [`super::filemap`].
-//! Departs: nobody waits for `mmap_lock`. Visible as: threads of one process that map while others fault
-//! do not hinder each other. The program's own accesses cost one miss of every cache and of the TLB for a
-//! word a page, and as much as clearing does for a whole page. Memory of another node takes longer by what
-//! an access there does, all other nodes being as far as the nearest; base pages that a fault clears there do not.
-//! Visible as: faults are as fast wherever their page lies, but for huge ones.
+//! Departs: the program's own accesses cost one miss of every cache and of the TLB for a word a page, and as
+//! much as clearing does for a whole page. What a fault has just cleared is in a cache (c79b57e462b5, 4.14: all
+//! of a base page, of a huge page no more than the node's cache has for a CPU): touching such a base page costs
+//! nothing, a word of such a huge page a read of the node's cache. Visible as: what is touched again at once
+//! costs as much as much later. Page tables lie in the node's cache, however large they are. Memory of another
+//! node takes longer by what an access there does, all other nodes being as far as the nearest.
 
+use super::mmap_lock::{self, Hold};
 use super::slowpath::{Want, alloc_pages};
 use super::swap::swap_in;
 use super::{Kernel, KernelCx, filemap, numa, oom, thp, writeback};
 use crate::task::Mode;
 use crate::time::Ns;
-use highorder_mm::anon::{Access, Fault, FaultKind, RemotePages, TouchRange};
+use highorder_mm::anon::{Access, Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::vma::TaskId as ProcessId;
@@ -76,11 +78,13 @@ pub fn touch_range(
 ) -> Result<(), TouchError> {
     let end = start.0 + pages;
     let mut at = start;
+    let mut served = None;
     while at.0 < end {
         check(cx, process)?;
         if cx.world().balances_numa() {
             numa::task_tick(cx, process);
         }
+        let is_locked = lock_to_fault(cx, process, at, (end - at.0).min(TOUCHES_MAX), access);
         let (cpu, node) = (cx.cpu().0 as usize, cx.node());
         let kernel = cx.world();
         let vma = kernel.memory.spaces.find(at).expect("memory that is touched is mapped");
@@ -97,15 +101,32 @@ pub fn touch_range(
         let done = kernel.memory.touch_and_fault(range);
         let touched = at;
         at.0 += done.pages;
+        let nr_faults = u64::from(done.faults + done.zero_faults);
+        let is_fresh = served.take() == Some(touched);
+        // The last page that was faulted in may not have been touched yet.
+        let fresh_base = |nr: u64| nr.min(done.pages.into());
+        let fresh = match file {
+            Some(_) => Fresh::default(),
+            None if is_fresh && done.huge > 0 => Fresh { base: fresh_base(nr_faults), huge: 1 },
+            None => Fresh { base: fresh_base(nr_faults + u64::from(is_fresh)), huge: 0 },
+        };
         if let Some(file) = file.filter(|_| done.dirtied > 0) {
             filemap::note_dirtied(cx, file);
         }
         let kernel = cx.world();
-        let user = kernel.access_time(touched, done.pages, done.huge, extent, node);
-        let nr_faults = u64::from(done.faults + done.zero_faults);
+        let mut remote = kernel.memory.remote_pages(touched, done.pages, node);
+        let cleared_far = (u64::from(remote.pages) * fresh.base).checked_div(done.pages.into());
+        let cleared_far = cleared_far.unwrap_or(0);
+        remote.pages -= cleared_far as u32;
+        let user = kernel.access_time(done.pages, done.huge, extent, fresh, remote);
         if nr_faults > 0 {
             kernel.note_resident(process);
+            let clearing = kernel.remote_part(kernel.costs.clear_base_page.times(cleared_far));
             spend_faults(cx, nr_faults, done.pages.checked_sub(1).map(|_| Vpn(at.0 - 1)));
+            cx.spend(clearing, Mode::System);
+        }
+        if is_locked {
+            mmap_lock::unlock(cx, process, Hold::Read);
         }
         cx.spend(user, Mode::User);
         if done.dirtied > 0 {
@@ -113,14 +134,47 @@ pub fn touch_range(
         }
         if let Some(fault) = done.fault {
             handle_mm_fault(cx, process, fault)?;
+            let is_new =
+                matches!(fault.kind, FaultKind::None | FaultKind::NoneHuge | FaultKind::Zero);
+            served = is_new.then_some(fault.vpn);
         }
     }
     Ok(())
 }
 
+/// Takes the process's lock for faults that a touch of these pages has to take, and says whether it did: what
+/// is mapped needs none. Suspends.
+fn lock_to_fault(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    start: Vpn,
+    pages: u32,
+    access: Access,
+) -> bool {
+    let kernel = cx.world();
+    if !kernel.faults_lock() {
+        return false;
+    }
+    if kernel.try_lock_for_fault(process) {
+        return true;
+    }
+    let has_fault = kernel.memory.touch(start, pages, access).fault.is_some();
+    if has_fault {
+        mmap_lock::lock(cx, process, Hold::Read);
+    }
+    has_fault
+}
+
 /// Whether the process may go on.
 pub(crate) fn check(cx: &mut KernelCx<'_>, process: ProcessId) -> Result<(), Killed> {
     if cx.world().process(process).killed { Err(Killed) } else { Ok(()) }
+}
+
+/// Pages that a fault has just cleared: base pages, and huge pages.
+#[derive(Clone, Copy, Default, Debug)]
+struct Fresh {
+    base: u64,
+    huge: u64,
 }
 
 /// Spends the time of faults that the fast path served, `near` being one of their pages.
@@ -163,6 +217,14 @@ pub fn handle_mm_fault(
 ) -> Result<(), TouchError> {
     let entry = cx.world().costs.fault_entry.once();
     cx.spend(entry, Mode::System);
+    let reads = matches!(fault.kind, FaultKind::File { .. } | FaultKind::Swap(_));
+    if reads || !cx.world().faults_lock() {
+        return serve(cx, process, fault);
+    }
+    mmap_lock::with(cx, process, Hold::Read, |cx| serve(cx, process, fault))
+}
+
+fn serve(cx: &mut KernelCx<'_>, process: ProcessId, fault: Fault) -> Result<(), TouchError> {
     check(cx, process)?;
     let vma = cx.world().memory.spaces.find(fault.vpn);
     let is_read_only = vma.and_then(|vma| vma.file).is_some_and(|mapping| !mapping.writable);
@@ -262,18 +324,29 @@ pub(crate) fn revalidate(
 }
 
 impl Kernel {
-    /// What the program's own accesses take, on a CPU of `node`, to the pages from `start` on.
-    fn access_time(&self, start: Vpn, pages: u32, huge: u32, extent: Extent, node: u32) -> Ns {
+    /// What the program's own accesses take to `pages`, of which `huge` huge ones hold 512 each.
+    fn access_time(
+        &self,
+        pages: u32,
+        huge: u32,
+        extent: Extent,
+        fresh: Fresh,
+        remote: RemotePages,
+    ) -> Ns {
         let costs = &self.costs;
         let mapped_huge = u64::from(huge) * 512;
         let base = u64::from(pages).saturating_sub(mapped_huge);
-        let translation =
-            costs.tlb_miss_base.times(base) + costs.tlb_miss_huge.times(u64::from(huge));
+        let translation = costs.tlb_miss_base.times(base)
+            + costs.cache_read.times(base.div_ceil(u64::from(PTES_PER_LINE)))
+            + costs.tlb_miss_huge.times(u64::from(huge));
+        let old = u64::from(pages).saturating_sub(fresh.base);
         let data = match extent {
-            Extent::Word => costs.local_access.times(u64::from(pages)),
-            Extent::Whole => costs.clear_base_page.times(u64::from(pages)),
+            Extent::Word => {
+                let cached = (fresh.huge * 512).min(old);
+                costs.local_access.times(old - cached) + costs.cache_read.times(cached)
+            }
+            Extent::Whole => costs.clear_base_page.times(old),
         };
-        let remote = self.memory.remote_pages(start, pages, node);
         translation + data + self.remote_surcharge(remote, extent)
     }
 

@@ -23,6 +23,17 @@ pub struct Flows {
     pub compaction: Compactors,
     /// How memory and tasks come together on nodes.
     pub numa: NumaBalancing,
+    /// Who waits for whom in an address space.
+    pub mmap_lock: MmapLocking,
+}
+
+/// Policy of a process's lock on its mappings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MmapLocking {
+    /// Faults take the lock of the mapping instead (5e31275cc997 and 0bff0aaea03e, 6.4).
+    pub per_vma: bool,
+    /// Who unmaps lets faults in once the mapping is gone, before its pages are freed (dd2283f2605e, 4.20).
+    pub unmap_downgrades: bool,
 }
 
 /// Policy of automatic NUMA balancing.
@@ -119,6 +130,9 @@ pub struct Thp {
     pub numa: ThpNuma,
     /// Reading memory that nobody has written maps a shared huge page of zeros (4a6c1297268c, 3.8).
     pub zero_page: bool,
+    /// Anonymous mappings of whole huge pages begin at one's place (efa7df3e3bb5, 6.7; of these lengths alone
+    /// since d4148aeab412, 6.12); before, any page is as good.
+    pub aligns_mappings: bool,
 }
 
 /// Which huge faults that may reclaim do not try hard (`__GFP_NORETRY`).

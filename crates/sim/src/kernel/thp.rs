@@ -8,6 +8,7 @@
 //! kept. Visible as: a freed machine has 2 MiB less where somebody read memory that nobody had written.
 
 use super::fault::{self, Killed};
+use super::mmap_lock::{self, Hold};
 use super::node_reclaim::RECLAIM_DISTANCE;
 use super::policy::{DefragNoretry, ThpNuma};
 use super::slowpath::{Want, alloc_pages};
@@ -370,17 +371,23 @@ fn collapse(cx: &mut KernelCx<'_>, unit: Vpn, limits: CollapseLimits, node: u32)
     let kernel = cx.world();
     kernel.memory.vm.add(Vm::ThpCollapseAlloc, 1);
     // The mapping may have gone while the page was looked for.
-    let is_mapped = kernel.memory.spaces.find(unit).is_some();
-    let copied =
-        if is_mapped { kernel.memory.khugepaged_collapse(unit, limits, huge, cpu) } else { None };
-    match copied {
-        Some(pages) => {
-            let copy = kernel.costs.copy_base_page.times(u64::from(pages));
-            cx.spend(copy, Mode::System);
-            let zone = cx.world().memory.zone_of(huge);
-            spend_work(cx, zone);
-        }
-        None => give_back(cx, huge, HUGE_ORDER),
+    let Some(process) = kernel.memory.spaces.find(unit).map(|vma| vma.task) else {
+        give_back(cx, huge, HUGE_ORDER);
+        return true;
+    };
+    let copied = mmap_lock::with(cx, process, Hold::Write, |cx| {
+        let kernel = cx.world();
+        // Or while others had the lock.
+        kernel.memory.spaces.find(unit).filter(|vma| vma.task == process)?;
+        let pages = kernel.memory.khugepaged_collapse(unit, limits, huge, cpu)?;
+        let copy = kernel.costs.copy_base_page.times(u64::from(pages));
+        cx.spend(copy, Mode::System);
+        let zone = cx.world().memory.zone_of(huge);
+        spend_work(cx, zone);
+        Some(())
+    });
+    if copied.is_none() {
+        give_back(cx, huge, HUGE_ORDER);
     }
     true
 }

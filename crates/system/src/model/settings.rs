@@ -119,6 +119,7 @@ impl Settings {
             noretry: DefragNoretry::NotAdvised,
             numa: ThpNuma::LocalThenAllowed,
             zero_page: true,
+            aligns_mappings: true,
         };
         Self {
             knobs: Knobs {

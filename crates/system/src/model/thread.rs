@@ -13,20 +13,28 @@ use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::types::MAX_PAGE_ORDER;
-use highorder_mm::vma::{HugeAdvice, TaskId as ProcessId};
+use highorder_mm::vma::{HugeAdvice, TaskId as ProcessId, Vma};
 use highorder_mm::{Order, Pfn};
 use highorder_record::Metric;
 use highorder_sim::kernel::fault::{self, Killed, TouchError};
 use highorder_sim::kernel::filemap::{self, FileError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::inodes::{self, OpenFile};
+use highorder_sim::kernel::mmap_lock::{self, Hold};
 use highorder_sim::kernel::{KernelCx, compaction, oom, slab, writeback};
 use highorder_sim::{Affinity, CpuId, DeviceId, Mode, TaskSpec};
+use rand_core::Rng;
+use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Pages that a mapping has at most: all mappings together have numbers below 2^32.
 const MAPPED_MOST: u64 = 1 << 31;
+
+/// Begins the number of the random stream of address spaces: "mmapbase" in ASCII.
+const MMAP_STREAM: u128 = 0x6d6d_6170_6261_7365 << 64;
+/// `mmap_rnd_bits`, arch/x86/Kconfig: ARCH_MMAP_RND_BITS_MIN.
+const MMAP_RND_BITS: u32 = 28;
 
 /// Runs a thread's code; the process's memory goes with its last thread.
 pub(super) fn run(
@@ -134,6 +142,27 @@ impl Thread<'_, '_> {
         cx.wake_all(waiting);
     }
 
+    /// Maps anonymous memory that begins `offset` pages behind the place of a huge page.
+    fn map_behind(&mut self, offset: u32, pages: u64) -> Result<Area, Failure> {
+        self.system_call()?;
+        if pages == 0 || pages > MAPPED_MOST {
+            return Err(Failure::Refused(format!("{pages} pages, expected 1 to {MAPPED_MOST}")));
+        }
+        let (process, policy) = (self.process, self.policy);
+        let first = mmap_lock::with(self.cx, process, Hold::Write, |cx| {
+            cx.world().memory.spaces.mmap_behind(process, offset, pages as u32, policy)
+        });
+        Ok(Area { first: u64::from(first.0), pages })
+    }
+
+    /// Changes the mappings of a range.
+    fn change(&mut self, range: Range<Vpn>, change: impl Fn(&mut Vma)) {
+        let process = self.process;
+        mmap_lock::with(self.cx, process, Hold::Write, |cx| {
+            cx.world().memory.spaces.change(range, change);
+        });
+    }
+
     /// Enters the kernel, unless the process is killed.
     fn system_call(&mut self) -> Result<(), Failure> {
         let cost = self.cx.world().costs.system_call.once();
@@ -182,6 +211,15 @@ impl Thread<'_, '_> {
             self.cx.wait(waiting);
         }
     }
+}
+
+/// The page below which a process's mappings lie.
+///
+/// Models: `mmap_base`, arch/x86/mm/mmap.c: 28 random bits.
+/// Departs: each mapping ends there, where the kernel puts it below the last. Visible as: mappings that no
+/// multiple of a huge page is long begin at other pages of one.
+fn mmap_base(seed: u64, process: ProcessId) -> u64 {
+    Pcg64::new(seed.into(), MMAP_STREAM | u128::from(process.0)).next_u64() >> (64 - MMAP_RND_BITS)
 }
 
 fn affinity(place: Place) -> Affinity {
@@ -288,19 +326,32 @@ impl System for Thread<'_, '_> {
     }
 
     fn mmap(&mut self, pages: u64) -> Result<Area, Failure> {
-        self.system_call()?;
-        if pages == 0 || pages > MAPPED_MOST {
-            return Err(Failure::Refused(format!("{pages} pages, expected 1 to {MAPPED_MOST}")));
+        self.map_behind(0, pages)
+    }
+
+    fn mmap_anywhere(&mut self, pages: u64) -> Result<Area, Failure> {
+        let huge = self.machine.huge_pages;
+        let is_whole = pages.is_multiple_of(huge);
+        if is_whole && self.cx.world().flows.thp.aligns_mappings {
+            return self.mmap(pages);
         }
-        let (process, policy) = (self.process, self.policy);
-        let first = self.cx.world().memory.spaces.mmap(process, pages as u32, policy);
-        Ok(Area { first: u64::from(first.0), pages })
+        let offset = mmap_base(self.seed(), self.process) % huge;
+        self.map_behind(offset as u32, pages)
     }
 
     fn munmap(&mut self, area: Area) -> Result<(), Failure> {
         self.system_call()?;
         let range = self.range(area)?;
+        let process = self.process;
+        mmap_lock::lock(self.cx, process, Hold::Write);
+        let hold = if self.cx.world().flows.mmap_lock.unmap_downgrades {
+            mmap_lock::downgrade(self.cx, process);
+            Hold::Read
+        } else {
+            Hold::Write
+        };
         oom::unmap(self.cx, range);
+        mmap_lock::unlock(self.cx, process, hold);
         self.check()
     }
 
@@ -311,11 +362,12 @@ impl System for Thread<'_, '_> {
             Advice::Huge => HugeAdvice::Huge,
             Advice::NoHuge => HugeAdvice::NoHuge,
             Advice::DontNeed => {
-                oom::zap(self.cx, range);
+                let process = self.process;
+                mmap_lock::with(self.cx, process, Hold::Read, |cx| oom::zap(cx, range));
                 return self.check();
             }
         };
-        self.cx.world().memory.spaces.change(range, |vma| {
+        self.change(range, |vma| {
             if vma.file.is_none() {
                 vma.huge = huge;
             }
@@ -326,7 +378,7 @@ impl System for Thread<'_, '_> {
     fn mbind(&mut self, area: Area, policy: MemPolicy) -> Result<(), Failure> {
         self.system_call()?;
         let range = self.range(area)?;
-        self.cx.world().memory.spaces.change(range, |vma| vma.policy = policy);
+        self.change(range, |vma| vma.policy = policy);
         Ok(())
     }
 
@@ -598,5 +650,22 @@ impl System for Thread<'_, '_> {
         let mut shared = self.shared.borrow_mut();
         shared.held = Some(state::of(kernel));
         shared.draw(kernel, Moment::Held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_process_and_every_seed_has_mappings_of_its_own_place() {
+        let bases: Vec<u64> =
+            (0..100).map(|n| mmap_base(n / 10, ProcessId((n % 10) as u32))).collect();
+        assert!(bases.iter().all(|&base| base < 1 << MMAP_RND_BITS));
+        let mut places: Vec<u64> = bases.iter().map(|base| base % 512).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert!(places.len() > 80, "{} places", places.len());
+        assert_eq!(mmap_base(7, ProcessId(3)), mmap_base(7, ProcessId(3)));
     }
 }

@@ -369,6 +369,10 @@ impl System for Fake {
         Ok(area)
     }
 
+    fn mmap_anywhere(&mut self, pages: u64) -> Result<Area, Failure> {
+        self.mmap(pages)
+    }
+
     fn munmap(&mut self, area: Area) -> Result<(), Failure> {
         self.alive()?;
         let whole = self.mapping(area).area;

@@ -1,0 +1,93 @@
+//! Who changes a process's mappings on the model, and who waits for that meanwhile.
+
+use highorder_lab::Kernel;
+use highorder_record::Inputs;
+use highorder_sim::{Machine, Ns};
+use highorder_system::model::{ModelSpec, run_on};
+use highorder_system::{Access, Area, Code, Failure, Pattern, System, ThreadSpec};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Pages that one thread unmaps.
+const GOING: u64 = 40 * 512;
+/// Pages that the other faults in meanwhile.
+const COMING: u64 = 64;
+
+/// Runs a program on a small machine with base pages.
+fn run(kernel: &str, code: Code) {
+    let kernel = Kernel::load(kernel).unwrap();
+    let never = ("transparent_hugepage/enabled".to_owned(), "never".to_owned());
+    let spec = ModelSpec {
+        machine: Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap(),
+        policy: kernel.policy,
+        flows: kernel.flows,
+        knobs: BTreeMap::from([never]),
+        seed: 1,
+        demands: Vec::new(),
+        sample_interval: Ns::from_secs(5),
+        draw: None,
+    };
+    run_on(spec, Inputs::default(), code).unwrap();
+}
+
+/// How long a thread unmaps, and how long another of the process or of another one takes to fault in some pages
+/// that begins right after it.
+fn unmap_beside_faults(kernel: &str, same_process: bool, mapped: bool) -> [Ns; 2] {
+    let took = Arc::new(Mutex::new([Ns::ZERO; 2]));
+    let seen = took.clone();
+    let other = move |sys: &mut dyn System, area: Option<Area>| -> Result<(), Failure> {
+        let area = area.map_or_else(|| sys.mmap(COMING), Ok)?;
+        if mapped {
+            sys.touch_range(area, Pattern::word(Access::Write))?;
+        }
+        sys.sleep(Ns::from_millis(100))?;
+        // The other has begun by now.
+        sys.sleep(Ns::from_micros(10))?;
+        let began = sys.now();
+        sys.touch_range(area, Pattern::word(Access::Write))?;
+        seen.lock().unwrap()[1] = sys.now() - began;
+        Ok(())
+    };
+    let seen = took.clone();
+    let code: Code = Box::new(move |sys| {
+        let going = sys.mmap(GOING)?;
+        sys.touch_range(going, Pattern::word(Access::Write))?;
+        let thread = if same_process {
+            let coming = sys.mmap(COMING)?;
+            let code: Code = Box::new(move |sys| other(sys, Some(coming)));
+            sys.spawn(ThreadSpec::thread("faults"), code)?
+        } else {
+            let code: Code = Box::new(move |sys| other(sys, None));
+            sys.spawn(ThreadSpec::process("faults"), code)?
+        };
+        sys.sleep(Ns::from_millis(100))?;
+        let began = sys.now();
+        sys.munmap(going)?;
+        seen.lock().unwrap()[0] = sys.now() - began;
+        sys.join(thread)
+    });
+    run(kernel, code);
+    *took.lock().unwrap()
+}
+
+#[test]
+fn faults_wait_for_who_unmaps_until_4_20_and_only_in_the_same_process() {
+    for (kernel, waits) in
+        [("linux-4.4", true), ("linux-4.14", true), ("linux-5.1", false), ("linux-6.12", false)]
+    {
+        let [unmapping, faulting] = unmap_beside_faults(kernel, true, false);
+        let [_, alone] = unmap_beside_faults(kernel, false, false);
+        assert!(alone * 10 < unmapping, "{kernel}: {alone:?} beside {unmapping:?}");
+        if waits {
+            assert!(faulting + alone * 2 > unmapping, "{kernel}: {faulting:?} of {unmapping:?}");
+        } else {
+            assert!(faulting < alone * 2, "{kernel}: {faulting:?} instead of {alone:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_mapped_is_touched_while_another_thread_unmaps() {
+    let [unmapping, touching] = unmap_beside_faults("linux-4.4", true, true);
+    assert!(touching * 100 < unmapping, "{touching:?} beside {unmapping:?}");
+}
