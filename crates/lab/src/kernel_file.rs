@@ -17,8 +17,8 @@ use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
     Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
     InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing, NumaScan, Ready, Retry, Rounds,
-    Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule, ThisnodeExit, Thp, ThpNuma,
-    WakesFlushers, WokenBelow, WriteoutLimit,
+    Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule, ThisnodeExit, Thp, ThpDisable,
+    ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use serde::Deserialize;
@@ -334,8 +334,9 @@ table!(ThpValues {
     numa: ThpNumaValue,
     zero_page: bool,
     aligns_mappings: bool,
+    disable: ThpDisableValue,
 });
-table!(NumaValues { scan: NumaScanValue, default_on: bool });
+table!(NumaValues { scan: NumaScanValue, default_on: bool, preferred_many: bool });
 table!(MmapLockValues { per_vma: bool, unmap_downgrades: bool });
 table!(CompactorsValues {
     direct: DirectCompactionValue,
@@ -677,6 +678,11 @@ words!(NumaScanValue for NumaScan {
     "none" None => Self::None,
     "all" All => Self::All,
     "spares-local" SparesLocal => Self::SparesLocal,
+});
+words!(ThpDisableValue for ThpDisable {
+    "unknown" Unknown => Self::Unknown,
+    "later-mappings" LaterMappings => Self::LaterMappings,
+    "at-once" AtOnce => Self::AtOnce,
 });
 words!(WakesFlushersValue for WakesFlushers {
     "scanned-much" ScannedMuch => Self::ScannedMuch,
@@ -1100,10 +1106,12 @@ impl Values {
                 numa: need!(thp.numa).into(),
                 zero_page: need!(thp.zero_page),
                 aligns_mappings: need!(thp.aligns_mappings),
+                disable: need!(thp.disable).into(),
             },
             numa: NumaBalancing {
                 scan: need!(numa.scan).into(),
                 default_on: need!(numa.default_on),
+                preferred_many: need!(numa.preferred_many),
             },
             mmap_lock: MmapLocking {
                 per_vma: need!(mmap_lock.per_vma),

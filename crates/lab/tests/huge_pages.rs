@@ -321,6 +321,8 @@ fn what_a_fault_has_cleared_is_in_a_cache_once() {
     let pages = 16 * 512_u32;
     let all = u64::from(pages);
     // Nothing of a base page is missed, however much of it is written.
+    let first = |extent| touches(&machine, Enabled::Never, pages, 0, extent).0[0];
+    assert_eq!(first(Extent::Word), first(Extent::Whole));
     for extent in [Extent::Word, Extent::Whole] {
         let ([first, second, third], _) = touches(&machine, Enabled::Never, pages, 0, extent);
         assert_eq!(second, third, "{extent:?}");
@@ -340,4 +342,148 @@ fn what_a_fault_has_cleared_is_in_a_cache_once() {
     let cleared = costs.clear_huge_page.times(16) + costs.fault_entry.times(16);
     let least = cleared + translated + costs.cache_read.times(all);
     assert!(first >= least && first < least + costs.cache_read.times(all), "{first:?}, {least:?}");
+}
+
+/// Runs a program on the model under a kernel; huge pages for all that allows them.
+fn run_code(machine: Machine, kernel: &str, code: highorder_system::Code) -> Sim<Kernel> {
+    use highorder_system::model::{ModelSpec, run_on};
+    let kernel = KernelFile::load(kernel).unwrap();
+    let always = ("transparent_hugepage/enabled".to_owned(), "always".to_owned());
+    let spec = ModelSpec {
+        machine,
+        policy: kernel.policy,
+        flows: kernel.flows,
+        knobs: std::collections::BTreeMap::from([always]),
+        seed: 1,
+        demands: Vec::new(),
+        sample_interval: Ns::from_secs(5),
+        draw: None,
+    };
+    let (_, world) = run_on(spec, highorder_record::Inputs::default(), code).unwrap();
+    Sim::new(Machine::load("one-node-8g").unwrap().sim_spec(), world)
+}
+
+#[test]
+fn a_process_that_wants_no_huge_pages_gets_none_at_once_or_in_later_mappings() {
+    use highorder_system::{Advice, Pattern, ThreadSpec};
+    let units = 8;
+    let huge_by_part = |kernel: &str| -> [u64; 4] {
+        let counted = |part: usize| {
+            let code: highorder_system::Code = Box::new(move |sys| {
+                let before = sys.mmap(units * 512)?;
+                sys.set_thp_disable(true)?;
+                let word = Pattern::word(highorder_system::Access::Write);
+                match part {
+                    // Mapped before, mapped later, advised later.
+                    0 => sys.touch_range(before, word),
+                    1 | 2 => {
+                        let later = sys.mmap(units * 512)?;
+                        if part == 2 {
+                            sys.madvise(later, Advice::Huge)?;
+                        }
+                        sys.touch_range(later, word)
+                    }
+                    // By a process that was started later.
+                    _ => {
+                        let code: highorder_system::Code = Box::new(move |sys| {
+                            let area = sys.mmap(units * 512)?;
+                            sys.touch_range(area, word)
+                        });
+                        let child = sys.spawn(ThreadSpec::process("child"), code)?;
+                        sys.join(child)
+                    }
+                }
+            });
+            count(&run_code(small(), kernel, code), Vm::ThpFaultAlloc)
+        };
+        [0, 1, 2, 3].map(counted)
+    };
+    assert_eq!(huge_by_part("linux-4.4"), [units, 0, units, 0]);
+    for kernel in ["linux-5.1", "linux-6.1", "linux-6.12"] {
+        assert_eq!(huge_by_part(kernel), [0; 4], "{kernel}");
+    }
+}
+
+#[test]
+fn kernels_before_3_15_know_no_way_to_want_no_huge_pages() {
+    let code: highorder_system::Code = Box::new(|sys| {
+        let refused = sys.set_thp_disable(true);
+        assert!(matches!(refused, Err(highorder_system::Failure::Refused(_))), "{refused:?}");
+        Ok(())
+    });
+    run_code(small(), "linux-3.3", code);
+}
+
+#[test]
+fn advice_can_be_turned_round_and_taken_back() {
+    use highorder_system::{Access as Touch, Advice, Pattern};
+    let enabled = [("always", [true, true, true]), ("madvise", [false, true, false])];
+    for (word, expected) in enabled {
+        for (advice, is_huge) in [
+            (vec![Advice::NoHuge, Advice::NeitherHuge], expected[0]),
+            (vec![Advice::NoHuge, Advice::Huge], expected[1]),
+            (vec![Advice::Huge, Advice::NeitherHuge], expected[2]),
+        ] {
+            let code: highorder_system::Code = Box::new(move |sys| {
+                sys.set_knob("transparent_hugepage/enabled", word)?;
+                let area = sys.mmap(4 * 512)?;
+                advice.into_iter().try_for_each(|advice| sys.madvise(area, advice))?;
+                sys.touch_range(area, Pattern::word(Touch::Write))
+            });
+            let sim = run_code(small(), "linux-6.12", code);
+            assert_eq!(count(&sim, Vm::ThpFaultAlloc), if is_huge { 4 } else { 0 }, "{word}");
+        }
+    }
+}
+
+#[test]
+fn preferred_nodes_come_first_and_others_before_anything_is_reclaimed() {
+    use highorder_system::{Access as Touch, MemPolicy as Policy, Pattern, Place, ThreadSpec};
+    // A node has 512 MiB.
+    let machine = || Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    // Pages swapped out, and how long it takes to touch so many MiB once more from node 0.
+    let write = |kernel: &str, policy: Policy, mib: u64| {
+        let took = std::sync::Arc::new(std::sync::Mutex::new(Ns::ZERO));
+        let seen = took.clone();
+        let code: highorder_system::Code = Box::new(move |sys| {
+            let code: highorder_system::Code = Box::new(move |sys| {
+                let area = sys.mmap(mib * 256)?;
+                sys.mbind(area, policy)?;
+                let words = Pattern::word(Touch::Write);
+                sys.touch_range(area, words)?;
+                let began = sys.now();
+                sys.touch_range(area, words)?;
+                *seen.lock().unwrap() = sys.now() - began;
+                Ok(())
+            });
+            let thread = sys.spawn(ThreadSpec::process("writer").on(Place::Node(0)), code)?;
+            sys.join(thread)
+        });
+        let swapped = count(&run_code(machine(), kernel, code), Vm::PswpOut);
+        (swapped, *took.lock().unwrap())
+    };
+    for kernel in ["linux-6.1", "linux-6.12"] {
+        let [local, bound, preferred] = [Policy::Local, Policy::Bind(2), Policy::PreferredMany(2)]
+            .map(|p| write(kernel, p, 64));
+        assert_eq!(preferred, bound, "{kernel}: it is all there");
+        assert!(local.1 < preferred.1, "{kernel}: {local:?} {preferred:?}");
+        assert_eq!(write(kernel, Policy::PreferredMany(2), 600).0, 0, "{kernel}");
+        assert!(write(kernel, Policy::Bind(2), 600).0 > 0, "{kernel}: it does not fit one node");
+    }
+}
+
+#[test]
+fn many_nodes_are_preferred_since_5_15_and_only_some() {
+    use highorder_system::{Failure, MemPolicy as Policy};
+    for (kernel, policy) in
+        [("linux-5.4", Policy::PreferredMany(1)), ("linux-6.12", Policy::PreferredMany(0))]
+    {
+        let code: highorder_system::Code = Box::new(move |sys| {
+            let area = sys.mmap(1)?;
+            let refused = sys.mbind(area, policy);
+            assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+            Ok(())
+        });
+        run_code(small(), kernel, code);
+    }
 }

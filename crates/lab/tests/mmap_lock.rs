@@ -16,9 +16,11 @@ const COMING: u64 = 64;
 /// Runs a program on a small machine with base pages.
 fn run(kernel: &str, code: Code) {
     let kernel = Kernel::load(kernel).unwrap();
+    let mut machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+    machine.swap[0].bytes = 16 << 20;
     let never = ("transparent_hugepage/enabled".to_owned(), "never".to_owned());
     let spec = ModelSpec {
-        machine: Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap(),
+        machine,
         policy: kernel.policy,
         flows: kernel.flows,
         knobs: BTreeMap::from([never]),
@@ -30,8 +32,8 @@ fn run(kernel: &str, code: Code) {
     run_on(spec, Inputs::default(), code).unwrap();
 }
 
-/// How long a thread unmaps, and how long another of the process or of another one takes to fault in some pages
-/// that begins right after it.
+/// How long a thread unmaps, and how long one that begins right after it takes to fault in some pages: another of
+/// the same process, or one of another process.
 fn unmap_beside_faults(kernel: &str, same_process: bool, mapped: bool) -> [Ns; 2] {
     let took = Arc::new(Mutex::new([Ns::ZERO; 2]));
     let seen = took.clone();
@@ -90,4 +92,42 @@ fn faults_wait_for_who_unmaps_until_4_20_and_only_in_the_same_process() {
 fn what_is_mapped_is_touched_while_another_thread_unmaps() {
     let [unmapping, touching] = unmap_beside_faults("linux-4.4", true, true);
     assert!(touching * 100 < unmapping, "{touching:?} beside {unmapping:?}");
+}
+
+#[test]
+fn threads_that_wait_for_the_lock_of_a_process_that_is_killed_come_to_their_end() {
+    for kernel in ["linux-3.3", "linux-4.4", "linux-5.1", "linux-6.1", "linux-6.12"] {
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let seen = ends.clone();
+        let word = Pattern::word(Access::Write);
+        let code: Code = Box::new(move |sys| {
+            let everything = 4 * sys.machine().total_pages;
+            let code: Code = Box::new(move |sys| {
+                let others: Vec<_> = (0..6)
+                    .map(|number| {
+                        // They map, fault, and unmap until there is no memory.
+                        let code: Code = Box::new(move |sys| {
+                            loop {
+                                let area = sys.mmap(512 * (1 + number))?;
+                                sys.touch_range(area, word)?;
+                                sys.munmap(area)?;
+                            }
+                        });
+                        sys.spawn(ThreadSpec::thread(format!("thread {number}")), code)
+                    })
+                    .collect::<Result<_, _>>()?;
+                let area = sys.mmap(everything)?;
+                let failed = sys.touch_range(area, word);
+                others.into_iter().try_for_each(|thread| sys.join(thread))?;
+                failed
+            });
+            let process = sys.spawn(ThreadSpec::process("hog"), code)?;
+            seen.lock().unwrap().push(sys.join(process));
+            // Whoever comes next finds the memory.
+            let area = sys.mmap(COMING)?;
+            sys.touch_range(area, word)
+        });
+        run(kernel, code);
+        assert_eq!(*ends.lock().unwrap(), [Err(Failure::Killed)], "{kernel}");
+    }
 }

@@ -321,13 +321,15 @@ impl Memory {
     /// The request for a page that the kernel needs for a task, such as one of its page table: it follows
     /// the task's policy, not the mapping's. As [`Self::fault_request`] otherwise.
     ///
-    /// Departs: tables of a task that interleaves come from its CPU's node. Visible as: up to one page in
+    /// Departs: tables of a task that interleaves or prefers many nodes come from its CPU's node. Visible as: up to one page in
     /// 512 lies on another node than the kernel would take it from.
     #[must_use]
     pub fn task_request(&self, task: TaskId, gfp: Gfp, cpu: usize) -> (Request, u64) {
         let node = self.machine.cpu_nodes[cpu];
         let placement = match self.spaces.task_policy(task) {
-            MemPolicy::Interleave(_) => MemPolicy::Default.placement(0, node),
+            MemPolicy::Interleave(_) | MemPolicy::PreferredMany(_) => {
+                MemPolicy::Default.placement(0, node)
+            }
             policy => policy.placement(0, node),
         };
         let request =

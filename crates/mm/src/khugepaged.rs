@@ -10,7 +10,7 @@ use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::types::{Order, Pfn};
-use crate::vma::HugeAdvice;
+use crate::vma::Vma;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
@@ -158,14 +158,10 @@ impl Memory {
     }
 
     /// The first unit at or behind `from` that a task has mapped, could be huge, and lies in a mapping that
-    /// `allows` says may have huge pages. `None` behind the last.
+    /// `allows` lets have huge pages. `None` behind the last.
     #[must_use]
-    pub fn next_unit_to_collapse(
-        &self,
-        from: Vpn,
-        allows: impl Fn(HugeAdvice) -> bool,
-    ) -> Option<Vpn> {
-        let units = self.spaces.vmas().filter(|vma| allows(vma.huge)).filter_map(|vma| {
+    pub fn next_unit_to_collapse(&self, from: Vpn, allows: impl Fn(&Vma) -> bool) -> Option<Vpn> {
+        let units = self.spaces.vmas().filter(|vma| allows(vma)).filter_map(|vma| {
             let first = vma.start.max(from);
             let start = Vpn(first.0.div_ceil(PTRS_PER_TABLE) * PTRS_PER_TABLE);
             (start.0 + PTRS_PER_TABLE <= vma.end.0).then_some(start)

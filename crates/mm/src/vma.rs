@@ -2,9 +2,8 @@
 //!
 //! Models: `vm_area_struct`, mm/mmap.c and mm/madvise.c, v6.12, for private anonymous memory and for shared
 //! mappings of files; `i_mmap` of a file, mm/interval_tree.c.
-//! Departs: neighbours that have become alike are not merged, and a range begins at a multiple of 512
-//! pages always. Visible as: nothing, but that a small mapping never shares a huge page's place with
-//! another.
+//! Departs: neighbours that have become alike are not merged, and no two ranges that `mmap` gives share a huge
+//! page's place. Visible as: nothing, but that a small mapping has a place of its own.
 
 use crate::filemap::FileId;
 use crate::page_table::{PTRS_PER_TABLE, PageTable, Vpn};
@@ -34,8 +33,12 @@ pub enum MemPolicy {
     /// The CPU's own node, then the others by distance.
     #[default]
     Default,
+    /// Likewise, whatever the task's policy is (`MPOL_LOCAL`).
+    Local,
     /// This node, then the others by distance.
     Preferred(u32),
+    /// These nodes as long as no request has to reclaim, then all (`MPOL_PREFERRED_MANY`, b27abaccf8e8, 5.15).
+    PreferredMany(u64),
     /// These nodes alone.
     Bind(u64),
     /// These nodes in turn, by the page's place in the mapping.
@@ -53,12 +56,14 @@ pub struct Placement {
 
 impl MemPolicy {
     /// Where page `index` of the mapping is to come from, for a task on `node`.
+    ///
+    /// Of many preferred nodes it is the first try's; the second may take any.
     #[must_use]
     pub fn placement(self, index: u32, node: u32) -> Placement {
         match self {
-            Self::Default => Placement { node, allowed: u64::MAX },
+            Self::Default | Self::Local => Placement { node, allowed: u64::MAX },
             Self::Preferred(node) => Placement { node, allowed: u64::MAX },
-            Self::Bind(mask) => Placement { node, allowed: mask },
+            Self::Bind(mask) | Self::PreferredMany(mask) => Placement { node, allowed: mask },
             Self::Interleave(mask) => {
                 let nr = mask.count_ones().max(1);
                 let mut left = mask;

@@ -70,7 +70,7 @@ pub struct DeviceId(pub u32);
 pub enum LockKind {
     /// It keeps its CPU and spins; nor can the holder lose its CPU: `zone->lock`, the LRU lock.
     Spin,
-    /// It sleeps: `mmap_lock` taken for writing.
+    /// It sleeps: a mutex.
     Sleep,
 }
 

@@ -117,6 +117,8 @@ pub enum Advice {
     Huge,
     /// `MADV_NOHUGEPAGE`.
     NoHuge,
+    /// Neither: as if nothing had been advised. The model alone knows this; kernels have no word for it.
+    NeitherHuge,
     /// `MADV_DONTNEED`: the content is not needed any more.
     DontNeed,
 }
@@ -283,6 +285,10 @@ pub trait System {
 
     /// Waits until all have come.
     fn barrier(&mut self, barrier: BarrierId) -> Result<(), Failure>;
+
+    /// Lets this process have huge pages, or none from now on (`prctl(PR_SET_THP_DISABLE)`); those that it starts
+    /// begin likewise. Kernels from 4.15 on look at every fault, those before at new mappings; none before 3.15.
+    fn set_thp_disable(&mut self, disable: bool) -> Result<(), Failure>;
 
     /// Maps private anonymous memory, of which nothing is there yet; it begins at a multiple of a huge
     /// page.

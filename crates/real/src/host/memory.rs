@@ -1,6 +1,6 @@
 //! Memory of a process: mappings, loads and stores, and what the kernel is told of them.
 //!
-//! A mapping begins at a multiple of a huge page and is not inherited by processes started later
+//! A mapping begins at a multiple of a huge page unless it may lie anywhere, and is not inherited by processes started later
 //! (`MADV_DONTFORK`): memory that two processes share until one of them writes would be copied then, and
 //! counted as faults that no workload asked for.
 //!
@@ -39,6 +39,8 @@ const MPOL_DEFAULT: i32 = 0;
 const MPOL_PREFERRED: i32 = 1;
 const MPOL_BIND: i32 = 2;
 const MPOL_INTERLEAVE: i32 = 3;
+const MPOL_LOCAL: i32 = 4;
+const MPOL_PREFERRED_MANY: i32 = 5;
 
 /// A range of pages: page numbers are addresses divided by the page's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,7 +310,7 @@ pub(crate) unsafe fn ask(range: Range, page_bytes: u64, ask: Ask) -> io::Result<
     // zeros at most, and words are read as volatile.
     unsafe {
         match ask {
-            Ask::Advise(advice) => madvise(at, bytes, native(advice))?,
+            Ask::Advise(advice) => madvise(at, bytes, native(advice)?)?,
             Ask::Lock(true) => mlock(at, bytes)?,
             Ask::Lock(false) => munlock(at, bytes)?,
             Ask::Bind(policy) => {
@@ -347,6 +349,8 @@ fn checked(result: libc::c_long) -> io::Result<()> {
 fn mode(policy: MemPolicy) -> io::Result<(i32, u64)> {
     match policy {
         MemPolicy::Default => Ok((MPOL_DEFAULT, 0)),
+        MemPolicy::Local => Ok((MPOL_LOCAL, 0)),
+        MemPolicy::PreferredMany(mask) => Ok((MPOL_PREFERRED_MANY, mask)),
         MemPolicy::Preferred(node) if node < 64 => Ok((MPOL_PREFERRED, 1 << node)),
         MemPolicy::Preferred(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         MemPolicy::Bind(mask) => Ok((MPOL_BIND, mask)),
@@ -354,11 +358,13 @@ fn mode(policy: MemPolicy) -> io::Result<(i32, u64)> {
     }
 }
 
-fn native(advice: highorder_system::Advice) -> Advice {
+fn native(advice: highorder_system::Advice) -> io::Result<Advice> {
     match advice {
-        highorder_system::Advice::Huge => Advice::LinuxHugepage,
-        highorder_system::Advice::NoHuge => Advice::LinuxNoHugepage,
-        highorder_system::Advice::DontNeed => Advice::LinuxDontNeed,
+        highorder_system::Advice::Huge => Ok(Advice::LinuxHugepage),
+        highorder_system::Advice::NoHuge => Ok(Advice::LinuxNoHugepage),
+        // What was advised of huge pages can be turned round, not taken back.
+        highorder_system::Advice::NeitherHuge => Err(io::ErrorKind::Unsupported.into()),
+        highorder_system::Advice::DontNeed => Ok(Advice::LinuxDontNeed),
     }
 }
 

@@ -14,7 +14,10 @@ use highorder_system::{
     Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, FileId,
     KernelBlock, MachineInfo, MemPolicy, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
 };
-use rustix::thread::{NanosleepRelativeResult, nanosleep, sched_setaffinity};
+
+use rustix::thread::{
+    NanosleepRelativeResult, disable_transparent_huge_pages, nanosleep, sched_setaffinity,
+};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -252,6 +255,11 @@ impl System for HostThread {
 
     fn barrier(&mut self, barrier: BarrierId) -> Result<(), Failure> {
         self.process.world.shared.barrier(self.task, barrier.0)
+    }
+
+    fn set_thp_disable(&mut self, disable: bool) -> Result<(), Failure> {
+        disable_transparent_huge_pages(disable)
+            .map_err(|error| refused("prctl(PR_SET_THP_DISABLE)", io::Error::from(error)))
     }
 
     fn mmap(&mut self, pages: u64) -> Result<Area, Failure> {

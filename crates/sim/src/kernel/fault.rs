@@ -3,11 +3,12 @@
 //! Models: `handle_mm_fault`, `do_anonymous_page`, `do_swap_page`, `do_wp_page`, mm/memory.c, v4.4 to
 //! v6.12; files' pages in [`super::filemap`].
 //! Departs: the program's own accesses cost one miss of every cache and of the TLB for a word a page, and as
-//! much as clearing does for a whole page. What a fault has just cleared is in a cache (c79b57e462b5, 4.14: all
-//! of a base page, of a huge page no more than the node's cache has for a CPU): touching such a base page costs
-//! nothing, a word of such a huge page a read of the node's cache. Visible as: what is touched again at once
-//! costs as much as much later. Page tables lie in the node's cache, however large they are. Memory of another
-//! node takes longer by what an access there does, all other nodes being as far as the nearest.
+//! much as clearing does for a whole page. What a fault has just cleared is in a cache until it is touched: to
+//! touch such a base page costs nothing, a word of such a huge page a read of the node's cache, as if that had
+//! room for all of it (c79b57e462b5, 4.14, tells of 1.25 MiB for a CPU), and to fill the huge page as much as one
+//! that is in no cache. Page tables lie in the node's cache, however large they are. Memory of another node takes
+//! longer by what an access there does, all other nodes being as far as the nearest. Visible as: what is touched
+//! again at once costs as much as much later; where much is touched at random, large page tables cost too little.
 
 use super::mmap_lock::{self, Hold};
 use super::slowpath::{Want, alloc_pages};
@@ -17,14 +18,17 @@ use crate::task::Mode;
 use crate::time::Ns;
 use highorder_mm::anon::{Access, Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::page_table::Vpn;
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::page_table::{Pmd, Vpn};
+use highorder_mm::vma::{MemPolicy, TaskId as ProcessId};
 use highorder_mm::{Order, Pfn};
 
 /// Faults that are served at one moment at most.
 pub const FAULTS_MAX: u32 = 128;
 /// Base pages that are touched at one moment at most.
 const TOUCHES_MAX: u32 = 16 * 1024;
+
+/// Base pages of a huge one.
+const HUGE_PAGES: u32 = 512;
 
 /// The process was killed; its memory goes or is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,17 +87,20 @@ pub fn touch_range(
         check(cx, process)?;
         if cx.world().balances_numa() {
             numa::task_tick(cx, process);
+            check(cx, process)?;
         }
-        let is_locked = lock_to_fault(cx, process, at, (end - at.0).min(TOUCHES_MAX), access);
+        let pages = (end - at.0).min(TOUCHES_MAX);
+        let (is_locked, pages) = lock_to_fault(cx, process, at, pages, access)?;
         let (cpu, node) = (cx.cpu().0 as usize, cx.node());
         let kernel = cx.world();
-        let vma = kernel.memory.spaces.find(at).expect("memory that is touched is mapped");
+        let vma = kernel.memory.spaces.find(at).filter(|vma| vma.task == process);
+        let vma = vma.expect("memory that is touched is mapped");
         let range = TouchRange {
             start: at,
-            pages: (end.min(vma.end.0) - at.0).min(TOUCHES_MAX),
+            pages: pages.min(vma.end.0 - at.0),
             access,
             cpu,
-            stop_for_huge: kernel.knobs.thp.allows(vma.huge),
+            stop_for_huge: kernel.allows_huge(process, vma.huge),
             faults_max: FAULTS_MAX,
             stop_for_remote: kernel.reclaims_nodes() && kernel.memory.machine.nr_nodes() > 1,
         };
@@ -102,13 +109,13 @@ pub fn touch_range(
         let touched = at;
         at.0 += done.pages;
         let nr_faults = u64::from(done.faults + done.zero_faults);
-        let is_fresh = served.take() == Some(touched);
-        // The last page that was faulted in may not have been touched yet.
-        let fresh_base = |nr: u64| nr.min(done.pages.into());
+        // The page that the last round had to wait for. The last that was faulted in may not be touched yet.
+        let is_served = served.take() == Some(touched) && done.pages > 0;
+        let is_huge = matches!(kernel.memory.spaces.table().pmd(touched), Pmd::Huge(_));
+        let fresh_base = (nr_faults + u64::from(is_served && !is_huge)).min(done.pages.into());
         let fresh = match file {
             Some(_) => Fresh::default(),
-            None if is_fresh && done.huge > 0 => Fresh { base: fresh_base(nr_faults), huge: 1 },
-            None => Fresh { base: fresh_base(nr_faults + u64::from(is_fresh)), huge: 0 },
+            None => Fresh { base: fresh_base, huge: u64::from(is_served && is_huge) },
         };
         if let Some(file) = file.filter(|_| done.dirtied > 0) {
             filemap::note_dirtied(cx, file);
@@ -118,11 +125,18 @@ pub fn touch_range(
         let cleared_far = (u64::from(remote.pages) * fresh.base).checked_div(done.pages.into());
         let cleared_far = cleared_far.unwrap_or(0);
         remote.pages -= cleared_far as u32;
+        if fresh.huge > 0 && kernel.memory.remote_pages(touched, 1, node).pages > 0 {
+            // In this node's cache, wherever it lies.
+            remote.pages -= remote.pages.min(HUGE_PAGES.min(done.pages));
+        }
         let user = kernel.access_time(done.pages, done.huge, extent, fresh, remote);
         if nr_faults > 0 {
             kernel.note_resident(process);
-            let clearing = kernel.remote_part(kernel.costs.clear_base_page.times(cleared_far));
             spend_faults(cx, nr_faults, done.pages.checked_sub(1).map(|_| Vpn(at.0 - 1)));
+        }
+        if cleared_far > 0 {
+            let kernel = cx.world();
+            let clearing = kernel.remote_part(kernel.costs.clear_base_page.times(cleared_far));
             cx.spend(clearing, Mode::System);
         }
         if is_locked {
@@ -142,27 +156,31 @@ pub fn touch_range(
     Ok(())
 }
 
-/// Takes the process's lock for faults that a touch of these pages has to take, and says whether it did: what
-/// is mapped needs none. Suspends.
+/// Takes the process's lock for faults that a touch of these pages has to take. Says whether it did, and how many
+/// pages may be touched now: what is mapped needs no lock. Suspends.
 fn lock_to_fault(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
     start: Vpn,
     pages: u32,
     access: Access,
-) -> bool {
+) -> Result<(bool, u32), Killed> {
     let kernel = cx.world();
     if !kernel.faults_lock() {
-        return false;
+        return Ok((false, pages));
     }
     if kernel.try_lock_for_fault(process) {
-        return true;
+        return Ok((true, pages));
     }
-    let has_fault = kernel.memory.touch(start, pages, access).fault.is_some();
-    if has_fault {
-        mmap_lock::lock(cx, process, Hold::Read);
+    let mapped = kernel.memory.touch(start, pages, access).pages;
+    if mapped > 0 {
+        return Ok((false, mapped));
     }
-    has_fault
+    mmap_lock::lock(cx, process, Hold::Read);
+    // Its memory may have gone meanwhile.
+    check(cx, process)
+        .inspect_err(|_| mmap_lock::unlock(cx, process, Hold::Read))
+        .map(|()| (true, pages))
 }
 
 /// Whether the process may go on.
@@ -282,8 +300,18 @@ pub(crate) fn fault_page(
     } else {
         memory.task_request(process, gfp, cpu)
     };
-    let want = Want { request, allowed, process: Some(process) };
-    match alloc_pages(cx, want) {
+    let vma = memory.spaces.find(fault.vpn);
+    let tries = match vma.map(|vma| vma.policy) {
+        Some(MemPolicy::PreferredMany(_)) if gfp.contains(Gfp::MOVABLE) => {
+            thp::preferred_many(request, allowed)
+        }
+        _ => vec![(request, allowed)],
+    };
+    let mut tries = tries.into_iter();
+    let found = tries.find_map(|(request, allowed)| {
+        alloc_pages(cx, Want { request, allowed, process: Some(process) })
+    });
+    match found {
         Some(pfn) => Ok(pfn),
         // Only a process that is being killed comes away empty-handed; others try again.
         None => check(cx, process).map_or(Err(Killed), |()| oom::pagefault_out_of_memory(cx)),

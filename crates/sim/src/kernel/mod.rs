@@ -230,6 +230,8 @@ pub struct Process {
     /// The most base pages it had in memory at once, as far as faults and exits noticed.
     pub resident_max: u64,
     pub(crate) mmap_lock: mmap_lock::MmapLock,
+    /// It wants no huge pages (`PR_SET_THP_DISABLE`).
+    pub thp_disabled: bool,
 }
 
 /// Where a swap area lies.
@@ -268,8 +270,6 @@ pub struct Kernel {
     /// Where tasks wait for another one to begin a read.
     pub(crate) reads_begin: WaitQueue,
     pub(crate) oom_wait: WaitQueue,
-    /// Who waits for a process's mappings.
-    pub(crate) mmap_wait: WaitQueue,
     /// Files, by number.
     pub(crate) file_table: Vec<Option<files::File>>,
     /// Free space of each disk.
@@ -312,6 +312,7 @@ impl Kernel {
             gone: false,
             resident_max: 0,
             mmap_lock: mmap_lock::MmapLock::default(),
+            thp_disabled: false,
         });
         ProcessId(self.processes.len() as u32 - 1)
     }
@@ -401,7 +402,6 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         reads: BTreeMap::new(),
         reads_begin: WaitQueue(0),
         oom_wait: WaitQueue(0),
-        mmap_wait: WaitQueue(0),
         interruptible: Vec::new(),
         file_table: Vec::new(),
         spaces_on_disks: spaces_on_disks(machine),
@@ -422,8 +422,6 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
     let mut sim = Sim::new(machine.sim_spec(), world);
     let oom_wait = sim.add_queue("oom_reaper");
     sim.world_mut().oom_wait = oom_wait;
-    let mmap_wait = sim.add_queue("mmap_lock");
-    sim.world_mut().mmap_wait = mmap_wait;
     let written_wait = sim.add_queue("files written");
     sim.world_mut().written_wait = written_wait;
     for disk in &machine.disks {

@@ -43,6 +43,8 @@ pub struct NumaBalancing {
     pub scan: NumaScan,
     /// Whether it is on from boot on (`CONFIG_NUMA_BALANCING_DEFAULT_ENABLED`).
     pub default_on: bool,
+    /// Many nodes can be preferred (b27abaccf8e8, 5.15).
+    pub preferred_many: bool,
 }
 
 /// Which memory hinting faults are to tell about.
@@ -133,6 +135,19 @@ pub struct Thp {
     /// Anonymous mappings of whole huge pages begin at one's place (efa7df3e3bb5, 6.7; of these lengths alone
     /// since d4148aeab412, 6.12); before, any page is as good.
     pub aligns_mappings: bool,
+    /// What `prctl(PR_SET_THP_DISABLE)` does.
+    pub disable: ThpDisable,
+}
+
+/// What a process does to its mappings that wants no huge pages (`PR_SET_THP_DISABLE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThpDisable {
+    /// There is no such call (before 3.15).
+    Unknown,
+    /// Those made from then on begin with `MADV_NOHUGEPAGE` (a0715cc22601).
+    LaterMappings,
+    /// None gets huge pages any more, whatever is advised (1860033237d4, 4.15).
+    AtOnce,
 }
 
 /// Which huge faults that may reclaim do not try hard (`__GFP_NORETRY`).

@@ -2,8 +2,9 @@
 //!
 //! Models: `__alloc_pages`, `__alloc_pages_slowpath`, `should_reclaim_retry`, `wake_all_kswapds`,
 //! mm/page_alloc.c, v4.4 and v6.12; `should_alloc_retry`, `__alloc_pages_may_oom`, v3.3.
-//! Departs: before 4.6 a request that goes on in hope alone wakes kswapd again, as other requests do on a real
-//! machine. Visible as: kswapd's runs where one program has filled all memory.
+//! Departs: on 3.x a request that reclaimed nothing and goes on in hope wakes kswapd again, where the kernel waits
+//! for another request to do so: other programs run on every real machine. Visible as: kswapd's runs where one
+//! program has filled all memory.
 
 use super::compaction::{Priority, direct_compact, should_retry};
 use super::kswapd::wakeup_kswapd;

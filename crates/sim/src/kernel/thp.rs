@@ -10,7 +10,7 @@
 use super::fault::{self, Killed};
 use super::mmap_lock::{self, Hold};
 use super::node_reclaim::RECLAIM_DISTANCE;
-use super::policy::{DefragNoretry, ThpNuma};
+use super::policy::{DefragNoretry, ThpDisable, ThpNuma};
 use super::slowpath::{Want, alloc_pages};
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
@@ -93,6 +93,30 @@ impl ThpKnobs {
 }
 
 impl Kernel {
+    /// Whether a process may have huge pages in mappings of which this was advised.
+    pub(crate) fn allows_huge(&self, process: ProcessId, advice: HugeAdvice) -> bool {
+        let disabled = self.flows.thp.disable == ThpDisable::AtOnce
+            && self.processes.get(process.0 as usize).is_some_and(|process| process.thp_disabled);
+        !disabled && self.knobs.thp.allows(advice)
+    }
+
+    /// Lets a process have huge pages or not (`PR_SET_THP_DISABLE`). Whether the kernel knows that.
+    pub fn set_thp_disabled(&mut self, process: ProcessId, disabled: bool) -> bool {
+        self.process_mut(process).thp_disabled = disabled;
+        self.flows.thp.disable != ThpDisable::Unknown
+    }
+
+    /// What a new mapping of a process begins with.
+    #[must_use]
+    pub fn first_advice(&self, process: ProcessId) -> HugeAdvice {
+        let later = self.flows.thp.disable == ThpDisable::LaterMappings;
+        if later && self.process(process).thp_disabled {
+            HugeAdvice::NoHuge
+        } else {
+            HugeAdvice::None
+        }
+    }
+
     /// The flags of a huge fault (`alloc_hugepage_direct_gfpmask`, `vma_thp_gfp_mask`).
     pub(crate) fn huge_fault_gfp(&self, advice: HugeAdvice) -> Gfp {
         let advised = advice == HugeAdvice::Huge;
@@ -124,7 +148,8 @@ impl Kernel {
         let wants_one_node = match vma.policy {
             MemPolicy::Interleave(_) => false,
             MemPolicy::Bind(mask) => mask & (1 << request.node) != 0,
-            MemPolicy::Default | MemPolicy::Preferred(_) => true,
+            MemPolicy::Default | MemPolicy::Local | MemPolicy::Preferred(_) => true,
+            MemPolicy::PreferredMany(_) => return preferred_many(request, allowed),
         };
         let keeps_local = self.knobs.zone_reclaim_mode & ZONE_RECLAIM_THP != 0
             && fault.huge == HugeAdvice::Huge
@@ -151,6 +176,12 @@ impl Kernel {
             }
         }
     }
+}
+
+/// What is asked for of many preferred nodes, and then of all (`alloc_pages_preferred_many`).
+pub(crate) fn preferred_many(request: Request, preferred: u64) -> Vec<(Request, u64)> {
+    let gfp = Gfp(request.gfp.0 & !Gfp::DIRECT_RECLAIM.0) | Gfp::NOWARN;
+    vec![(Request { gfp, ..request }, preferred), (request, u64::MAX)]
 }
 
 impl Kernel {
@@ -181,7 +212,7 @@ pub(crate) fn do_huge_fault(
     fault: &Fault,
 ) -> Result<bool, Killed> {
     let kernel = cx.world();
-    if fault.kind != FaultKind::NoneHuge || !kernel.knobs.thp.allows(fault.huge) {
+    if fault.kind != FaultKind::NoneHuge || !kernel.allows_huge(process, fault.huge) {
         return Ok(false);
     }
     let gfp = kernel.huge_fault_gfp(fault.huge);
@@ -308,7 +339,9 @@ fn scan_pass(cx: &mut KernelCx<'_>, at: &mut Vpn, last_node: &mut Option<u32>) {
     let mut wrapped = false;
     let mut failed = false;
     while left > 0 {
-        let next = cx.world().memory.next_unit_to_collapse(*at, |advice| knobs.allows(advice));
+        let kernel = cx.world();
+        let next =
+            kernel.memory.next_unit_to_collapse(*at, |vma| kernel.allows_huge(vma.task, vma.huge));
         let Some(unit) = next else {
             if wrapped || *at == Vpn(0) {
                 break;

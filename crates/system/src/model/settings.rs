@@ -5,7 +5,7 @@
 
 use highorder_mm::policy::Policy;
 use highorder_sim::Ns;
-use highorder_sim::kernel::policy::{DefragNoretry, NumaScan, Thp, ThpNuma};
+use highorder_sim::kernel::policy::{DefragNoretry, NumaScan, Thp, ThpDisable, ThpNuma};
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_sim::kernel::{Flows, Kernel, Knobs};
 use std::ops::RangeInclusive;
@@ -120,6 +120,7 @@ impl Settings {
             numa: ThpNuma::LocalThenAllowed,
             zero_page: true,
             aligns_mappings: true,
+            disable: ThpDisable::AtOnce,
         };
         Self {
             knobs: Knobs {

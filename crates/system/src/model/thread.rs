@@ -150,17 +150,49 @@ impl Thread<'_, '_> {
         }
         let (process, policy) = (self.process, self.policy);
         let first = mmap_lock::with(self.cx, process, Hold::Write, |cx| {
-            cx.world().memory.spaces.mmap_behind(process, offset, pages as u32, policy)
+            let kernel = cx.world();
+            let advice = kernel.first_advice(process);
+            let spaces = &mut kernel.memory.spaces;
+            let first = spaces.mmap_behind(process, offset, pages as u32, policy);
+            if advice != HugeAdvice::None {
+                spaces.change(first..Vpn(first.0 + pages as u32), |vma| vma.huge = advice);
+            }
+            first
         });
         Ok(Area { first: u64::from(first.0), pages })
     }
 
-    /// Changes the mappings of a range.
-    fn change(&mut self, range: Range<Vpn>, change: impl Fn(&mut Vma)) {
+    /// Whether the kernel has such a policy, and it is one.
+    fn knows(&mut self, policy: MemPolicy, call: &str) -> Result<(), Failure> {
+        let MemPolicy::PreferredMany(mask) = policy else { return Ok(()) };
+        let refuse =
+            |why: &str| Err(Failure::Refused(format!("{call}: MPOL_PREFERRED_MANY {why}")));
+        if !self.cx.world().flows.numa.preferred_many {
+            return refuse("is unknown to kernels before 5.15");
+        }
+        if mask == 0 { refuse("of no node") } else { Ok(()) }
+    }
+
+    /// Does something with the lock of the process held, unless the process was killed meanwhile.
+    fn locked<R>(
+        &mut self,
+        hold: Hold,
+        work: impl FnOnce(&mut Self) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         let process = self.process;
-        mmap_lock::with(self.cx, process, Hold::Write, |cx| {
-            cx.world().memory.spaces.change(range, change);
-        });
+        mmap_lock::lock(self.cx, process, hold);
+        let result = self.check().and_then(|()| work(self));
+        mmap_lock::unlock(self.cx, process, hold);
+        result
+    }
+
+    /// Changes the mappings of a range.
+    fn change(&mut self, area: Area, change: impl Fn(&mut Vma)) -> Result<(), Failure> {
+        self.locked(Hold::Write, |thread| {
+            let range = thread.range(area)?;
+            thread.cx.world().memory.spaces.change(range, change);
+            Ok(())
+        })
     }
 
     /// Enters the kernel, unless the process is killed.
@@ -216,8 +248,8 @@ impl Thread<'_, '_> {
 /// The page below which a process's mappings lie.
 ///
 /// Models: `mmap_base`, arch/x86/mm/mmap.c: 28 random bits.
-/// Departs: each mapping ends there, where the kernel puts it below the last. Visible as: mappings that no
-/// multiple of a huge page is long begin at other pages of one.
+/// Departs: each mapping begins as far behind a huge page's place as this is, where the kernel puts it below the
+/// last. Visible as: mappings of other lengths than whole huge pages begin at other pages of one.
 fn mmap_base(seed: u64, process: ProcessId) -> u64 {
     Pcg64::new(seed.into(), MMAP_STREAM | u128::from(process.0)).next_u64() >> (64 - MMAP_RND_BITS)
 }
@@ -268,8 +300,14 @@ impl System for Thread<'_, '_> {
         self.check()?;
         let stack =
             stack.ok_or_else(|| Failure::Refused("no memory for a thread's stack".to_owned()))?;
-        let process =
-            if spec.new_process { self.cx.world().add_process(&spec.name) } else { self.process };
+        let process = if spec.new_process {
+            let disabled = self.cx.world().process(self.process).thp_disabled;
+            let process = self.cx.world().add_process(&spec.name);
+            self.cx.world().set_thp_disabled(process, disabled);
+            process
+        } else {
+            self.process
+        };
         let id = self.shared.borrow_mut().add_thread(process);
         let shared = self.shared.clone();
         let task = TaskSpec::user(spec.name).on(affinity(spec.place));
@@ -325,6 +363,16 @@ impl System for Thread<'_, '_> {
         self.wait_until(|shared| shared.barriers[at].round > round)
     }
 
+    fn set_thp_disable(&mut self, disable: bool) -> Result<(), Failure> {
+        self.system_call()?;
+        if self.cx.world().set_thp_disabled(self.process, disable) {
+            return Ok(());
+        }
+        Err(Failure::Refused(
+            "prctl(PR_SET_THP_DISABLE): unknown to kernels before 3.15".to_owned(),
+        ))
+    }
+
     fn mmap(&mut self, pages: u64) -> Result<Area, Failure> {
         self.map_behind(0, pages)
     }
@@ -341,9 +389,15 @@ impl System for Thread<'_, '_> {
 
     fn munmap(&mut self, area: Area) -> Result<(), Failure> {
         self.system_call()?;
-        let range = self.range(area)?;
         let process = self.process;
         mmap_lock::lock(self.cx, process, Hold::Write);
+        let range = match self.check().and_then(|()| self.range(area)) {
+            Ok(range) => range,
+            Err(failure) => {
+                mmap_lock::unlock(self.cx, process, Hold::Write);
+                return Err(failure);
+            }
+        };
         let hold = if self.cx.world().flows.mmap_lock.unmap_downgrades {
             mmap_lock::downgrade(self.cx, process);
             Hold::Read
@@ -357,33 +411,36 @@ impl System for Thread<'_, '_> {
 
     fn madvise(&mut self, area: Area, advice: Advice) -> Result<(), Failure> {
         self.system_call()?;
-        let range = self.range(area)?;
+        self.range(area)?;
         let huge = match advice {
             Advice::Huge => HugeAdvice::Huge,
             Advice::NoHuge => HugeAdvice::NoHuge,
+            Advice::NeitherHuge => HugeAdvice::None,
             Advice::DontNeed => {
-                let process = self.process;
-                mmap_lock::with(self.cx, process, Hold::Read, |cx| oom::zap(cx, range));
-                return self.check();
+                return self.locked(Hold::Read, |thread| {
+                    let range = thread.range(area)?;
+                    oom::zap(thread.cx, range);
+                    thread.check()
+                });
             }
         };
-        self.change(range, |vma| {
+        self.change(area, |vma| {
             if vma.file.is_none() {
                 vma.huge = huge;
             }
-        });
-        Ok(())
+        })
     }
 
     fn mbind(&mut self, area: Area, policy: MemPolicy) -> Result<(), Failure> {
         self.system_call()?;
-        let range = self.range(area)?;
-        self.change(range, |vma| vma.policy = policy);
-        Ok(())
+        self.range(area)?;
+        self.knows(policy, "mbind")?;
+        self.change(area, |vma| vma.policy = policy)
     }
 
     fn set_mempolicy(&mut self, policy: MemPolicy) -> Result<(), Failure> {
         self.system_call()?;
+        self.knows(policy, "set_mempolicy")?;
         self.policy = policy;
         let process = self.process;
         self.cx.world().memory.spaces.set_task_policy(process, policy);
@@ -392,8 +449,12 @@ impl System for Thread<'_, '_> {
 
     fn mlock(&mut self, area: Area, locked: bool) -> Result<(), Failure> {
         self.system_call()?;
-        let range = self.range(area)?;
-        self.cx.world().memory.mlock(range, locked);
+        self.range(area)?;
+        self.locked(Hold::Write, |thread| {
+            let range = thread.range(area)?;
+            thread.cx.world().memory.mlock(range, locked);
+            Ok(())
+        })?;
         if locked {
             // What is missing is faulted in as by a write.
             let range = self.range(area)?;
@@ -430,8 +491,10 @@ impl System for Thread<'_, '_> {
 
     fn is_present(&mut self, page: Page) -> Result<bool, Failure> {
         self.system_call()?;
-        let range = self.range(Area { first: page.0, pages: 1 })?;
-        Ok(self.cx.world().memory.spaces.table().frame_at(range.start).is_some())
+        self.locked(Hold::Read, |thread| {
+            let range = thread.range(Area { first: page.0, pages: 1 })?;
+            Ok(thread.cx.world().memory.spaces.table().frame_at(range.start).is_some())
+        })
     }
 
     fn create_file(&mut self, name: &str) -> Result<crate::FileId, Failure> {
@@ -547,7 +610,9 @@ impl System for Thread<'_, '_> {
         }
         let (file, _) = *self.open(file)?;
         let writable = access == Access::Write;
-        let start = filemap::map(self.cx, self.process, file, first, pages as u32, writable);
+        let start = self.locked(Hold::Write, |thread| {
+            Ok(filemap::map(thread.cx, thread.process, file, first, pages as u32, writable))
+        })?;
         let start = start.ok_or_else(|| Failure::Refused("the file was deleted".to_owned()))?;
         Ok(Area { first: u64::from(start.0), pages })
     }

@@ -55,6 +55,7 @@ pub(crate) struct Process {
 pub(crate) enum Event {
     Spawn(ThreadSpec),
     Map(Area),
+    ThpDisable(bool),
     Touch(Area, Pattern),
     Unmap(Area),
     Bind(Area, MemPolicy),
@@ -367,6 +368,12 @@ impl System for Fake {
         let area = self.add_mapping(pages, None);
         self.events.push(Event::Map(area));
         Ok(area)
+    }
+
+    fn set_thp_disable(&mut self, disable: bool) -> Result<(), Failure> {
+        self.alive()?;
+        self.events.push(Event::ThpDisable(disable));
+        Ok(())
     }
 
     fn mmap_anywhere(&mut self, pages: u64) -> Result<Area, Failure> {
