@@ -487,3 +487,30 @@ fn many_nodes_are_preferred_since_5_15_and_only_some() {
         run_code(small(), kernel, code);
     }
 }
+
+#[test]
+fn huge_pages_interleave_by_their_place_whichever_of_their_pages_is_touched_first() {
+    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let nodes_of = |first: u32| {
+        let nodes = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let seen = nodes.clone();
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = Enabled::Always;
+        run(&machine, "linux-6.12", set, move |cx| {
+            let spaces = &mut cx.world().memory.spaces;
+            // 5 places, of which the first and the last are cut.
+            let start = spaces.mmap_behind(PROCESS, 200, 4 * 512, MemPolicy::Interleave(3));
+            for unit in 1..4 {
+                let at = highorder_mm::page_table::Vpn(start.0 - 200 + unit * 512 + first);
+                touch_range(cx, PROCESS, at, 1, Access::Write, Extent::Word).unwrap();
+                let memory = &cx.world().memory;
+                let pfn = memory.spaces.table().frame_at(at).unwrap();
+                seen.borrow_mut().push(memory.node_of(pfn));
+            }
+        });
+        nodes.take()
+    };
+    assert_eq!(nodes_of(0), [0, 1, 0]);
+    for first in [1, 199, 200, 201, 511] {
+        assert_eq!(nodes_of(first), nodes_of(0), "{first}");
+    }
+}

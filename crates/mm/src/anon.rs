@@ -346,7 +346,8 @@ impl Memory {
         gfp: Gfp,
         cpu: usize,
     ) -> (Request, u64) {
-        let index = (vpn.0 - vma.origin.0) >> order.0;
+        // Of a huge page its place counts, not the page of it that is touched first.
+        let index = ((vpn.0 >> order.0 << order.0) - vma.origin.0) >> order.0;
         let placement = vma.policy.placement(index, self.machine.cpu_nodes[cpu]);
         let request = Request { order, gfp, cpu, node: placement.node, past_lists: false };
         (request, placement.allowed)
