@@ -1,7 +1,9 @@
 //! Compaction as whole kernels do it: for requests, by their threads, and for user space; alone and beside
 //! everything else.
 
-use highorder_lab::Kernel;
+mod common;
+
+use common::model;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::zone::ZoneId;
@@ -17,7 +19,6 @@ use highorder_system::{
 };
 use rand_core::Rng;
 use rand_pcg::Pcg64;
-use std::collections::BTreeMap;
 
 const KERNELS: [&str; 7] = [
     "linux-3.4-rc2",
@@ -46,17 +47,8 @@ fn run_with_demands(
     demands: Vec<Demand>,
     program: impl FnOnce(&mut dyn System) -> Result<(), Failure> + Send + 'static,
 ) -> (Record, World) {
-    let kernel = Kernel::load(kernel).unwrap();
-    let spec = ModelSpec {
-        machine: Machine::load("one-node-8g").unwrap().scaled(mib, 8192).unwrap(),
-        policy: kernel.policy,
-        flows: kernel.flows,
-        knobs: BTreeMap::from([("transparent_hugepage/enabled".to_owned(), "never".to_owned())]),
-        seed: 1,
-        demands,
-        sample_interval: Ns::from_secs(5),
-        draw: None,
-    };
+    let machine = Machine::load("one-node-8g").unwrap().scaled(mib, 8192).unwrap();
+    let spec = ModelSpec { demands, ..model(machine, kernel, "never") };
     run_on(spec, Inputs::default(), Box::new(program)).unwrap()
 }
 
@@ -428,19 +420,9 @@ fn at_random(sys: &mut dyn System, seed: u64, number: u32) -> Result<(), Failure
 #[ignore = "takes 128 GiB of model: 2 GiB of memory, and a minute"]
 fn a_second_of_compaction_at_128_gib_takes_less_than_a_second() {
     for kernel in ["linux-4.14", "linux-6.12"] {
-        let kernel_file = Kernel::load(kernel).unwrap();
         let spec = ModelSpec {
-            machine: Machine::load("fleet-128g").unwrap(),
-            policy: kernel_file.policy,
-            flows: kernel_file.flows,
-            knobs: BTreeMap::from([(
-                "transparent_hugepage/enabled".to_owned(),
-                "never".to_owned(),
-            )]),
-            seed: 1,
-            demands: Vec::new(),
             sample_interval: Ns::from_secs(60),
-            draw: None,
+            ..model(Machine::load("fleet-128g").unwrap(), kernel, "never")
         };
         let program = move |sys: &mut dyn System| {
             let area = fragment(sys, 95, 10)?;

@@ -1,14 +1,19 @@
 //! Huge pages on the model: who gets them, from where, and what becomes of them.
 
+mod common;
+
+use common::model;
 use highorder_lab::Kernel as KernelFile;
 use highorder_mm::anon::Access;
 use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId};
-use highorder_mm::vmstat::Vm;
+use highorder_mm::vmstat::{Vm, VmEvents};
+use highorder_record::Inputs;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::ThpNuma;
 use highorder_sim::kernel::thp::{Defrag, Enabled};
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
 use highorder_sim::{Affinity, DeviceId, Machine, Ns, Sim, TaskSpec};
+use highorder_system::model::run_on;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -344,23 +349,11 @@ fn what_a_fault_has_cleared_is_in_a_cache_once() {
     assert!(first >= least && first < least + costs.cache_read.times(all), "{first:?}, {least:?}");
 }
 
-/// Runs a program on the model under a kernel; huge pages for all that allows them.
-fn run_code(machine: Machine, kernel: &str, code: highorder_system::Code) -> Sim<Kernel> {
-    use highorder_system::model::{ModelSpec, run_on};
-    let kernel = KernelFile::load(kernel).unwrap();
-    let always = ("transparent_hugepage/enabled".to_owned(), "always".to_owned());
-    let spec = ModelSpec {
-        machine,
-        policy: kernel.policy,
-        flows: kernel.flows,
-        knobs: std::collections::BTreeMap::from([always]),
-        seed: 1,
-        demands: Vec::new(),
-        sample_interval: Ns::from_secs(5),
-        draw: None,
-    };
-    let (_, world) = run_on(spec, highorder_record::Inputs::default(), code).unwrap();
-    Sim::new(Machine::load("one-node-8g").unwrap().sim_spec(), world)
+/// Runs a program on the model under a kernel, with huge pages for all, and says what was counted.
+fn run_code(machine: Machine, kernel: &str, code: highorder_system::Code) -> VmEvents {
+    let spec = model(machine, kernel, "always");
+    let (_, world) = run_on(spec, Inputs::default(), code).unwrap();
+    world.memory.vm
 }
 
 #[test]
@@ -394,7 +387,7 @@ fn a_process_that_wants_no_huge_pages_gets_none_at_once_or_in_later_mappings() {
                     }
                 }
             });
-            count(&run_code(small(), kernel, code), Vm::ThpFaultAlloc)
+            run_code(small(), kernel, code).get(Vm::ThpFaultAlloc)
         };
         [0, 1, 2, 3].map(counted)
     };
@@ -430,8 +423,8 @@ fn advice_can_be_turned_round_and_taken_back() {
                 advice.into_iter().try_for_each(|advice| sys.madvise(area, advice))?;
                 sys.touch_range(area, Pattern::word(Touch::Write))
             });
-            let sim = run_code(small(), "linux-6.12", code);
-            assert_eq!(count(&sim, Vm::ThpFaultAlloc), if is_huge { 4 } else { 0 }, "{word}");
+            let counted = run_code(small(), "linux-6.12", code);
+            assert_eq!(counted.get(Vm::ThpFaultAlloc), if is_huge { 4 } else { 0 }, "{word}");
         }
     }
 }
@@ -459,7 +452,7 @@ fn preferred_nodes_come_first_and_others_before_anything_is_reclaimed() {
             let thread = sys.spawn(ThreadSpec::process("writer").on(Place::Node(0)), code)?;
             sys.join(thread)
         });
-        let swapped = count(&run_code(machine(), kernel, code), Vm::PswpOut);
+        let swapped = run_code(machine(), kernel, code).get(Vm::PswpOut);
         (swapped, *took.lock().unwrap())
     };
     for kernel in ["linux-6.1", "linux-6.12"] {

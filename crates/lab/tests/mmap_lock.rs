@@ -1,11 +1,12 @@
 //! Who changes a process's mappings on the model, and who waits for that meanwhile.
 
-use highorder_lab::Kernel;
+mod common;
+
+use common::model;
 use highorder_record::Inputs;
 use highorder_sim::{Machine, Ns};
-use highorder_system::model::{ModelSpec, run_on};
+use highorder_system::model::run_on;
 use highorder_system::{Access, Area, Code, Failure, Pattern, System, ThreadSpec};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Pages that one thread unmaps.
@@ -15,21 +16,9 @@ const COMING: u64 = 64;
 
 /// Runs a program on a small machine with base pages.
 fn run(kernel: &str, code: Code) {
-    let kernel = Kernel::load(kernel).unwrap();
     let mut machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
     machine.swap[0].bytes = 16 << 20;
-    let never = ("transparent_hugepage/enabled".to_owned(), "never".to_owned());
-    let spec = ModelSpec {
-        machine,
-        policy: kernel.policy,
-        flows: kernel.flows,
-        knobs: BTreeMap::from([never]),
-        seed: 1,
-        demands: Vec::new(),
-        sample_interval: Ns::from_secs(5),
-        draw: None,
-    };
-    run_on(spec, Inputs::default(), code).unwrap();
+    run_on(model(machine, kernel, "never"), Inputs::default(), code).unwrap();
 }
 
 /// How long a thread unmaps, and how long one that begins right after it takes to fault in some pages: another of

@@ -1,6 +1,9 @@
 //! Workloads on the model under whole kernels: what a run leaves adds up.
 
-use highorder_lab::{Kernel, memory_map};
+mod common;
+
+use common::model;
+use highorder_lab::memory_map;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
@@ -8,7 +11,7 @@ use highorder_mm::{Memory, Pfn};
 use highorder_record::{Inputs, Record};
 use highorder_report::UseClass;
 use highorder_sim::kernel::Kernel as World;
-use highorder_sim::{Machine, Ns};
+use highorder_sim::Machine;
 use highorder_system::model::{Draw, ModelSpec, Moment, run_on};
 use highorder_workload::Value;
 use std::collections::BTreeMap;
@@ -38,21 +41,11 @@ fn run_drawn(
     values: &[(&str, Value)],
     draw: Option<Draw>,
 ) -> (Record, World) {
-    let kernel = Kernel::load(kernel).unwrap();
     let values: BTreeMap<String, Value> =
         values.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
     let workload = highorder_workload::find(workload, &values).unwrap();
-    let spec = ModelSpec {
-        machine,
-        policy: kernel.policy,
-        flows: kernel.flows,
-        // Base pages, so that each fault is one page.
-        knobs: BTreeMap::from([("transparent_hugepage/enabled".to_owned(), "never".to_owned())]),
-        seed: 1,
-        demands: Vec::new(),
-        sample_interval: Ns::from_secs(5),
-        draw,
-    };
+    // Base pages, so that each fault is one page.
+    let spec = ModelSpec { draw, ..model(machine, kernel, "never") };
     run_on(spec, Inputs::default(), workload.code()).unwrap()
 }
 
