@@ -372,27 +372,6 @@ fn gfp_bit(release: Release, name: &str) -> Option<u32> {
             "ACCOUNT",
             "NOLOCKDEP",
         ]
-    } else if release >= GFP_WITHOUT_OTHER_NODE {
-        &[
-            "COLD",
-            "NOWARN",
-            "RETRY_MAYFAIL",
-            "NOFAIL",
-            "NORETRY",
-            "MEMALLOC",
-            "COMP",
-            "ZERO",
-            "NOMEMALLOC",
-            "HARDWALL",
-            "THISNODE",
-            "ATOMIC",
-            "ACCOUNT",
-            "NOTRACK",
-            "DIRECT_RECLAIM",
-            "WRITE",
-            "KSWAPD_RECLAIM",
-            "NOLOCKDEP",
-        ]
     } else {
         &[
             "COLD",
@@ -413,14 +392,20 @@ fn gfp_bit(release: Release, name: &str) -> Option<u32> {
             "OTHER_NODE",
             "WRITE",
             "KSWAPD_RECLAIM",
+            "NOLOCKDEP",
         ]
+    };
+    let is_known = |name: &&&str| match **name {
+        "OTHER_NODE" => release < GFP_WITHOUT_OTHER_NODE,
+        "NOLOCKDEP" => release >= GFP_WITHOUT_OTHER_NODE,
+        _ => true,
     };
     // One bit under two names.
     let name = match name.trim_start_matches("__GFP_") {
         "REPEAT" => "RETRY_MAYFAIL",
         name => name,
     };
-    let bit = low.iter().chain(behind).position(|other| *other == name)?;
+    let bit = low.iter().chain(behind).filter(is_known).position(|other| *other == name)?;
     Some(1 << bit)
 }
 

@@ -321,8 +321,8 @@ impl Memory {
     /// The request for a page that the kernel needs for a task, such as one of its page table: it follows
     /// the task's policy, not the mapping's. As [`Self::fault_request`] otherwise.
     ///
-    /// Departs: tables of a task that interleaves or prefers many nodes come from its CPU's node. Visible as: up to one page in
-    /// 512 lies on another node than the kernel would take it from.
+    /// Departs: tables of a task that interleaves or prefers many nodes come from its CPU's node. Visible as: up
+    /// to one page in 512 lies on another node than the kernel would take it from.
     #[must_use]
     pub fn task_request(&self, task: TaskId, gfp: Gfp, cpu: usize) -> (Request, u64) {
         let node = self.machine.cpu_nodes[cpu];

@@ -1,8 +1,8 @@
 //! Memory of a process: mappings, loads and stores, and what the kernel is told of them.
 //!
-//! A mapping begins at a multiple of a huge page unless it may lie anywhere, and is not inherited by processes started later
-//! (`MADV_DONTFORK`): memory that two processes share until one of them writes would be copied then, and
-//! counted as faults that no workload asked for.
+//! A mapping begins at a multiple of a huge page unless it may lie anywhere, and is not inherited by processes
+//! started later (`MADV_DONTFORK`): memory that two processes share until one of them writes would be copied
+//! then, and counted as faults that no workload asked for.
 //!
 //! A mapping may be larger than memory and swap together (`MAP_NORESERVE`): what that leads to is for the
 //! workload to find out.
@@ -132,6 +132,15 @@ impl Remembered {
     }
 }
 
+/// Maps bytes of anonymous memory where the kernel puts them, and gives their address.
+fn mmap_private(bytes: u64) -> io::Result<u64> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let at = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes as usize, access, flags)? };
+    Ok(at as u64)
+}
+
 impl Mappings {
     /// Maps this many pages of anonymous memory.
     pub(crate) fn map(&self, pages: u64, page_bytes: u64, huge_pages: u64) -> io::Result<u64> {
@@ -140,11 +149,7 @@ impl Mappings {
         }
         // More than is asked for, and then both ends cut off.
         let all = (pages + huge_pages) * page_bytes;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), all as usize, access, flags)? };
-        let begin = at as u64;
+        let begin = mmap_private(all)?;
         let first = begin.next_multiple_of(huge_pages * page_bytes);
         let end = first + pages * page_bytes;
         for (from, to) in [(begin, first), (end, begin + all)] {
@@ -158,12 +163,8 @@ impl Mappings {
 
     /// Maps this many pages of anonymous memory where the kernel puts them.
     pub(crate) fn map_anywhere(&self, pages: u64, page_bytes: u64) -> io::Result<u64> {
-        let bytes = (pages * page_bytes) as usize;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags)? };
-        self.keep(at as u64 / page_bytes, pages, page_bytes, None)
+        let at = mmap_private(pages * page_bytes)?;
+        self.keep(at / page_bytes, pages, page_bytes, None)
     }
 
     /// Maps pages of a file, shared.

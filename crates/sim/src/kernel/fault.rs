@@ -18,7 +18,7 @@ use crate::task::Mode;
 use crate::time::Ns;
 use highorder_mm::anon::{Access, Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::page_table::{Pmd, Vpn};
+use highorder_mm::page_table::{PTRS_PER_TABLE, Pmd, Vpn};
 use highorder_mm::vma::{MemPolicy, TaskId as ProcessId};
 use highorder_mm::{Order, Pfn};
 
@@ -26,9 +26,6 @@ use highorder_mm::{Order, Pfn};
 pub const FAULTS_MAX: u32 = 128;
 /// Base pages that are touched at one moment at most.
 const TOUCHES_MAX: u32 = 16 * 1024;
-
-/// Base pages of a huge one.
-const HUGE_PAGES: u32 = 512;
 
 /// The process was killed; its memory goes or is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,7 +124,7 @@ pub fn touch_range(
         remote.pages -= cleared_far as u32;
         if fresh.huge > 0 && kernel.memory.remote_pages(touched, 1, node).pages > 0 {
             // In this node's cache, wherever it lies.
-            remote.pages -= remote.pages.min(HUGE_PAGES.min(done.pages));
+            remote.pages -= remote.pages.min(PTRS_PER_TABLE.min(done.pages));
         }
         let user = kernel.access_time(done.pages, done.huge, extent, fresh, remote);
         if nr_faults > 0 {
@@ -300,17 +297,15 @@ pub(crate) fn fault_page(
     } else {
         memory.task_request(process, gfp, cpu)
     };
-    let vma = memory.spaces.find(fault.vpn);
-    let tries = match vma.map(|vma| vma.policy) {
+    let policy = memory.spaces.find(fault.vpn).map(|vma| vma.policy);
+    let mut get =
+        |(request, allowed)| alloc_pages(cx, Want { request, allowed, process: Some(process) });
+    let found = match policy {
         Some(MemPolicy::PreferredMany(_)) if gfp.contains(Gfp::MOVABLE) => {
-            thp::preferred_many(request, allowed)
+            thp::preferred_many(request, allowed).into_iter().find_map(get)
         }
-        _ => vec![(request, allowed)],
+        _ => get((request, allowed)),
     };
-    let mut tries = tries.into_iter();
-    let found = tries.find_map(|(request, allowed)| {
-        alloc_pages(cx, Want { request, allowed, process: Some(process) })
-    });
     match found {
         Some(pfn) => Ok(pfn),
         // Only a process that is being killed comes away empty-handed; others try again.
@@ -362,7 +357,7 @@ impl Kernel {
         remote: RemotePages,
     ) -> Ns {
         let costs = &self.costs;
-        let mapped_huge = u64::from(huge) * 512;
+        let mapped_huge = u64::from(huge) * u64::from(PTRS_PER_TABLE);
         let base = u64::from(pages).saturating_sub(mapped_huge);
         let translation = costs.tlb_miss_base.times(base)
             + costs.cache_read.times(base.div_ceil(u64::from(PTES_PER_LINE)))
@@ -370,7 +365,7 @@ impl Kernel {
         let old = u64::from(pages).saturating_sub(fresh.base);
         let data = match extent {
             Extent::Word => {
-                let cached = (fresh.huge * 512).min(old);
+                let cached = (fresh.huge * u64::from(PTRS_PER_TABLE)).min(old);
                 costs.local_access.times(old - cached) + costs.cache_read.times(cached)
             }
             Extent::Whole => costs.clear_base_page.times(old),

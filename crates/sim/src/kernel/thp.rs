@@ -149,7 +149,7 @@ impl Kernel {
             MemPolicy::Interleave(_) => false,
             MemPolicy::Bind(mask) => mask & (1 << request.node) != 0,
             MemPolicy::Default | MemPolicy::Local | MemPolicy::Preferred(_) => true,
-            MemPolicy::PreferredMany(_) => return preferred_many(request, allowed),
+            MemPolicy::PreferredMany(_) => return preferred_many(request, allowed).to_vec(),
         };
         let keeps_local = self.knobs.zone_reclaim_mode & ZONE_RECLAIM_THP != 0
             && fault.huge == HugeAdvice::Huge
@@ -179,9 +179,9 @@ impl Kernel {
 }
 
 /// What is asked for of many preferred nodes, and then of all (`alloc_pages_preferred_many`).
-pub(crate) fn preferred_many(request: Request, preferred: u64) -> Vec<(Request, u64)> {
+pub(crate) fn preferred_many(request: Request, preferred: u64) -> [(Request, u64); 2] {
     let gfp = Gfp(request.gfp.0 & !Gfp::DIRECT_RECLAIM.0) | Gfp::NOWARN;
-    vec![(Request { gfp, ..request }, preferred), (request, u64::MAX)]
+    [(Request { gfp, ..request }, preferred), (request, u64::MAX)]
 }
 
 impl Kernel {

@@ -411,7 +411,6 @@ impl System for Thread<'_, '_> {
 
     fn madvise(&mut self, area: Area, advice: Advice) -> Result<(), Failure> {
         self.system_call()?;
-        self.range(area)?;
         let huge = match advice {
             Advice::Huge => HugeAdvice::Huge,
             Advice::NoHuge => HugeAdvice::NoHuge,
@@ -433,7 +432,6 @@ impl System for Thread<'_, '_> {
 
     fn mbind(&mut self, area: Area, policy: MemPolicy) -> Result<(), Failure> {
         self.system_call()?;
-        self.range(area)?;
         self.knows(policy, "mbind")?;
         self.change(area, |vma| vma.policy = policy)
     }
@@ -449,15 +447,13 @@ impl System for Thread<'_, '_> {
 
     fn mlock(&mut self, area: Area, locked: bool) -> Result<(), Failure> {
         self.system_call()?;
-        self.range(area)?;
-        self.locked(Hold::Write, |thread| {
+        let range = self.locked(Hold::Write, |thread| {
             let range = thread.range(area)?;
-            thread.cx.world().memory.mlock(range, locked);
-            Ok(())
+            thread.cx.world().memory.mlock(range.clone(), locked);
+            Ok(range)
         })?;
         if locked {
             // What is missing is faulted in as by a write.
-            let range = self.range(area)?;
             let mut at = range.start;
             while at < range.end {
                 let vma = self.cx.world().memory.spaces.find(at);
