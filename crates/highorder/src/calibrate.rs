@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::output::{self, Replace};
 use crate::real::Guests;
 use highorder_lab::{RealOptions, Target};
-use highorder_real::{Image, VmSpec, vm};
+use highorder_real::{Image, Limits, VmSpec, vm};
 use highorder_sim::Machine;
 use highorder_sim::calibrate::{Disk, Found, Place, machine_file, measure};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ fn guest(image: &Image, arguments: &Arguments) -> Result<String, Failure> {
     let RealOptions { accel, icount, guest_time, folder, .. } = arguments.guests.options();
     let spec = VmSpec::new(image.clone(), machine).map_err(input)?;
     let mut spec = VmSpec { accel, icount, scratch: folder, ..spec };
-    spec.limits.time = guest_time;
+    spec.limits = Limits::of(guest_time, spec.limits.memory_bytes);
     let spinner = output::progress(None, "calibrating in a guest");
     let text = vm::calibrate(&spec, &name(arguments)).map_err(input)?;
     spinner.finish_and_clear();

@@ -135,6 +135,8 @@ fn a_guest_measures_itself_into_a_machine_file() {
         "calibrate",
         "--on",
         "vm:debian:6.12",
+        "--guest-timeout",
+        "1200",
         "--out",
         text(&file),
         "--folder",

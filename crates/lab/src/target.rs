@@ -9,7 +9,7 @@ use crate::experiment::{Scale, Variant};
 use highorder_real::host::{self, HostError, HostSpec, MemoryRule};
 use highorder_real::knobs::Knobs;
 use highorder_real::vm::{self, VmError, default_cache};
-use highorder_real::{Accel, Image, VmSpec};
+use highorder_real::{Accel, Image, Limits, VmSpec};
 use highorder_record::{Inputs, Named, Record};
 use highorder_sim::calibrate::Found;
 use highorder_sim::{Machine, Ns};
@@ -278,7 +278,7 @@ impl Ready {
                     scratch: options.folder.clone(),
                     ..spec.map_err(InputError::other)?
                 };
-                spec.limits.time = options.guest_time;
+                spec.limits = Limits::of(options.guest_time, spec.limits.memory_bytes);
                 let mut values = guest_values(&variant.machine);
                 values.extend(emulator.clone());
                 let machine = Named { name: variant.machine.name.clone(), values };

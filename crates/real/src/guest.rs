@@ -4,7 +4,8 @@
 
 use crate::host::{self, HostSpec, MemoryRule};
 use crate::job::{
-    ERROR, FileDisk, Files, GuestDisk, JOB, Job, MACHINE, MODULES, Shape, TEXT, Task, Work, pack,
+    ERROR, FileDisk, Files, GuestDisk, JOB, Job, MACHINE, MODULES, Shape, TEXT, TOLD, Task, Work,
+    pack,
 };
 use highorder_record::{Record, Store};
 use highorder_sim::calibrate::{self, Disk, Found, Measured, Place};
@@ -24,7 +25,9 @@ use std::time::Duration;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The second serial port; the first is the console.
+/// The first serial port.
+const CONSOLE: &str = "/dev/console";
+/// The second.
 const PORT: &str = "/dev/ttyS1";
 /// Memory that holds what is sent.
 const RUN: &str = "/run";
@@ -59,6 +62,7 @@ fn init(own: Own) -> ! {
             vec![(ERROR.to_owned(), b"its process 1 panicked; the console tells where".to_vec())]
         }
     };
+    tell("sending what came of it");
     // If it cannot be sent, whoever waits sees that the guest ended without an answer.
     let _ = send(&files);
     loop {
@@ -78,6 +82,7 @@ fn job(own: Own) -> Outcome<Files> {
             _ => {}
         }
     }
+    tell("the kernel is up");
     let job: Job = serde_json::from_slice(&fs::read(JOB)?)?;
     load_modules()?;
     let disks = job.swap.iter().map(ready);
@@ -85,11 +90,21 @@ fn job(own: Own) -> Outcome<Files> {
     match job.task {
         Task::Run(work) => {
             disks.iter().try_for_each(|disk| swap_on(disk))?;
+            tell(&format!("running {}", work.workload));
             run(*work, job.knobs, &job.files)
         }
         Task::Calibrate(shape) => machine(&shape, &disks),
         Task::Own => Ok(vec![(TEXT.to_owned(), own()?.into_bytes())]),
     }
+}
+
+/// Says on the console what comes next: an error shows it, should the guest never end.
+fn tell(what: &str) {
+    // A guest without a console does its work all the same.
+    let _ = File::options()
+        .write(true)
+        .open(CONSOLE)
+        .and_then(|mut console| console.write_all(format!("{TOLD}{what}\n").as_bytes()));
 }
 
 fn run(work: Work, knobs: BTreeMap<String, String>, files: &FileDisk) -> Outcome<Files> {
@@ -120,7 +135,8 @@ fn run(work: Work, knobs: BTreeMap<String, String>, files: &FileDisk) -> Outcome
 /// This guest's machine file, with its swap disks, whose space is measured before it is used.
 fn machine(shape: &Shape, disks: &[PathBuf]) -> Outcome<Files> {
     let root = Path::new("/");
-    let (mut measured, mut tell) = (Vec::new(), |_: &'static str| {});
+    let mut measured = Vec::new();
+    let mut tell = |what: &'static str| tell(&format!("measuring {what}"));
     for path in disks {
         let mut disk = Disk::measure(root, &Place::Device(path.clone()), &mut tell)?;
         // It is as large as its swap area; what a part of a unit holds would be lost.

@@ -15,6 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const JOB: &str = "/highorder-job.json";
 /// Where modules lie, in the order in which they are loaded.
 pub(crate) const MODULES: &str = "/highorder-modules";
+/// What every line of process 1 on the console begins with; the first one tells that the kernel is up.
+pub(crate) const TOLD: &str = "highorder: ";
 /// The name under which the guest says why there is no record.
 pub(crate) const ERROR: &str = "error";
 /// The name under which a program's own text is sent.

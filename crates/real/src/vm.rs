@@ -79,8 +79,19 @@ pub enum Accel {
 pub struct Limits {
     /// Real time from start to end.
     pub time: Ns,
+    /// Real time from start to the kernel's first process. A guest that takes longer is started again: an
+    /// emulated kernel may hang at boot, seldom, and has told nothing of the workload by then.
+    pub boot: Ns,
     /// Resident memory of QEMU, that is the guest's and its own.
     pub memory_bytes: u64,
+}
+
+impl Limits {
+    /// A twelfth of the time is what the boot may take.
+    #[must_use]
+    pub fn of(time: Ns, memory_bytes: u64) -> Self {
+        Self { time, boot: Ns(time.0 / 12), memory_bytes }
+    }
 }
 
 /// A virtual machine.
@@ -123,8 +134,7 @@ impl VmSpec {
     /// # Errors
     /// The running program cannot be found.
     pub fn new(image: Image, machine: Machine) -> Result<Self, VmError> {
-        let limits =
-            Limits { time: Ns::from_secs(3600), memory_bytes: machine.memory_bytes() + QEMU_BYTES };
+        let limits = Limits::of(Ns::from_secs(3600), machine.memory_bytes() + QEMU_BYTES);
         Ok(Self {
             image,
             machine,
@@ -277,6 +287,19 @@ pub enum VmError {
         /// What it may.
         limit_mib: u64,
     },
+    /// The kernel did not come up.
+    #[error(
+        "the guest's kernel had not started its first process after {limit}, {times} times; its \
+         console:\n{console}"
+    )]
+    NotUp {
+        /// What its boot may take.
+        limit: Ns,
+        /// How often it was tried.
+        times: u32,
+        /// Its last lines.
+        console: String,
+    },
     /// It took too long.
     #[error("the guest had not ended after {limit}, the limit; its console:\n{console}")]
     TimedOut {
@@ -424,28 +447,43 @@ fn boot(spec: &VmSpec, task: Task, watch: &Watch) -> Result<Said, VmError> {
     check_memory(&spec.machine, &kernel, initramfs.len() as u64)?;
 
     let mut files = Nameless(Vec::new());
-    let mut command = Command::new(&spec.qemu);
-    command.args(machine_arguments(spec));
-    command.arg("-kernel").arg(&kernel.image).args(["-append", COMMAND_LINE]);
+    let mut arguments = machine_arguments(spec);
+    let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    add("-append", COMMAND_LINE.to_owned());
     let archive = memory_file(&initramfs)?;
-    command.arg("-initrd").arg(Nameless::path(&archive));
+    add("-initrd", Nameless::path(&archive));
     files.0.push(archive);
     for (number, disk) in disks.into_iter().enumerate() {
         let drive = format!(
             "file={},if=none,id=disk{number},format=raw,cache=unsafe,aio=threads",
             Nameless::path(&disk)
         );
-        command.args(["-drive", &drive]);
-        command.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);
+        add("-drive", drive);
+        add("-device", format!("virtio-blk-pci,drive=disk{number}"));
         files.0.push(disk);
     }
     drop(initramfs);
-    qemu::run(command, &files, spec.limits, watch)
+    let mut boots = 1;
+    loop {
+        let mut command = Command::new(&spec.qemu);
+        command.args(&arguments).arg("-kernel").arg(&kernel.image);
+        match qemu::run(command, &files, spec.limits, watch) {
+            // Nothing has been written to its disks.
+            Err(VmError::NotUp { .. }) if boots < BOOTS => boots += 1,
+            Err(VmError::NotUp { limit, console, .. }) => {
+                return Err(VmError::NotUp { limit, times: boots, console });
+            }
+            ended => return ended,
+        }
+    }
 }
 
+/// How often a kernel that does not come up is booted.
+const BOOTS: u32 = 3;
+
 /// As the recorded cases were booted: addresses and costs that do not differ from boot to boot; a panic ends
-/// the machine.
-const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet nokaslr mitigations=off \
+/// the machine. But the kernel tells on the console what it does, so that an error can show it.
+const COMMAND_LINE: &str = "console=ttyS0 panic=-1 nokaslr mitigations=off \
                             random.trust_cpu=on rdinit=/init";
 
 /// The files of an answer, beside the console's last lines, or why there are none.

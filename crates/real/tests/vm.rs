@@ -240,10 +240,33 @@ fn a_guest_that_hangs_is_ended_and_nothing_is_left() {
     spec.scratch = scratch.path().to_owned();
     // Reads from the console, where nothing ever comes.
     spec.program = PathBuf::from("/bin/cat");
-    spec.limits.time = Ns::from_secs(8);
+    spec.limits.boot = Ns::from_secs(8);
     let error = vm::run(&spec, Inputs::default(), &workload("usemem", &[])).unwrap_err();
-    assert!(matches!(error, VmError::TimedOut { .. }), "{error}");
+    assert!(matches!(error, VmError::NotUp { times: 3, .. }), "{error}");
+    // What it did last is shown.
+    assert!(error.to_string().contains("\n[ "), "{error}");
     assert!(!is_there(&name, std::process::id()));
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_workload_that_does_not_end_is_ended_with_its_guest() {
+    let _one = one();
+    let Some(mut spec) = guest("6.12", machine(1, 256, 32)) else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    spec.scratch = scratch.path().to_owned();
+    spec.limits.time = Ns::from_secs(45);
+    let long = workload(
+        "usemem",
+        &[
+            ("file", Value::Float(0.0)),
+            ("memory", Value::Text("64 MiB".into())),
+            ("passes", Value::Integer(1_000_000)),
+        ],
+    );
+    let error = vm::run(&spec, Inputs::default(), &long).unwrap_err();
+    assert!(matches!(error, VmError::TimedOut { .. }), "{error}");
+    assert!(error.to_string().contains("highorder: running usemem"), "{error}");
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Limits, VmError};
 use crate::clock::now_ns;
-use crate::job::{Received, unpack};
+use crate::job::{Received, TOLD, unpack};
 use crate::signals::Watch;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
@@ -147,6 +147,11 @@ impl Stream {
         self.bytes.drain(..over);
     }
 
+    fn holds(&mut self, word: &str) -> bool {
+        let bytes = self.bytes.make_contiguous();
+        bytes.windows(word.len()).any(|window| window == word.as_bytes())
+    }
+
     fn text(&self) -> String {
         let bytes: Vec<u8> = self.bytes.iter().copied().collect();
         String::from_utf8_lossy(&bytes).replace('\r', "")
@@ -168,6 +173,7 @@ impl Guest {
     ) -> Result<Said, VmError> {
         let began = now_ns();
         let mut answered = None;
+        let mut is_up = false;
         loop {
             let has_ended = child.0.try_wait().map_err(VmError::os("QEMU"))?;
             self.read_all();
@@ -190,6 +196,11 @@ impl Guest {
             }
             if answered.is_some_and(|at| now - at > FAREWELL_NS) {
                 return Ok(self.said());
+            }
+            is_up = is_up || self.console.holds(TOLD);
+            if !is_up && now - began > limits.boot.0 {
+                let console = self.said().console;
+                return Err(VmError::NotUp { limit: limits.boot, times: 1, console });
             }
             if now - began > limits.time.0 {
                 let console = self.said().console;
