@@ -19,7 +19,7 @@ mod thread;
 use crate::knobs::{Journal, KnobError, Knobs};
 use crate::proc::{self, Stat};
 use crate::signals::Watch;
-use highorder_record::{ForeignError, Inputs, Metric, Record, Source, State, read_proc};
+use highorder_record::{Durations, ForeignError, Inputs, Metric, Record, Source, State, read_proc};
 use highorder_system::{Code, Ns, ThreadSpec};
 use message::Message;
 use process::{First, World};
@@ -29,6 +29,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::sched_getaffinity;
 use shared::{Mapping, state};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -259,7 +260,13 @@ fn run_watched(
         None => refuse_other_knobs(&knobs, &spec.knobs)?,
     }
 
-    let watcher = Watcher { spec, watch, shared: &mapping, journal: journal.as_ref() };
+    let watcher = Watcher {
+        spec,
+        watch,
+        shared: &mapping,
+        journal: journal.as_ref(),
+        stat_prepared: Cell::new(None),
+    };
     watcher.wait_ready(&run)?;
     let stat_before = Stat::read().map_err(os("/proc/stat"))?;
     let mut record = Record::new(Inputs { source: source(inputs.source), ..inputs });
@@ -270,17 +277,21 @@ fn run_watched(
     run.wait()?;
     record.after = read_proc(Path::new("/proc"))?;
     let stat = Stat::read().map_err(os("/proc/stat"))?;
+    let stat_before = watcher.stat_prepared.take().unwrap_or(stat_before);
     if let Some(journal) = journal {
         journal.restore()?;
     }
 
     let ns = |word: &std::sync::atomic::AtomicU64| word.load(SeqCst);
-    record.durations.user_ns = Some(ns(&mapping.user_ns));
-    record.durations.system_ns = Some(ns(&mapping.system_ns));
-    let elapsed = ns(&mapping.ended_ns).saturating_sub(ns(&mapping.began_ns));
-    record.durations.elapsed_ns = Some(elapsed);
-    record.durations.idle_ns = Some(stat.idle_ns.saturating_sub(stat_before.idle_ns));
-    record.durations.iowait_ns = Some(stat.iowait_ns.saturating_sub(stat_before.iowait_ns));
+    let since = |now: u64, then: u64| Some(now.saturating_sub(then));
+    let began = ns(&mapping.began_ns).max(ns(&mapping.prepared_ns));
+    record.durations = Durations {
+        user_ns: since(ns(&mapping.user_ns), ns(&mapping.prepared_user_ns)),
+        system_ns: since(ns(&mapping.system_ns), ns(&mapping.prepared_system_ns)),
+        elapsed_ns: since(ns(&mapping.ended_ns), began),
+        idle_ns: since(stat.idle_ns, stat_before.idle_ns),
+        iowait_ns: since(stat.iowait_ns, stat_before.iowait_ns),
+    };
     record.resident_kib_max = Some(ns(&mapping.resident_kib_max));
     finish(&mapping, record)
 }
@@ -415,6 +426,8 @@ struct Watcher<'a> {
     watch: &'a Watch,
     shared: &'a Mapping,
     journal: Option<&'a Journal>,
+    /// What CPUs had done when the workload had prepared itself.
+    stat_prepared: Cell<Option<Stat>>,
 }
 
 impl Watcher<'_> {
@@ -525,6 +538,7 @@ impl Watcher<'_> {
             }
             Message::Before { task } => {
                 record.before = read_proc(Path::new("/proc"))?;
+                self.stat_prepared.set(Some(Stat::read().map_err(os("/proc/stat"))?));
                 self.shared.answer(task, Ok(()));
             }
             Message::SetKnob { task, name, value } => {

@@ -22,6 +22,7 @@ pub const BUILT_IN: [(&str, &str); 9] = [
     ("fleet-128g", include_str!("../../../machines/fleet-128g.toml")),
     ("fleet-32g", include_str!("../../../machines/fleet-32g.toml")),
     ("fleet-8g", include_str!("../../../machines/fleet-8g.toml")),
+    ("four-node-64g-flash-swap", include_str!("../../../machines/four-node-64g-flash-swap.toml")),
     ("guest-tcg", include_str!("../../../machines/guest-tcg.toml")),
     ("one-node-8g", include_str!("../../../machines/one-node-8g.toml")),
     ("one-node-8g-2012", include_str!("../../../machines/one-node-8g-2012.toml")),
@@ -30,7 +31,6 @@ pub const BUILT_IN: [(&str, &str); 9] = [
         include_str!("../../../machines/one-node-8g-2012-half-disk.toml"),
     ),
     ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
-    ("two-node-64g-flash-swap", include_str!("../../../machines/two-node-64g-flash-swap.toml")),
 ];
 
 /// Bytes of a base page.

@@ -327,6 +327,12 @@ impl Scheduler {
         self.cpus[cpu.0 as usize].times
     }
 
+    /// Sums over the CPUs: idle, and idle while a task waited for a device.
+    pub(crate) fn idle_times(&self) -> [Ns; 2] {
+        let times = self.cpus.iter().map(|cpu| cpu.times);
+        times.fold([Ns::ZERO; 2], |[idle, iowait], cpu| [idle + cpu.idle, iowait + cpu.iowait])
+    }
+
     pub(crate) fn programs_times(&self) -> [Ns; 2] {
         let programs = self.tasks.iter().filter(|task| !task.is_kernel_thread);
         programs.fold([Ns::ZERO; 2], |[user, system], task| {

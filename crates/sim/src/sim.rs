@@ -227,6 +227,12 @@ impl<W: 'static> Sim<W> {
         self.core().sched.programs_times()
     }
 
+    /// How long CPUs were idle, and idle while a task waited for a device: sums over all.
+    #[must_use]
+    pub fn idle_times(&self) -> [Ns; 2] {
+        self.core().sched.idle_times()
+    }
+
     /// How many tasks run or could run, how many wait for a device, and how often CPUs went from one task
     /// to another (`procs_running`, `procs_blocked`, `ctxt` in `/proc/stat`).
     #[must_use]
@@ -651,6 +657,13 @@ impl<W: 'static> Cx<'_, W> {
         let sched = &mut self.core_mut().sched;
         sched.settle();
         sched.programs_times()
+    }
+
+    /// How long CPUs were idle until now, and idle while a task waited for a device: sums over all.
+    pub fn idle_times(&mut self) -> [Ns; 2] {
+        let sched = &mut self.core_mut().sched;
+        sched.settle();
+        sched.idle_times()
     }
 
     fn submit_one(&mut self, device: DeviceId, io: Io) -> Ticket {

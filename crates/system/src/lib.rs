@@ -392,7 +392,7 @@ pub trait System {
     /// Adds a latency to a class.
     fn latency(&mut self, class: &str, latency: Ns);
 
-    /// Says that what came until now was preparation: the run's counters begin here.
+    /// Says that what came until now was preparation: the run's counters and durations begin here.
     fn note_before(&mut self);
 
     /// Notes the state of memory, while what the workload mapped is still there; the last call counts.

@@ -15,7 +15,7 @@ pub use settings::check_knob;
 use crate::{Code, MachineInfo, NodeInfo};
 use highorder_mm::Memory;
 use highorder_mm::policy::Policy;
-use highorder_record::{Inputs, Latencies, Metric, Record, State};
+use highorder_record::{Durations, Inputs, Latencies, Metric, Record, State};
 use highorder_sim::kernel::demand::{self, Demand};
 use highorder_sim::kernel::trace::Traced;
 use highorder_sim::kernel::{self, Flows, Kernel};
@@ -71,6 +71,26 @@ impl Moment {
     }
 }
 
+/// Time since the beginning, all CPUs together where it is theirs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    elapsed: Ns,
+    /// In programs' own code, and in the kernel on their behalf.
+    programs: [Ns; 2],
+    /// Idle, and idle while a task waited for a device.
+    idle: [Ns; 2],
+}
+
+impl Spent {
+    /// What was spent since then.
+    fn since(self, then: Self) -> Durations {
+        let [user_ns, system_ns] = [0, 1].map(|n| Some((self.programs[n] - then.programs[n]).0));
+        let [idle_ns, iowait_ns] = [0, 1].map(|n| Some((self.idle[n] - then.idle[n]).0));
+        let elapsed_ns = Some((self.elapsed - then.elapsed).0);
+        Durations { user_ns, system_ns, elapsed_ns, iowait_ns, idle_ns }
+    }
+}
+
 /// What threads share beside the machine.
 struct Shared {
     machine: MachineInfo,
@@ -81,8 +101,8 @@ struct Shared {
     held: Option<State>,
     /// Where the run's counters begin, if that is not its beginning.
     before: Option<State>,
-    /// When that was.
-    before_at: Ns,
+    /// What had been spent by then.
+    so_far: Spent,
     inputs: Inputs,
     draw: Option<Draw>,
     pictures: BTreeMap<String, String>,
@@ -239,7 +259,7 @@ fn run_named(
         latencies: BTreeMap::new(),
         held: None,
         before: None,
-        before_at: Ns::ZERO,
+        so_far: Spent::default(),
         inputs: inputs.clone(),
         draw: course.draw,
         pictures: BTreeMap::new(),
@@ -311,19 +331,10 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
     record.pictures = std::mem::take(&mut shared.pictures);
     record.metrics = std::mem::take(&mut shared.metrics);
     record.metrics.extend(fragmentation::metrics(record));
-    record.metrics.extend(compaction::metrics(kernel, record, shared.before_at));
+    record.metrics.extend(compaction::metrics(kernel, record, shared.so_far.elapsed));
     record.latencies = std::mem::take(&mut shared.latencies);
-    let [user, system] = sim.programs_times();
-    let cpus = (0..sim.nr_cpus() as u32).map(|cpu| sim.cpu_times(highorder_sim::CpuId(cpu)));
-    let (idle, iowait) = cpus
-        .fold((Ns::ZERO, Ns::ZERO), |(idle, iowait), cpu| (idle + cpu.idle, iowait + cpu.iowait));
-    record.durations = highorder_record::Durations {
-        user_ns: Some(user.0),
-        system_ns: Some(system.0),
-        elapsed_ns: Some(elapsed.0),
-        iowait_ns: Some(iowait.0),
-        idle_ns: Some(idle.0),
-    };
+    let all = Spent { elapsed, programs: sim.programs_times(), idle: sim.idle_times() };
+    record.durations = all.since(shared.so_far);
     // time(1) shows the largest of a program's processes.
     let pages = kernel.processes.iter().map(|process| process.resident_max).max();
     record.resident_kib_max = pages.map(|pages| pages * 4);

@@ -1,6 +1,6 @@
 //! What workloads that use files share: the pieces that a file is written and read by, and random numbers.
 
-use highorder_system::{Failure, FileId, System};
+use highorder_system::{Code, Failure, FileId, System, ThreadSpec};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
@@ -20,6 +20,22 @@ pub(crate) fn write_new(
     let file = sys.create_file(name)?;
     append(sys, file, 0, bytes, block)?;
     sys.close_file(file)
+}
+
+/// The same, done by a process of its own, as benchmarks have `dd` do it: where the scheduler lets that run,
+/// the file's pages are.
+///
+/// # Errors
+/// What the system refused it, or [`Failure::Killed`].
+pub(crate) fn write_by_process(
+    sys: &mut dyn System,
+    name: &'static str,
+    bytes: u64,
+    block: u64,
+) -> Result<(), Failure> {
+    let code: Code = Box::new(move |sys| write_new(sys, name, bytes, block));
+    let writer = sys.spawn(ThreadSpec::process("dd"), code)?;
+    sys.join(writer)
 }
 
 /// Writes `bytes` from `offset` on by pieces of `block` bytes.

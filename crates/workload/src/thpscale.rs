@@ -8,10 +8,10 @@
 //! large as half its share, and which alone is advised: one byte is written, `mincore` says whether the page
 //! 64 places behind came with it, and the rest is filled.
 //! Departs: what the first mapping still holds goes piece by piece, where one munmap takes all of it. Visible
-//! as: the other threads wait less for the first that is done. One run is one N, and writes the file for
-//! itself. Visible as: durations hold one writing of the file for each run.
+//! as: the other threads wait less for the first that is done. One run is one N, and its duration
+//! begins when the file is written. Visible as: where mmtests writes the file once for all, durations hold none.
 
-use crate::files::write_new;
+use crate::files::write_by_process;
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{
     ADVICE, Ended, advice, report_killed, report_seconds, run_process, run_threads,
@@ -62,7 +62,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let file_pages = settings.pages("memory", machine);
     let exact = file_pages / u64::from(threads);
     let share = exact + SHARE_EXTRA / page_bytes;
-    write_new(sys, FILE, file_pages * page_bytes, BLOCK)?;
+    write_by_process(sys, FILE, file_pages * page_bytes, BLOCK)?;
     sys.sync()?;
     sys.drop_caches(Caches::All)?;
     sys.note_before();

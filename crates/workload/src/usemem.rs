@@ -4,14 +4,14 @@
 //! Models: mmtests' usemem benchmark (2016): two processes of N threads each. Those of the first write
 //! private mappings of their share of 0.64 of memory, in ascending order, one word every 4096 bytes, 30
 //! times. Those of the second map one file, shared: each the first N-th of 0.16 of memory, and read one
-//! word every 4096 bytes, 30 times. The file, of that size and 32 MiB more, was written before. A shell starts
+//! word every 4096 bytes, 30 times. The file, of that size and 32 MiB more, was written before, by `dd`. A shell starts
 //! the second process right after the first: by the time it has forked and executed the program once more, the
 //! first one's threads are there.
 //! Departs: no word is checked before it is rewritten. Visible as: a little less time outside the kernel.
-//! One run is one repetition with one N, and counts its own preparation into its duration. Visible as:
-//! durations hold one writing of the file for each run.
+//! One run is one repetition with one N, and its duration begins when the file is written. Visible as: where
+//! mmtests writes the file once for all runs, durations hold none.
 
-use crate::files::write_new;
+use crate::files::write_by_process;
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{
     ADVICE, Ended, advice, report_killed, report_seconds, run_processes, run_threads,
@@ -52,7 +52,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let each = settings.pages("memory", machine) / u64::from(threads);
     let file_pages = settings.pages("file", machine);
     if file_pages > 0 {
-        write_new(sys, FILE, file_pages * page_bytes + FILE_EXTRA, BLOCK)?;
+        write_by_process(sys, FILE, file_pages * page_bytes + FILE_EXTRA, BLOCK)?;
         sys.sync()?;
         sys.note_before();
     }

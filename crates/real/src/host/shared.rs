@@ -103,6 +103,10 @@ pub(crate) struct Shared {
     /// When it began, and when its last process ended.
     pub(crate) began_ns: AtomicU64,
     pub(crate) ended_ns: AtomicU64,
+    /// When its preparation had ended, and what CPU time that had taken; 0 if it has none.
+    pub(crate) prepared_ns: AtomicU64,
+    pub(crate) prepared_user_ns: AtomicU64,
+    pub(crate) prepared_system_ns: AtomicU64,
     /// CPU time of processes that have ended.
     pub(crate) user_ns: AtomicU64,
     pub(crate) system_ns: AtomicU64,

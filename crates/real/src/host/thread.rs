@@ -488,7 +488,11 @@ impl System for HostThread {
     }
 
     fn note_before(&mut self) {
+        let so_far = self.cpu_use();
         let world = &self.process.world;
+        world.shared.prepared_user_ns.store(so_far.user.0, SeqCst);
+        world.shared.prepared_system_ns.store(so_far.system.0, SeqCst);
+        world.shared.prepared_ns.store(crate::clock::now_ns(), SeqCst);
         let message = Message::Before { task: self.task };
         // What cannot be read then is told by whoever reads it.
         let _ = world.shared.ask(self.task, || world.tell(&message));

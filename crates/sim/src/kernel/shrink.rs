@@ -60,7 +60,6 @@ impl Scan {
 /// Looks through some LRU lists, as far as the priority says: once, and for a high order again until compaction
 /// has room. Suspends.
 pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
-    let reclaimed_before = scan.nr_reclaimed;
     loop {
         let (scanned, reclaimed) = (scan.nr_scanned, scan.nr_reclaimed);
         let is_classic = cx.world().memory.policy.lru.kind == LruKind::Classic;
@@ -71,11 +70,8 @@ pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Sca
         }
         throttle::throttle_vm_writeout(cx, scan.gfp, scan.waiter());
         slab::after_node(cx, lruvec, scan, scanned);
-        let round = Round {
-            scanned: scan.nr_scanned - scanned,
-            reclaimed: scan.nr_reclaimed - reclaimed,
-            in_all: scan.nr_reclaimed - reclaimed_before,
-        };
+        let round =
+            Round { scanned: scan.nr_scanned - scanned, reclaimed: scan.nr_reclaimed - reclaimed };
         if !is_classic || !should_continue(cx.world(), lruvec, scan, round) {
             return;
         }
@@ -86,8 +82,6 @@ pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Sca
 struct Round {
     scanned: u64,
     reclaimed: u64,
-    /// With the looks before it.
-    in_all: u64,
 }
 
 /// Whether another look is worth while (`should_continue_reclaim`).
@@ -111,7 +105,8 @@ fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) ->
         inactive += lists.size(LruList::InactiveAnon);
     }
     let gap = compact_gap(order);
-    if by_gap && round.in_all < gap && inactive > gap {
+    // What other zones and earlier passes gave counts as well.
+    if by_gap && scan.nr_reclaimed < gap && inactive > gap {
         return true;
     }
     let highest = scan.control.highest;

@@ -3,7 +3,7 @@
 //! Departs: huge pages of the pool are asked for as since 3.12 (86cdb465cf3a). Visible as: on 3.3 and 3.4 they
 //! come from movable pageblocks, too.
 
-use super::{Barrier, Moment, Shared, SharedRef, state};
+use super::{Barrier, Moment, Shared, SharedRef, Spent, state};
 use crate::{
     Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, KernelBlock,
     MachineInfo, MemPolicy, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
@@ -700,9 +700,14 @@ impl System for Thread<'_, '_> {
     }
 
     fn note_before(&mut self) {
-        let (before, now) = (state::of(self.cx.world()), self.cx.now());
+        let before = state::of(self.cx.world());
+        let so_far = Spent {
+            elapsed: self.cx.now(),
+            programs: self.cx.programs_times(),
+            idle: self.cx.idle_times(),
+        };
         let mut shared = self.shared.borrow_mut();
-        (shared.before, shared.before_at) = (Some(before), now);
+        (shared.before, shared.so_far) = (Some(before), so_far);
         self.cx.world().restart_compaction_peaks();
     }
 
