@@ -16,9 +16,9 @@ use highorder_sim::Ns;
 use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
     Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
-    InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing, NumaScan, Ready, Retry, Rounds,
-    Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule, ThisnodeExit, Thp, ThpDisable,
-    ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
+    HalfReferenced, InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing, NumaScan, Ready,
+    Retry, Rounds, Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule, ThisnodeExit, Thp,
+    ThpDisable, ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use serde::Deserialize;
@@ -353,6 +353,9 @@ table!(KhugepagedValues {
     alloc_sleep_ms: u32,
     max_ptes_none: u32,
     max_ptes_swap: u32,
+    max_ptes_shared: u32,
+    half_referenced: HalfReferencedValue,
+    swapin_stops: bool,
 });
 table!(SlabValues {
     allocator: SlabAllocatorValue,
@@ -678,6 +681,10 @@ words!(NumaScanValue for NumaScan {
     "none" None => Self::None,
     "all" All => Self::All,
     "spares-local" SparesLocal => Self::SparesLocal,
+});
+words!(HalfReferencedValue for HalfReferenced {
+    "swapped" Swapped => Self::Swapped,
+    "all" All => Self::All,
 });
 words!(ThpDisableValue for ThpDisable {
     "unknown" Unknown => Self::Unknown,
@@ -1092,12 +1099,15 @@ impl Values {
                             0,
                             511,
                         )?,
-                        max_ptes_swap: within(
-                            "khugepaged.max_ptes_swap",
-                            need!(khugepaged.max_ptes_swap),
-                            0,
-                            511,
-                        )?,
+                        // 0 stands for "no such knob".
+                        max_ptes_swap: match need!(khugepaged.max_ptes_swap) {
+                            0 => None,
+                            most => Some(within("khugepaged.max_ptes_swap", most, 1, 511)?),
+                        },
+                        max_ptes_shared: match need!(khugepaged.max_ptes_shared) {
+                            0 => None,
+                            most => Some(within("khugepaged.max_ptes_shared", most, 1, 511)?),
+                        },
                     },
                 },
                 knows_defer: need!(thp.knows_defer),
@@ -1107,6 +1117,8 @@ impl Values {
                 zero_page: need!(thp.zero_page),
                 aligns_mappings: need!(thp.aligns_mappings),
                 disable: need!(thp.disable).into(),
+                half_referenced: need!(khugepaged.half_referenced).into(),
+                swapin_stops: need!(khugepaged.swapin_stops),
             },
             numa: NumaBalancing {
                 scan: need!(numa.scan).into(),

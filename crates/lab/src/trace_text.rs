@@ -1,25 +1,30 @@
 //! A model's events as the text of ftrace, in the form of its kernel's release.
 //!
-//! Models: `TP_printk` of include/trace/events/compaction.h and migrate.h, and kernel/trace/trace_output.c,
-//! from v4.0 on; where releases differ, a constant below says since when.
+//! Models: `TP_printk` of include/trace/events/compaction.h, migrate.h, huge_memory.h and vmscan.h, and
+//! kernel/trace/trace_output.c, from v4.0 on; where releases differ, a constant below says since when.
 //! Departs: before 4.0 begin and end of a run are not printed, since its status was a bare number that changed its
 //! meaning. Visible as: such a trace has scans and migrations alone.
-//! Before 5.15 the heading has no legend of the flags' columns. Visible as: there alone.
+//! Departs: what stands for a process's memory (`mm=`) is made from the process's number: since 4.15 it looks like
+//! a hashed pointer, before like an address. Visible as: it is the same in every run.
+//! Departs: before 5.15 the heading has no legend of the flags' columns. Visible as: there alone.
 
 use highorder_kernelfs::GfpFlags;
 use highorder_kernelfs::trace::{
-    CompactionBegin, CompactionDefer, CompactionEnd, CompactionIsolate, CompactionMigratepages,
-    CompactionRange, CompactionSuitable, CompactionTryToCompactPages, CompactionWake, Event, Form,
-    Gfp as GfpText, Line, MmMigratePages, MmMigratePagesStart, NodeOnly, Number, PaddedWord,
-    Scanner, Tgid, Word, heading,
+    CollapseHugePage, CollapseHugePageIsolate, CollapseHugePageSwapin, CompactionBegin,
+    CompactionDefer, CompactionEnd, CompactionIsolate, CompactionMigratepages, CompactionRange,
+    CompactionSuitable, CompactionTryToCompactPages, CompactionWake, Event, Form, Gfp as GfpText,
+    KhugepagedScanPmd, Line, MmMigratePages, MmMigratePagesStart, NodeOnly, NodeReclaimBegin,
+    Number, PaddedWord, Pointer, ReclaimEnd, Scanner, Tgid, Word, heading,
 };
 use highorder_mm::compaction::events::{CompactEvent, Deferral, Scanners};
 use highorder_mm::compaction::{CompactResult, Scanned};
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
+use highorder_mm::khugepaged::ScanResult;
 use highorder_mm::types::{Order, Pfn, ZoneKind};
+use highorder_mm::vma::TaskId as ProcessId;
 use highorder_mm::zone::ZoneId;
-use highorder_sim::kernel::trace::{TraceEvent, Traced, Wake};
+use highorder_sim::kernel::trace::{TraceEvent, Traced, UnitCounts, Wake};
 use std::ops::Range;
 
 /// A release's first two numbers.
@@ -49,6 +54,20 @@ const WIDE_PID: Release = (5, 10);
 const KCOMPACTD: Release = (4, 6);
 /// Batches that migrate are told (7b2a2d4a18ff).
 const MIGRATE: Release = (3, 9);
+/// khugepaged tells what it does (7d2eba0557c1).
+const KHUGEPAGED: Release = (4, 5);
+/// It reads entries from swap, and counts what was used (8a966ed746d6, 0db501f7a34c).
+const KHUGEPAGED_SWAPIN: Release = (4, 8);
+/// Why a page's slot cannot be given up has no word of its own any more (patch "mm/khugepaged: remove
+/// reuse_swap_page() usage").
+const NO_SWAP_CACHE_WORD: Release = (5, 18);
+/// What a collapse came to is told by all who had a part in it, and units without a table and such with a huge page
+/// are told apart (50ad2f24b3b4, 50722804423e, 34488399fa08).
+const COLLAPSE_RESULTS: Release = (6, 1);
+/// Pointers are hashed (ad67b74d2469).
+const HASHED_POINTERS: Release = (4, 15);
+/// Reclaim of a node before others are used is told (132bb8cfc9e0).
+const NODE_RECLAIM: Release = (5, 2);
 /// Flags of requests were put in another order (patch "mm: shuffle GFP_* flags").
 const GFP_SHUFFLED: Release = (5, 1);
 /// `__GFP_OTHER_NODE` went, so that bits behind it moved down (41b6167e8f74).
@@ -108,6 +127,7 @@ impl Printer<'_> {
     fn line(&self, traced: &Traced, tasks: &[String], out: &mut Vec<u8>) -> bool {
         let gfp = match traced.event {
             TraceEvent::TryToCompactPages { gfp, .. } => self.gfp_text(gfp),
+            TraceEvent::NodeReclaimBegin { gfp, .. } => gfp_names(gfp),
             _ => String::new(),
         };
         let Some(event) = self.event(&traced.event, &gfp) else { return false };
@@ -150,6 +170,22 @@ impl Printer<'_> {
                     rest: b"",
                 })
             }
+            TraceEvent::KhugepagedScanPmd { .. }
+            | TraceEvent::CollapseHugePage { .. }
+            | TraceEvent::CollapseHugePageIsolate(_)
+            | TraceEvent::CollapseHugePageSwapin { .. } => return self.huge_event(event),
+            TraceEvent::NodeReclaimBegin { node, order, .. } if self.is_since(NODE_RECLAIM) => {
+                Event::NodeReclaimBegin(NodeReclaimBegin {
+                    nid: node as i32,
+                    order: order.0.into(),
+                    gfp_flags: GfpText(gfp.as_bytes()),
+                    rest: b"",
+                })
+            }
+            TraceEvent::NodeReclaimEnd { nr_reclaimed } if self.is_since(NODE_RECLAIM) => {
+                Event::NodeReclaimEnd(ReclaimEnd { nr_reclaimed, rest: b"" })
+            }
+            TraceEvent::NodeReclaimBegin { .. } | TraceEvent::NodeReclaimEnd { .. } => return None,
             _ if !self.is_since(KCOMPACTD) => return None,
             TraceEvent::KcompactdSleep { node } => {
                 Event::KcompactdSleep(NodeOnly { nid: node as i32, rest: b"" })
@@ -157,6 +193,125 @@ impl Printer<'_> {
             TraceEvent::KcompactdWake(wake) => Event::KcompactdWake(wake_fields(wake)),
             TraceEvent::WakeupKcompactd(wake) => Event::WakeupKcompactd(wake_fields(wake)),
         })
+    }
+
+    /// What khugepaged tells.
+    fn huge_event(&self, event: &TraceEvent) -> Option<Event<'static>> {
+        if !self.is_since(KHUGEPAGED) {
+            return None;
+        }
+        Some(match *event {
+            TraceEvent::KhugepagedScanPmd { process, unit, collapsed } => {
+                let collapsed = collapsed.filter(|_| self.is_since(COLLAPSE_RESULTS));
+                Event::KhugepagedScanPmd(KhugepagedScanPmd {
+                    mm: self.mm(process),
+                    scan_pfn: scan_pfn(unit),
+                    writable: Some(unit.writable.into()),
+                    referenced: self.referenced(unit.referenced),
+                    none_or_zero: unit.none_or_zero as i32,
+                    status: Word(self.scan_word(collapsed.unwrap_or(unit.result))),
+                    unmapped: self.is_since(KHUGEPAGED_SWAPIN).then_some(unit.unmapped as i32),
+                    rest: b"",
+                })
+            }
+            TraceEvent::CollapseHugePage { process, result } => {
+                let is_of_pages = matches!(
+                    result,
+                    ScanResult::ExceedNone
+                        | ScanResult::NonPresent
+                        | ScanResult::PageReadOnly
+                        | ScanResult::LackReferenced
+                        | ScanResult::PageCount
+                        | ScanResult::PageLru
+                        | ScanResult::PageLock
+                        | ScanResult::PageCompound
+                        | ScanResult::SwapCachePage
+                );
+                let told = match is_of_pages && !self.is_since(COLLAPSE_RESULTS) {
+                    true => ScanResult::Fail,
+                    false => result,
+                };
+                Event::CollapseHugePage(CollapseHugePage {
+                    mm: self.mm(process),
+                    isolated: (result == ScanResult::Succeed).into(),
+                    status: Word(self.scan_word(told)),
+                    rest: b"",
+                })
+            }
+            TraceEvent::CollapseHugePageIsolate(unit) => {
+                Event::CollapseHugePageIsolate(CollapseHugePageIsolate {
+                    scan_pfn: scan_pfn(unit),
+                    none_or_zero: unit.none_or_zero as i32,
+                    referenced: self.referenced(unit.referenced),
+                    writable: Some(unit.writable.into()),
+                    status: Word(self.scan_word(unit.result)),
+                    rest: b"",
+                })
+            }
+            TraceEvent::CollapseHugePageSwapin { process, swapped_in, referenced, result }
+                if self.is_since(KHUGEPAGED_SWAPIN) =>
+            {
+                Event::CollapseHugePageSwapin(CollapseHugePageSwapin {
+                    mm: self.mm(process),
+                    swapped_in: swapped_in as i32,
+                    referenced: referenced as i32,
+                    ret: match result {
+                        ScanResult::Succeed => 1,
+                        // `SCAN_PAGE_LOCK` in `enum scan_result`, v6.1 and v6.12.
+                        ScanResult::PageLock if self.is_since(COLLAPSE_RESULTS) => 17,
+                        _ => 0,
+                    },
+                    rest: b"",
+                })
+            }
+            _ => return None,
+        })
+    }
+
+    /// What stands for a process's memory.
+    fn mm(&self, process: ProcessId) -> Pointer<'static> {
+        let number = process.0.wrapping_add(1);
+        Pointer::Hex(match self.is_since(HASHED_POINTERS) {
+            // An odd factor: no two numbers come to the same.
+            true => number.wrapping_mul(0x9e37_79b1).into(),
+            // The direct mapping of physical memory; a page for each.
+            false => 0xffff_8800_0000_0000 | u64::from(number) << 12,
+        })
+    }
+
+    /// Entries that were used: before they were counted, whether there were any.
+    fn referenced(&self, entries: u32) -> i32 {
+        if self.is_since(KHUGEPAGED_SWAPIN) { entries as i32 } else { (entries > 0).into() }
+    }
+
+    /// `SCAN_STATUS`.
+    fn scan_word(&self, result: ScanResult) -> &'static [u8] {
+        match result {
+            ScanResult::Fail => b"failed",
+            ScanResult::Succeed => b"succeeded",
+            ScanResult::PmdNone if self.is_since(COLLAPSE_RESULTS) => b"pmd_none",
+            ScanResult::PmdMapped if self.is_since(COLLAPSE_RESULTS) => b"page_pmd_mapped",
+            ScanResult::PmdNone | ScanResult::PmdMapped => b"pmd_null",
+            ScanResult::ExceedNone => b"exceed_none_pte",
+            ScanResult::ExceedSwap if self.is_since(KHUGEPAGED_SWAPIN) => b"exceed_swap_pte",
+            ScanResult::ExceedSwap | ScanResult::NonPresent => b"pte_non_present",
+            ScanResult::PageReadOnly => b"no_writable_page",
+            ScanResult::LackReferenced if self.is_since(KHUGEPAGED_SWAPIN) => {
+                b"lack_referenced_page"
+            }
+            ScanResult::LackReferenced => b"no_referenced_page",
+            ScanResult::ScanAbort => b"scan_aborted",
+            ScanResult::SwapCachePage if !self.is_since(NO_SWAP_CACHE_WORD) => b"page_swap_cache",
+            ScanResult::PageCount | ScanResult::SwapCachePage => b"not_suitable_page_count",
+            ScanResult::PageLru => b"page_not_in_lru",
+            ScanResult::PageLock => b"page_locked",
+            ScanResult::PageCompound => b"page_compound",
+            ScanResult::AnyProcess => b"no_process_for_page",
+            ScanResult::VmaNull => b"vma_null",
+            ScanResult::AddressRange => b"not_suitable_address_range",
+            ScanResult::PageAnon => b"page_not_anon",
+            ScanResult::AllocHugePageFail => b"alloc_huge_page_failed",
+        }
     }
 
     fn compact_event(&self, event: CompactEvent) -> Option<Event<'static>> {
@@ -319,16 +474,27 @@ impl Printer<'_> {
 
     fn gfp_text(&self, gfp: Gfp) -> String {
         if self.is_since(GFP_NAMES) {
-            let names: Vec<_> = gfp.names().collect();
-            let flags: GfpFlags = names
-                .join("|")
-                .parse()
-                .expect("the names of flags are the kernel's in both crates");
-            return if names.is_empty() { "none".to_owned() } else { flags.to_string() };
+            return gfp_names(gfp);
         }
         let bits = gfp.names().filter_map(|name| gfp_bit(self.release, name));
         format!("{:#x}", bits.fold(0, |all, bit| all | bit))
     }
+}
+
+/// Flags by name, as events of reclaim have always shown them.
+fn gfp_names(gfp: Gfp) -> String {
+    let names: Vec<_> = gfp.names().collect();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let flags: GfpFlags =
+        names.join("|").parse().expect("the names of flags are the kernel's in both crates");
+    flags.to_string()
+}
+
+/// The last page that was looked at: -1 if there was none.
+fn scan_pfn(unit: UnitCounts) -> Number {
+    Number::Hex(unit.last.map_or(u64::MAX, |pfn| pfn.0.into()))
 }
 
 const fn mode_name(mode: MigrateMode) -> &'static [u8] {
@@ -416,7 +582,7 @@ mod tests {
     use rand_core::Rng;
     use rand_pcg::Pcg64;
 
-    const RELEASES: [&str; 7] = ["3.4.0-rc2", "4.4", "4.14", "5.1", "5.4", "6.1", "6.12"];
+    const RELEASES: [&str; 8] = ["3.4.0-rc2", "4.4", "4.6", "4.14", "5.1", "5.4", "6.1", "6.12"];
 
     fn zones() -> Vec<(u32, ZoneKind, Range<Pfn>)> {
         vec![
@@ -478,7 +644,53 @@ mod tests {
         // Bits that every kernel has and prints.
         let gfp = Gfp(below(1 << 8)) | [Gfp::NONE, Gfp::RECLAIM, Gfp::COMP][below(3) as usize];
         let (nr_migrated, nr_failed) = (below(513), below(33));
-        match below(17) {
+        let seen = [
+            ScanResult::Fail,
+            ScanResult::Succeed,
+            ScanResult::PmdNone,
+            ScanResult::PmdMapped,
+            ScanResult::ExceedNone,
+            ScanResult::ExceedSwap,
+            ScanResult::NonPresent,
+            ScanResult::PageReadOnly,
+            ScanResult::LackReferenced,
+            ScanResult::ScanAbort,
+            ScanResult::PageCount,
+            ScanResult::PageLru,
+            ScanResult::PageLock,
+            ScanResult::PageCompound,
+            ScanResult::SwapCachePage,
+            ScanResult::AnyProcess,
+            ScanResult::VmaNull,
+            ScanResult::AddressRange,
+            ScanResult::PageAnon,
+            ScanResult::AllocHugePageFail,
+        ][below(20) as usize];
+        let unit = UnitCounts {
+            last: (below(3) > 0).then_some(Pfn(start)),
+            writable: below(2) > 0,
+            referenced: below(513),
+            none_or_zero: below(513),
+            unmapped: below(65),
+            result: seen,
+        };
+        let process = ProcessId(below(4));
+        match below(23) {
+            16 => TraceEvent::WakeupKcompactd(wake),
+            17 => {
+                let collapsed = (seen == ScanResult::Succeed).then_some(ScanResult::NonPresent);
+                TraceEvent::KhugepagedScanPmd { process, unit, collapsed }
+            }
+            18 => TraceEvent::CollapseHugePage { process, result: seen },
+            19 => TraceEvent::CollapseHugePageIsolate(unit),
+            20 => TraceEvent::CollapseHugePageSwapin {
+                process,
+                swapped_in: unit.unmapped,
+                referenced: unit.referenced,
+                result: seen,
+            },
+            21 => TraceEvent::NodeReclaimBegin { node: wake.node, order, gfp },
+            22 => TraceEvent::NodeReclaimEnd { nr_reclaimed: nr_migrated.into() },
             0 => TraceEvent::Compact(CompactEvent::Begin(scanners)),
             1 => TraceEvent::Compact(CompactEvent::End(scanners, result)),
             2 => TraceEvent::Compact(CompactEvent::Suitable(zone, any, result)),
@@ -498,8 +710,7 @@ mod tests {
             }),
             13 => TraceEvent::TryToCompactPages { order, gfp, mode, priority: below(3) as u8 },
             14 => TraceEvent::KcompactdSleep { node: wake.node },
-            15 => TraceEvent::KcompactdWake(wake),
-            _ => TraceEvent::WakeupKcompactd(wake),
+            _ => TraceEvent::KcompactdWake(wake),
         }
     }
 
@@ -511,7 +722,7 @@ mod tests {
         for release in RELEASES {
             let printer = Printer { zones: &zones, release: release_of(release) };
             let mut nr_told = 0;
-            for at in 0..2_000u64 {
+            for at in 0..3_000u64 {
                 let event = some_event(&mut rng);
                 let traced = Traced {
                     at: Ns(at * 1_234_567_000),
@@ -532,6 +743,7 @@ mod tests {
                 let parsed = line.parse_event().unwrap_or_else(|e| panic!("{e:?}: {shown}"));
                 let gfp = match event {
                     TraceEvent::TryToCompactPages { gfp, .. } => printer.gfp_text(gfp),
+                    TraceEvent::NodeReclaimBegin { gfp, .. } => gfp_names(gfp),
                     _ => String::new(),
                 };
                 assert_eq!(Some(parsed), printer.event(&event, &gfp), "{shown}");
@@ -594,5 +806,72 @@ mod tests {
         let line = of("6.1", whole).expect("it is told");
         assert!(line.ends_with("node=0 zone=DMA      order=-1 ret=continue"), "{line}");
         assert_eq!(of("6.12", whole), None);
+    }
+
+    #[test]
+    fn khugepaged_tells_since_4_5_and_in_each_releases_words() {
+        let zones = zones();
+        let tasks = ["khugepaged".to_owned()];
+        let of = |release: &str, event: TraceEvent| {
+            let traced = Traced { at: Ns(1_000_000_000), task: TaskId(0), cpu: CpuId(0), event };
+            let text = text(&[traced], whose(release, &tasks, &zones));
+            let text = String::from_utf8(text).expect("ASCII");
+            let line = text.lines().find(|line| !line.starts_with('#'))?;
+            line.split_once("1.000000: ").map(|(_, event)| event.to_owned())
+        };
+        let unit = UnitCounts {
+            last: Some(Pfn(0x12a00)),
+            writable: true,
+            referenced: 510,
+            none_or_zero: 1,
+            unmapped: 1,
+            result: ScanResult::Succeed,
+        };
+        let process = ProcessId(0);
+        let collapsed = Some(ScanResult::PageLock);
+        let scan = TraceEvent::KhugepagedScanPmd { process, unit, collapsed };
+        for (release, expected) in [
+            ("4.4", None),
+            ("4.6", Some(("ffff880000001000", "referenced=1, none_or_zero=1, status=succeeded"))),
+            (
+                "4.14",
+                Some((
+                    "ffff880000001000",
+                    "referenced=510, none_or_zero=1, status=succeeded, unmapped=1",
+                )),
+            ),
+            (
+                "6.12",
+                Some((
+                    "000000009e3779b1",
+                    "referenced=510, none_or_zero=1, status=page_locked, unmapped=1",
+                )),
+            ),
+        ] {
+            let line = |(mm, rest)| {
+                format!("mm_khugepaged_scan_pmd: mm={mm}, scan_pfn=0x12a00, writable=1, {rest}")
+            };
+            assert_eq!(of(release, scan), expected.map(line), "{release}");
+        }
+        let nothing = UnitCounts { last: None, result: ScanResult::PmdMapped, ..unit };
+        let scan = TraceEvent::KhugepagedScanPmd { process, unit: nothing, collapsed: None };
+        for (release, word) in [("5.4", "pmd_null"), ("6.1", "page_pmd_mapped")] {
+            let line = of(release, scan).expect("it is told");
+            assert!(line.contains("scan_pfn=0xffffffffffffffff"), "{line}");
+            assert!(line.contains(&format!("status={word},")), "{line}");
+        }
+        let result = ScanResult::NonPresent;
+        let collapse = TraceEvent::CollapseHugePage { process, result };
+        for (release, word) in [("5.4", "failed"), ("6.12", "pte_non_present")] {
+            let line = of(release, collapse).expect("it is told");
+            assert!(line.ends_with(&format!("isolated=0, status={word}")), "{line}");
+        }
+        let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE;
+        let begins = TraceEvent::NodeReclaimBegin { node: 1, order: Order(3), gfp };
+        assert_eq!(of("5.1", begins), None);
+        let begins = of("5.4", begins).expect("it is told");
+        let flags = "GFP_HIGHUSER_MOVABLE|__GFP_THISNODE";
+        let expected = format!("mm_vmscan_node_reclaim_begin: nid=1 order=3 gfp_flags={flags}");
+        assert_eq!(begins, expected);
     }
 }

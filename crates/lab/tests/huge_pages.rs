@@ -3,14 +3,26 @@
 mod common;
 
 use common::model;
+use highorder_kernelfs::trace::{Event, Line};
 use highorder_lab::Kernel as KernelFile;
+use highorder_lab::passes::Passes;
+use highorder_lab::trace_text::{self, Whose};
+use highorder_mm::Pfn;
 use highorder_mm::anon::Access;
+use highorder_mm::compaction::CompactResult;
+use highorder_mm::compaction::events::{CompactEvent, Scanners};
+use highorder_mm::lru::LruList;
+use highorder_mm::page_table::Vpn;
+use highorder_mm::policy::LruKind;
+use highorder_mm::reclaim::{Reclaimer, ScanControl};
 use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId};
 use highorder_mm::vmstat::{Vm, VmEvents};
+use highorder_mm::zone::ZoneId;
 use highorder_record::Inputs;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::ThpNuma;
 use highorder_sim::kernel::thp::{Defrag, Enabled};
+use highorder_sim::kernel::trace::{TraceEvent, Traced};
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
 use highorder_sim::{Affinity, DeviceId, Machine, Ns, Sim, TaskSpec};
 use highorder_system::model::run_on;
@@ -49,7 +61,7 @@ fn small() -> Machine {
 fn write(cx: &mut KernelCx<'_>, pages: u32, advice: HugeAdvice) {
     let spaces = &mut cx.world().memory.spaces;
     let start = spaces.mmap(PROCESS, pages, MemPolicy::Default);
-    let range = start..highorder_mm::page_table::Vpn(start.0 + pages);
+    let range = start..Vpn(start.0 + pages);
     spaces.change(range, |vma| vma.huge = advice);
     touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
 }
@@ -180,9 +192,9 @@ fn the_node_rule_says_whether_huge_pages_come_from_another_node() {
     );
 }
 
-/// Fills most of node 0 with clean page cache, then writes base pages of half a node. Pages of the program on
-/// the other node, pages of files left, failed reclaims.
-fn write_beside_page_cache(mode: u32) -> (u64, u64, u64) {
+/// Fills most of node 0 with clean page cache, then writes base pages of half a node. Also gives the pages of files
+/// that are left.
+fn write_beside_cache(kernel: &str, mode: u32, is_traced: bool) -> (Sim<Kernel>, u64) {
     const BLOCK: u64 = 1 << 20;
     let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let node_bytes = machine.nodes[0].memory_bytes;
@@ -192,7 +204,10 @@ fn write_beside_page_cache(mode: u32) -> (u64, u64, u64) {
     };
     let left = Rc::new(Cell::new(0));
     let seen = left.clone();
-    let sim = run(&machine, "linux-4.14", set, move |cx| {
+    let sim = run(&machine, kernel, set, move |cx| {
+        if is_traced {
+            cx.world().keep_trace();
+        }
         let file = cx.world().create_file(DeviceId(0));
         for at in 0..node_bytes * 9 / 10 / BLOCK {
             filemap::write(cx, PROCESS, file, at * BLOCK, BLOCK).unwrap();
@@ -201,10 +216,16 @@ fn write_beside_page_cache(mode: u32) -> (u64, u64, u64) {
         write(cx, (node_bytes / 2 / 4096) as u32, HugeAdvice::None);
         seen.set(cx.world().memory.files.nr_pages());
     });
+    (sim, left.get())
+}
+
+/// As [`write_beside_cache`]: pages of the program on the other node, pages of files left, failed reclaims.
+fn write_beside_page_cache(mode: u32) -> (u64, u64, u64) {
+    let (sim, left) = write_beside_cache("linux-4.14", mode, false);
     let memory = &sim.world().memory;
     let remote = memory.lru.lruvecs.iter().filter(|lruvec| lruvec.node == 1);
     let remote = remote.map(|lruvec| lruvec.stats.nr_anon_mapped).sum();
-    (remote, left.get(), count(&sim, Vm::ZoneReclaimFailed))
+    (remote, left, count(&sim, Vm::ZoneReclaimFailed))
 }
 
 #[test]
@@ -302,7 +323,7 @@ fn touches(
             cx.now() - began
         });
         seen.set(times);
-        oom::unmap(cx, start..highorder_mm::page_table::Vpn(start.0 + pages));
+        oom::unmap(cx, start..Vpn(start.0 + pages));
     });
     let events = [Vm::ThpFaultAlloc, Vm::PgFault, Vm::ThpSplit].map(|event| count(&sim, event));
     (took.get(), events)
@@ -493,7 +514,7 @@ fn huge_pages_interleave_by_their_place_whichever_of_their_pages_is_touched_firs
             // 5 places, of which the first and the last are cut.
             let start = spaces.mmap_behind(PROCESS, 200, 4 * 512, MemPolicy::Interleave(3));
             for unit in 1..4 {
-                let at = highorder_mm::page_table::Vpn(start.0 - 200 + unit * 512 + first);
+                let at = Vpn(start.0 - 200 + unit * 512 + first);
                 touch_range(cx, PROCESS, at, 1, Access::Write, Extent::Word).unwrap();
                 let memory = &cx.world().memory;
                 let pfn = memory.spaces.table().frame_at(at).unwrap();
@@ -505,5 +526,268 @@ fn huge_pages_interleave_by_their_place_whichever_of_their_pages_is_touched_firs
     assert_eq!(nodes_of(0), [0, 1, 0]);
     for first in [1, 199, 200, 201, 511] {
         assert_eq!(nodes_of(first), nodes_of(0), "{first}");
+    }
+}
+
+/// Events as ftrace's text of a kernel.
+fn text_of(sim: &Sim<Kernel>, kernel: &str, events: &[Traced]) -> String {
+    let memory = &sim.world().memory;
+    let zones = memory.zones.iter().map(|zone| (zone.node, zone.kind, zone.start..zone.end));
+    let whose = Whose {
+        release: &KernelFile::load(kernel).unwrap().release,
+        tasks: &[],
+        zones: &zones.collect::<Vec<_>>(),
+        nr_cpus: memory.machine.cpu_nodes.len() as u32,
+    };
+    String::from_utf8(trace_text::text(events, whose)).unwrap()
+}
+
+/// What was kept of a run, likewise.
+fn trace_text(sim: &mut Sim<Kernel>, kernel: &str) -> String {
+    let events = sim.world_mut().trace.take().unwrap();
+    text_of(sim, kernel, &events)
+}
+
+/// The events of a trace, each parsed as what a kernel prints.
+fn parsed(text: &str) -> Vec<Event<'_>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| Line::parse(line.as_bytes()).unwrap().parse_event().unwrap()).collect()
+}
+
+/// Runs a program whose first mapping khugepaged may collapse once the program has made it ready, and keeps
+/// events if that is wanted.
+fn collapse(
+    kernel: &str,
+    is_traced: bool,
+    ready: impl FnOnce(&mut KernelCx<'_>) + 'static,
+) -> Sim<Kernel> {
+    let set = |kernel: &mut KernelFile, knobs: &mut Knobs| {
+        knobs.thp.enabled = Enabled::Never;
+        knobs.thp.khugepaged.scan_sleep = Ns::from_secs(1);
+        kernel.policy.lru.kind = LruKind::Classic;
+    };
+    run(&small(), kernel, set, move |cx| {
+        if is_traced {
+            cx.world().keep_trace();
+        }
+        ready(cx);
+        cx.world().knobs.thp.enabled = Enabled::Always;
+        cx.sleep(Ns::from_secs(60));
+    })
+}
+
+fn nr_anon_huge(sim: &Sim<Kernel>) -> u64 {
+    sim.world().memory.lru.total_stats().nr_anon_huge
+}
+
+#[test]
+fn khugepaged_tells_what_it_looks_at_and_what_comes_of_it() {
+    let ready = |cx: &mut KernelCx<'_>| write(cx, 8 * 512, HugeAdvice::None);
+    for kernel in KERNELS {
+        let mut sim = collapse(kernel, true, ready);
+        assert_eq!(nr_anon_huge(&sim), 8, "{kernel}");
+        let text = trace_text(&mut sim, kernel);
+        let events = parsed(&text);
+        let (mut scans, mut isolated, mut collapsed) = (0, 0, 0);
+        for event in &events {
+            match event {
+                Event::KhugepagedScanPmd(scan) if scan.status.0 == b"succeeded" => {
+                    assert_eq!((scan.referenced, scan.none_or_zero), (512, 0), "{kernel}");
+                    assert_eq!((scan.writable, scan.unmapped), (Some(1), Some(0)), "{kernel}");
+                    scans += 1;
+                }
+                Event::KhugepagedScanPmd(scan) => {
+                    let huge: &[u8] = match kernel {
+                        "linux-4.14" => b"pmd_null",
+                        _ => b"page_pmd_mapped",
+                    };
+                    assert_eq!((scan.status.0, scan.scan_pfn.value()), (huge, u64::MAX));
+                }
+                Event::CollapseHugePageIsolate(pages) => {
+                    assert_eq!(pages.status.0, b"succeeded", "{kernel}");
+                    isolated += 1;
+                }
+                Event::CollapseHugePage(huge) => {
+                    assert_eq!((huge.isolated, huge.status.0), (1, &b"succeeded"[..]), "{kernel}");
+                    collapsed += 1;
+                }
+                _ => (),
+            }
+        }
+        let told = if kernel == "linux-4.4" { 0 } else { 8 };
+        assert_eq!((scans, isolated, collapsed), (told, told, told), "{kernel}");
+        assert_eq!(text.contains("huge"), kernel != "linux-4.4", "{kernel}");
+    }
+}
+
+#[test]
+fn runs_of_compaction_are_found_among_events_of_khugepaged() {
+    let ready = |cx: &mut KernelCx<'_>| write(cx, 8 * 512, HugeAdvice::None);
+    let mut sim = collapse("linux-6.12", true, ready);
+    let mut events = sim.world_mut().trace.take().unwrap();
+    assert!(events.len() > 24);
+    let scanners =
+        Scanners { zone: ZoneId(0), migrate_pfn: Pfn(1), free_pfn: Pfn(0xe00), is_sync: true };
+    let begin = TraceEvent::Compact(CompactEvent::Begin(scanners));
+    let end = TraceEvent::Compact(CompactEvent::End(scanners, CompactResult::Complete));
+    // A run around all of them, by their task.
+    events.insert(0, Traced { event: begin, ..events[0] });
+    events.push(Traced { event: end, ..events[events.len() - 1] });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::write(&path, text_of(&sim, "linux-6.12", &events)).unwrap();
+    let passes = Passes::read(path).unwrap().passes;
+    assert_eq!(passes.len(), 1);
+    assert_eq!(passes[0].status.as_deref(), Some("complete"));
+}
+
+/// Writes a unit, of which its first `swapped` pages are in swap then.
+fn write_and_swap_out(cx: &mut KernelCx<'_>, swapped: u32) {
+    let start = cx.world().memory.spaces.mmap(PROCESS, 512, MemPolicy::Default);
+    touch_range(cx, PROCESS, start, swapped, Access::Write, Extent::Word).unwrap();
+    let memory = &mut cx.world().memory;
+    memory.lru_add_drain_all();
+    let sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+    // Each page is spared for having been used, written, and dropped.
+    for _ in 0..20 {
+        for lruvec in 0..memory.lru.lruvecs.len() {
+            memory.shrink_active_list(lruvec, LruList::ActiveAnon, 128, &sc);
+            let shrunk = memory.shrink_inactive_list(lruvec, LruList::InactiveAnon, 128, &sc);
+            for io in shrunk.writes {
+                memory.end_writeback(io.pfn);
+            }
+        }
+    }
+    assert_eq!(memory.spaces.task(PROCESS).swap, u64::from(swapped));
+    let used = Vpn(start.0 + swapped);
+    touch_range(cx, PROCESS, used, 512 - swapped, Access::Write, Extent::Word).unwrap();
+}
+
+#[test]
+fn units_with_a_few_pages_in_swap_are_collapsed_since_4_8() {
+    for (kernel, swapped, is_huge) in [
+        ("linux-4.4", 20, false),
+        ("linux-4.14", 20, true),
+        ("linux-5.4", 20, true),
+        ("linux-6.1", 20, true),
+        ("linux-6.12", 20, true),
+        // More than `max_ptes_swap`.
+        ("linux-6.12", 65, false),
+    ] {
+        let before = Rc::new(Cell::new(0));
+        let seen = before.clone();
+        let mut sim = collapse(kernel, true, move |cx| {
+            write_and_swap_out(cx, swapped);
+            seen.set(cx.world().memory.vm.get(Vm::PgFault));
+        });
+        assert_eq!(nr_anon_huge(&sim), u64::from(is_huge), "{kernel} {swapped}");
+        let left = sim.world().memory.spaces.task(PROCESS).swap;
+        assert_eq!(left, if is_huge { 0 } else { swapped.into() }, "{kernel} {swapped}");
+        assert_eq!(count(&sim, Vm::PgFault), before.get(), "{kernel}: nobody took a fault");
+        let text = trace_text(&mut sim, kernel);
+        let swapins = parsed(&text).into_iter().filter_map(|event| match event {
+            Event::CollapseHugePageSwapin(swapin) => Some((swapin.swapped_in, swapin.ret)),
+            _ => None,
+        });
+        let swapins: Vec<_> = swapins.collect();
+        match kernel {
+            _ if !is_huge => assert!(swapins.is_empty(), "{kernel}: {swapins:?}"),
+            // Of each eight that are read together it waits for the first, and finds it in memory the next time.
+            "linux-4.14" | "linux-5.4" => assert_eq!(swapins, [(20, 1), (3, 1)], "{kernel}"),
+            // A page to be waited for ends it.
+            _ => {
+                let (last, before) = swapins.split_last().unwrap();
+                assert_eq!(last.1, 1, "{kernel}: {swapins:?}");
+                assert!(!before.is_empty(), "{kernel}");
+                assert!(before.iter().all(|&(_, ret)| ret == 17), "{kernel}: {swapins:?}");
+                assert_eq!(swapins.iter().map(|&(pages, _)| pages).sum::<i32>(), 20, "{kernel}");
+            }
+        }
+    }
+}
+
+#[test]
+fn from_4_8_to_5_7_half_of_a_unit_has_to_be_used_to_be_collapsed() {
+    for (kernel, is_huge) in
+        [("linux-4.4", true), ("linux-4.14", false), ("linux-5.4", false), ("linux-6.1", true)]
+    {
+        let sim = collapse(kernel, false, |cx| {
+            let spaces = &mut cx.world().memory.spaces;
+            let start = spaces.mmap(PROCESS, 512, MemPolicy::Default);
+            touch_range(cx, PROCESS, start, 255, Access::Write, Extent::Word).unwrap();
+        });
+        assert_eq!(nr_anon_huge(&sim), u64::from(is_huge), "{kernel}");
+        let tried = count(&sim, Vm::ThpCollapseAlloc);
+        assert!(if is_huge { tried == 1 } else { tried > 1 }, "{kernel}: {tried}");
+    }
+}
+
+#[test]
+fn keeping_events_changes_nothing_that_happens() {
+    let end = |is_traced| {
+        let sim = collapse("linux-6.12", is_traced, |cx| write_and_swap_out(cx, 20));
+        (sim.now(), sim.world().memory.vm.clone())
+    };
+    assert_eq!(end(true), end(false));
+}
+
+#[test]
+fn reclaim_of_a_node_is_told_from_beginning_to_end_since_5_2() {
+    for (kernel, is_told) in [("linux-5.1", false), ("linux-5.4", true)] {
+        let mut sim = write_beside_cache(kernel, 1, true).0;
+        let text = trace_text(&mut sim, kernel);
+        let events = parsed(&text);
+        let mut begun = None;
+        let (mut pairs, mut reclaimed) = (0, 0);
+        for event in &events {
+            match event {
+                Event::NodeReclaimBegin(begin) => {
+                    assert_eq!((begin.nid, begun.replace(begin.order)), (0, None), "{kernel}");
+                }
+                Event::NodeReclaimEnd(end) => {
+                    assert!(begun.take().is_some(), "{kernel}");
+                    pairs += 1;
+                    reclaimed += end.nr_reclaimed;
+                }
+                _ => (),
+            }
+        }
+        assert_eq!((pairs > 0, reclaimed > 0), (is_told, is_told), "{kernel}: {pairs} {reclaimed}");
+        assert_eq!(begun, None);
+    }
+}
+
+#[test]
+fn kernels_have_the_knobs_of_khugepaged_that_their_release_has() {
+    use highorder_system::Failure;
+    let knob = |name: &str| format!("transparent_hugepage/khugepaged/{name}");
+    for (kernel, swap, shared) in [
+        ("linux-4.4", None, None),
+        ("linux-4.14", Some("64"), None),
+        ("linux-5.4", Some("64"), None),
+        ("linux-6.1", Some("64"), Some("256")),
+        ("linux-6.12", Some("64"), Some("256")),
+    ] {
+        let code: highorder_system::Code = Box::new(move |sys| {
+            for (name, at_boot) in [("max_ptes_swap", swap), ("max_ptes_shared", shared)] {
+                let name = knob(name);
+                match at_boot {
+                    Some(at_boot) => {
+                        assert_eq!(sys.knob(&name)?, at_boot, "{kernel}");
+                        sys.set_knob(&name, "0")?;
+                        assert_eq!(sys.knob(&name)?, "0", "{kernel}");
+                        let refused = sys.set_knob(&name, "512");
+                        assert!(matches!(refused, Err(Failure::Refused(_))), "{kernel}");
+                    }
+                    None => {
+                        assert!(sys.knob(&name).is_err(), "{kernel}");
+                        let refused = sys.set_knob(&name, "0");
+                        assert!(matches!(refused, Err(Failure::Refused(_))), "{kernel}");
+                    }
+                }
+            }
+            Ok(())
+        });
+        run_code(small(), kernel, code);
     }
 }

@@ -643,6 +643,18 @@ impl Memory {
     /// # Panics
     /// If there is no copy, or it is still being read.
     pub fn map_swapped(&mut self, fault: &Fault, slot: Slot, major: bool) {
+        self.map_swap_copy(fault, slot);
+        self.vm.add(Vm::PgFault, 1);
+        if major {
+            self.vm.add(Vm::PgMajFault, 1);
+        }
+    }
+
+    /// As [`Memory::map_swapped`], for somebody who took no fault: nothing is counted.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn map_swap_copy(&mut self, fault: &Fault, slot: Slot) {
         let CacheEntry::Page(pfn) = self.swap.cached(slot) else {
             panic!("{slot:?} has no copy in memory")
         };
@@ -667,10 +679,6 @@ impl Memory {
             self.make_unevictable(head);
         } else if self.policy.lru.anon == AnonEntry::Active {
             self.activate_page(head);
-        }
-        self.vm.add(Vm::PgFault, 1);
-        if major {
-            self.vm.add(Vm::PgMajFault, 1);
         }
     }
 

@@ -2,8 +2,10 @@
 //!
 //! Models: `hpage_collapse_scan_pmd`, `collapse_huge_page`, `__collapse_huge_page_isolate`,
 //! mm/khugepaged.c, v6.12; `khugepaged_scan_pmd`, mm/huge_memory.c, v4.4.
-//! Departs: a page has one mapping, so none is shared; files are not collapsed. Visible as: nothing for
-//! anonymous memory of single processes.
+//! Departs: a page has one mapping, so none is shared and `khugepaged/max_ptes_shared` is never reached; files are
+//! not collapsed; a page under writeback is taken for one that somebody else holds, a locked-in-memory one for one
+//! that is on no list, and parts of huge pages are left on every kernel. Visible as: nothing for anonymous memory of
+//! single processes, but for memory that is locked or was split.
 
 use crate::anon::HUGE_ORDER;
 use crate::frame::{PageFlags, State};
@@ -21,30 +23,72 @@ pub struct CollapseLimits {
     pub ptes_none: u32,
     /// Entries in swap (`khugepaged/max_ptes_swap`; 0 before 4.8, which had no such knob).
     pub ptes_swap: u32,
+    /// Referenced entries that a unit with entries in swap needs; others need one.
+    pub ptes_referenced: u32,
 }
 
-/// What a look at a unit found (`enum scan_result`).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum UnitScan {
-    /// It can be collapsed.
-    Succeed {
-        /// Pages on each node; swapped ones belong to none.
-        by_node: Vec<u32>,
-        /// Entries in swap, which have to be read first.
-        swapped: Vec<(Vpn, Slot)>,
-    },
-    /// There is no table, or it maps a huge page already.
-    NotATable,
+/// What a look at a unit, or an attempt to collapse it, came to (`enum scan_result`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanResult {
+    /// No memory was to be had for an entry in swap, or too little of the unit is used.
+    Fail,
+    /// It can be collapsed, or was.
+    Succeed,
+    /// There is no table.
+    PmdNone,
+    /// A huge page is mapped already.
+    PmdMapped,
     /// Too many entries are empty.
     ExceedNone,
     /// Too many are in swap.
     ExceedSwap,
-    /// A page is locked, under writeback, part of a huge page, or on no list.
-    PageBusy,
+    /// An entry is in swap when pages are taken.
+    NonPresent,
     /// No page can be written.
     PageReadOnly,
-    /// No page was used lately.
+    /// Too few pages were used lately.
     LackReferenced,
+    /// Pages lie on nodes that are too far apart.
+    ScanAbort,
+    /// Somebody else holds a page.
+    PageCount,
+    /// A page is on no list.
+    PageLru,
+    /// A page is locked.
+    PageLock,
+    /// A page is part of a huge one.
+    PageCompound,
+    /// A page's slot in swap cannot be given up.
+    SwapCachePage,
+    /// The process is going.
+    AnyProcess,
+    /// The mapping has gone.
+    VmaNull,
+    /// The mapping does not hold the whole unit any more.
+    AddressRange,
+    /// The mapping is of a file.
+    PageAnon,
+    /// No huge page was to be had.
+    AllocHugePageFail,
+}
+
+/// What a look at a unit saw before it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnitScan {
+    /// What it came to.
+    pub result: ScanResult,
+    /// The last page that was looked at.
+    pub last: Option<Pfn>,
+    /// Whether a page can be written.
+    pub writable: bool,
+    /// Entries of pages that were used lately.
+    pub referenced: u32,
+    /// Entries without a page, or with the page of zeros.
+    pub none_or_zero: u32,
+    /// Pages on each node; swapped ones belong to none.
+    pub by_node: Vec<u32>,
+    /// Entries in swap, which have to be read first.
+    pub swapped: Vec<(Vpn, Slot)>,
 }
 
 impl Memory {
@@ -56,60 +100,90 @@ impl Memory {
     pub fn khugepaged_scan(&mut self, vpn: Vpn, limits: CollapseLimits) -> UnitScan {
         let start = vpn.unit_start();
         let vma = *self.spaces.find(vpn).expect("a unit that is scanned is mapped");
-        if self.spaces.table.pmd(start) != Pmd::Table || !vma.holds_unit(vpn) || vma.file.is_some()
-        {
-            return UnitScan::NotATable;
-        }
-        let (mut none, mut writable, mut referenced) = (0, false, false);
-        let mut by_node = vec![0; self.machine.nr_nodes()];
-        let mut swapped = Vec::new();
+        let mut unit = UnitScan {
+            result: ScanResult::Succeed,
+            last: None,
+            writable: false,
+            referenced: 0,
+            none_or_zero: 0,
+            by_node: vec![0; self.machine.nr_nodes()],
+            swapped: Vec::new(),
+        };
+        unit.result = match self.spaces.table.pmd(start) {
+            _ if vma.file.is_some() => ScanResult::PageAnon,
+            _ if !vma.holds_unit(vpn) => ScanResult::AddressRange,
+            Pmd::None => ScanResult::PmdNone,
+            Pmd::Huge(_) | Pmd::HugeZero => ScanResult::PmdMapped,
+            Pmd::Table => self.scan_entries(start, limits, &mut unit),
+        };
+        unit
+    }
+
+    /// Looks at the entries of a table, counting what it sees.
+    fn scan_entries(
+        &mut self,
+        start: Vpn,
+        limits: CollapseLimits,
+        unit: &mut UnitScan,
+    ) -> ScanResult {
         for i in 0..PTRS_PER_TABLE {
             let at = Vpn(start.0 + i);
             let pte = self.spaces.table.pte(at);
             self.work.ptes_scanned += 1;
             if pte.is_none() || pte.is_zero() {
-                none += 1;
-                if none > limits.ptes_none {
-                    return UnitScan::ExceedNone;
+                unit.none_or_zero += 1;
+                if unit.none_or_zero > limits.ptes_none {
+                    return ScanResult::ExceedNone;
                 }
                 continue;
             }
             if let Some(slot) = pte.slot() {
-                swapped.push((at, slot));
-                if swapped.len() as u32 > limits.ptes_swap {
-                    return UnitScan::ExceedSwap;
+                unit.swapped.push((at, slot));
+                if unit.swapped.len() as u32 > limits.ptes_swap {
+                    return ScanResult::ExceedSwap;
                 }
                 continue;
             }
             let pfn = pte.pfn().expect("an entry is empty, swapped or a page");
-            if !self.can_be_collapsed(pfn) {
-                return UnitScan::PageBusy;
+            unit.writable |= pte.has(Pte::WRITE);
+            unit.last = Some(pfn);
+            if let Some(obstacle) = self.obstacle_to_collapse(pfn) {
+                return obstacle;
             }
-            writable |= pte.has(Pte::WRITE);
-            referenced |= pte.has(Pte::ACCESSED) || self.frames.has(pfn, PageFlags::REFERENCED);
-            by_node[self.zones[self.zone_of(pfn).index()].node as usize] += 1;
+            let is_referenced =
+                pte.has(Pte::ACCESSED) || self.frames.has(pfn, PageFlags::REFERENCED);
+            unit.referenced += u32::from(is_referenced);
+            unit.by_node[self.zones[self.zone_of(pfn).index()].node as usize] += 1;
         }
-        if !writable {
-            return UnitScan::PageReadOnly;
+        let needed = if unit.swapped.is_empty() { 1 } else { limits.ptes_referenced.max(1) };
+        if !unit.writable {
+            ScanResult::PageReadOnly
+        } else if unit.referenced < needed {
+            ScanResult::LackReferenced
+        } else {
+            ScanResult::Succeed
         }
-        if !referenced {
-            return UnitScan::LackReferenced;
-        }
-        UnitScan::Succeed { by_node, swapped }
     }
 
-    fn can_be_collapsed(&self, pfn: Pfn) -> bool {
-        let busy = [PageFlags::LOCKED, PageFlags::WRITEBACK, PageFlags::UNEVICTABLE];
-        self.frames.state(pfn) != State::Inner
-            && self.frames.order(pfn) == Order(0)
-            && self.frames.has(pfn, PageFlags::LRU.with(PageFlags::BATCHED))
-            && !busy.into_iter().any(|flag| self.frames.has(pfn, flag))
+    /// Why a page cannot be taken, if so.
+    fn obstacle_to_collapse(&self, pfn: Pfn) -> Option<ScanResult> {
+        let has = |flag| self.frames.has(pfn, flag);
+        if self.frames.state(pfn) == State::Inner || self.frames.order(pfn) != Order(0) {
+            return Some(ScanResult::PageCompound);
+        }
+        if !has(PageFlags::LRU.with(PageFlags::BATCHED)) || has(PageFlags::UNEVICTABLE) {
+            return Some(ScanResult::PageLru);
+        }
+        if has(PageFlags::LOCKED) {
+            return Some(ScanResult::PageLock);
+        }
+        has(PageFlags::WRITEBACK).then_some(ScanResult::PageCount)
     }
 
     /// Puts the content of a unit's base pages, and zeros where there are none, into the huge page
     /// `huge`, and maps that in their place; their frames are freed, their table is deposited. Returns
-    /// how many pages were copied; `None`, with nothing changed, if the unit has changed so that it cannot
-    /// be done any more, or entries are in swap still.
+    /// what a last look saw; unless that succeeded, because the unit has changed so that it cannot be done any
+    /// more, or entries are in swap still, nothing has changed.
     ///
     /// # Panics
     /// If `huge` is no block of 512 pages in use.
@@ -119,11 +193,17 @@ impl Memory {
         limits: CollapseLimits,
         huge: Pfn,
         cpu: usize,
-    ) -> Option<u32> {
+    ) -> UnitScan {
         assert_eq!(self.frames.order(huge), HUGE_ORDER, "a huge page takes the content");
         let limits = CollapseLimits { ptes_swap: 0, ..limits };
         self.lru_add_drain_all();
-        let UnitScan::Succeed { .. } = self.khugepaged_scan(vpn, limits) else { return None };
+        let mut unit = self.khugepaged_scan(vpn, limits);
+        if unit.result != ScanResult::Succeed {
+            if unit.result == ScanResult::ExceedSwap {
+                unit.result = ScanResult::NonPresent;
+            }
+            return unit;
+        }
         let start = vpn.unit_start();
         let vma = *self.spaces.find(vpn).expect("it was scanned");
         let mut pages = Vec::new();
@@ -132,7 +212,7 @@ impl Memory {
             if let Some(pfn) = self.spaces.table.pte(at).pfn() {
                 if self.frames.has(pfn, PageFlags::SWAPCACHE) && !self.try_to_free_swap(pfn) {
                     // Its slot is wanted by others or being written: those before stay as they are.
-                    return None;
+                    return UnitScan { result: ScanResult::SwapCachePage, last: Some(pfn), ..unit };
                 }
                 pages.push((at, pfn));
             }
@@ -154,7 +234,7 @@ impl Memory {
         let copied = pages.len() as u32;
         self.work.pages_cleared += u64::from(PTRS_PER_TABLE - copied);
         self.work.tlb_flushes += 1;
-        Some(copied)
+        unit
     }
 
     /// The first unit at or behind `from` that a task has mapped, could be huge, and lies in a mapping that

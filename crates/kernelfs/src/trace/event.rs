@@ -316,7 +316,7 @@ records! {
         referenced: i32 = ", referenced=",
         none_or_zero: i32 = ", none_or_zero=",
         status: Word<'a> = ", status=",
-        unmapped: i32 = ", unmapped=",
+        unmapped: Option<i32> = ", unmapped=",
     }
     /// `mm_collapse_huge_page`: what a collapse came to.
     CollapseHugePage {

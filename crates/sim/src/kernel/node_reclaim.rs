@@ -10,6 +10,7 @@
 
 use super::shrink::{Scan, shrink_lruvec};
 use super::slowpath::Want;
+use super::trace::{self, TraceEvent};
 use super::{Kernel, KernelCx};
 use highorder_mm::Pfn;
 use highorder_mm::alloc::Request;
@@ -111,6 +112,9 @@ fn node_reclaim(cx: &mut KernelCx<'_>, id: ZoneId, request: Request) -> bool {
     if is_full || std::mem::replace(&mut kernel.lru_flags[lruvec].node_reclaim, true) {
         return false;
     }
+    let node = kernel.memory.zones[id.index()].node;
+    trace::note(cx, TraceEvent::NodeReclaimBegin { node, order: request.order, gfp: request.gfp });
+    let kernel = cx.world();
     let wanted = u64::from(request.order.pages());
     let highest = request.gfp.highest_zone();
     let mut scan = Scan::new(kernel, Reclaimer::Direct, request.order, highest, request.gfp);
@@ -124,6 +128,7 @@ fn node_reclaim(cx: &mut KernelCx<'_>, id: ZoneId, request: Request) -> bool {
             break;
         }
     }
+    trace::note(cx, TraceEvent::NodeReclaimEnd { nr_reclaimed: scan.nr_reclaimed });
     let kernel = cx.world();
     kernel.lru_flags[lruvec].node_reclaim = false;
     if scan.nr_reclaimed < wanted {

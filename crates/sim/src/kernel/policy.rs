@@ -137,6 +137,20 @@ pub struct Thp {
     pub aligns_mappings: bool,
     /// What `prctl(PR_SET_THP_DISABLE)` does.
     pub disable: ThpDisable,
+    /// Of which units khugepaged wants half the entries referenced.
+    pub half_referenced: HalfReferenced,
+    /// A page of a unit that has to be waited for ends khugepaged's swapping in (4d928e20fd5b, 6.0); before, it
+    /// goes on with the others, and finds when it takes the pages that this one is missing.
+    pub swapin_stops: bool,
+}
+
+/// Of which units khugepaged wants half the entries referenced (`HPAGE_PMD_NR / 2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfReferenced {
+    /// Of those with entries in swap, when it looks at them (ffe945e633b5, 5.8). Before 4.8 these were left.
+    Swapped,
+    /// Of all, once it has a huge page for them (0db501f7a34c, 4.8).
+    All,
 }
 
 /// What a process does to its mappings that wants no huge pages (`PR_SET_THP_DISABLE`).

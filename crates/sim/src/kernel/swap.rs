@@ -6,16 +6,19 @@
 //! on 6.12 memory that was only ever cleared goes to the device, which the kernel would spare.
 
 use super::fault::{Killed, check, fault_page, revalidate};
+use super::mmap_lock::{self, Hold};
+use super::slowpath::{Want, alloc_pages};
 use super::{Kernel, KernelCx, PAGE_BYTES, Stall, SwapDevice};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
-use highorder_mm::anon::Fault;
+use highorder_mm::anon::{Access, Fault, FaultKind};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
-use highorder_mm::page_table::Slot;
+use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::swap::{CacheEntry, SwapIo};
 use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
 
 /// Serves a fault on a page that is in swap: reads it, and some around it, unless there is a copy.
@@ -32,26 +35,8 @@ pub(crate) fn swap_in(
     if !revalidate(cx, process, fault)? {
         return Ok(());
     }
-    let plan = cx.world().memory.swapin_plan(fault.vpn, slot);
-    let is_major = plan.is_some();
-    if let Some(plan) = plan {
-        let mut reads = Vec::new();
-        for &other in plan.slots() {
-            if !cx.world().is_wanted(other) {
-                continue;
-            }
-            let pfn = fault_page(cx, process, fault, Gfp::HIGHUSER_MOVABLE)?;
-            let cpu = cx.cpu().0 as usize;
-            let kernel = cx.world();
-            // Reclaim for the page may have taken long.
-            if kernel.is_wanted(other) {
-                reads.push(kernel.memory.begin_swapin(other, pfn, slot, cpu));
-            } else {
-                kernel.memory.free(pfn, Order(0), cpu);
-            }
-        }
-        read_in(cx, &reads);
-    }
+    let is_major =
+        begin_read(cx, fault, slot, |cx| fault_page(cx, process, fault, Gfp::HIGHUSER_MOVABLE))?;
     wait_until_read(cx, slot);
     check(cx, process)?;
     if revalidate(cx, process, fault)?
@@ -68,6 +53,99 @@ pub(crate) fn swap_in(
         (cx.world().on_stall)(Stall::SwapIn, took);
     }
     Ok(())
+}
+
+/// What became of an entry in swap that khugepaged wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SwappedEntry {
+    /// Its page is mapped.
+    Mapped,
+    /// Its page had to be waited for; the process's lock was released for that (`VM_FAULT_RETRY`).
+    Waited,
+    /// No memory was to be had, or the process is going.
+    Failed,
+}
+
+/// Swaps in an entry of a process whose lock is held for reading, for somebody who took no fault and does not come
+/// back: what has to be read is waited for, and then left in the swap cache.
+///
+/// # Panics
+/// If the entry is of no mapping.
+pub(crate) fn swap_in_for_collapse(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    vpn: Vpn,
+    slot: Slot,
+) -> SwappedEntry {
+    let fault = cx.world().memory.touch(vpn, 1, Access::Read).fault;
+    let Some(fault) = fault.filter(|fault| fault.kind == FaultKind::Swap(slot)) else {
+        return SwappedEntry::Failed;
+    };
+    let began = begin_read(cx, &fault, slot, |cx| {
+        let cpu = cx.cpu().0 as usize;
+        let memory = &cx.world().memory;
+        // The process may come to its end meanwhile.
+        memory.spaces.find(vpn).filter(|vma| vma.task == process).ok_or(Killed)?;
+        let (request, allowed) = memory.fault_request(&fault, Order(0), Gfp::HIGHUSER_MOVABLE, cpu);
+        alloc_pages(cx, Want { request, allowed, process: Some(process) }).ok_or(Killed)
+    });
+    let Ok(is_major) = began else { return SwappedEntry::Failed };
+    let kernel = cx.world();
+    kernel.memory.vm.add(Vm::PgMajFault, u64::from(is_major));
+    let CacheEntry::Page(pfn) = kernel.memory.swap.cached(slot) else {
+        return SwappedEntry::Failed;
+    };
+    let head = kernel.memory.frames().head_of(pfn);
+    if kernel.memory.frames().has(head, PageFlags::LOCKED) {
+        mmap_lock::unlock(cx, process, Hold::Read);
+        wait_until_read(cx, slot);
+        return SwappedEntry::Waited;
+    }
+    if kernel.memory.spaces.table().pte(vpn).slot() != Some(slot) {
+        return SwappedEntry::Failed;
+    }
+    kernel.memory.map_swap_copy(&fault, slot);
+    kernel.note_resident(process);
+    let work = kernel.memory.take_work();
+    let price = kernel.price(work);
+    cx.spend(price.free, Mode::System);
+    SwappedEntry::Mapped
+}
+
+/// Begins to read the page of a slot, and some around it, unless there is a copy. `page` finds memory. Whether it
+/// had to. Suspends.
+fn begin_read(
+    cx: &mut KernelCx<'_>,
+    fault: &Fault,
+    slot: Slot,
+    mut page: impl FnMut(&mut KernelCx<'_>) -> Result<Pfn, Killed>,
+) -> Result<bool, Killed> {
+    let Some(plan) = cx.world().memory.swapin_plan(fault.vpn, slot) else { return Ok(false) };
+    let mut reads = Vec::new();
+    let mut failed = Ok(true);
+    for &other in plan.slots() {
+        if !cx.world().is_wanted(other) {
+            continue;
+        }
+        let pfn = match page(cx) {
+            Ok(pfn) => pfn,
+            Err(killed) => {
+                failed = Err(killed);
+                break;
+            }
+        };
+        let cpu = cx.cpu().0 as usize;
+        let kernel = cx.world();
+        // Reclaim for the page may have taken long.
+        if kernel.is_wanted(other) {
+            reads.push(kernel.memory.begin_swapin(other, pfn, slot, cpu));
+        } else {
+            kernel.memory.free(pfn, Order(0), cpu);
+        }
+    }
+    // Others may wait already for what has begun.
+    read_in(cx, &reads);
+    failed
 }
 
 /// Waits until the copy of a slot, if there is one, has been read.

@@ -1,17 +1,21 @@
 //! Huge pages: at a fault, and by khugepaged.
 //!
 //! Models: `do_huge_pmd_anonymous_page`, `vma_thp_gfp_mask`, mm/huge_memory.c; `alloc_pages_vma` and
-//! `alloc_pages_mpol`, mm/mempolicy.c; `khugepaged`, `khugepaged_scan_mm_slot`, mm/khugepaged.c; v3.3 to
-//! v6.12.
-//! Departs: khugepaged goes through all mappings by address instead of process by process, and swapped
-//! pages of a unit are not read for it: such a unit is left. The huge page of zeros, once it is there, is
-//! kept. Visible as: a freed machine has 2 MiB less where somebody read memory that nobody had written.
+//! `alloc_pages_mpol`, mm/mempolicy.c; `khugepaged`, `khugepaged_scan_mm_slot`, `collapse_huge_page`,
+//! `__collapse_huge_page_swapin`, mm/khugepaged.c; v3.3 to v6.12.
+//! Departs: khugepaged goes through all mappings by address instead of process by process. Whether a unit's nodes
+//! are too far apart is asked behind its last entry. Visible as: the order of events of several processes; what
+//! an event of such a unit counts.
+//! Departs: the huge page of zeros, once it is there, is kept. Visible as: a freed machine has 2 MiB less where
+//! somebody read memory that nobody had written.
 
 use super::fault::{self, Killed};
 use super::mmap_lock::{self, Hold};
 use super::node_reclaim::RECLAIM_DISTANCE;
-use super::policy::{DefragNoretry, ThpDisable, ThpNuma};
+use super::policy::{DefragNoretry, HalfReferenced, ThpDisable, ThpNuma};
 use super::slowpath::{Want, alloc_pages};
+use super::swap::{SwappedEntry, swap_in_for_collapse};
+use super::trace::{self, TraceEvent, UnitCounts};
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
 use crate::task::Mode;
@@ -19,7 +23,7 @@ use crate::time::Ns;
 use highorder_mm::alloc::Request;
 use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::khugepaged::{CollapseLimits, UnitScan};
+use highorder_mm::khugepaged::{CollapseLimits, ScanResult, UnitScan};
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
 use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId as ProcessId};
 use highorder_mm::vmstat::Vm;
@@ -77,8 +81,10 @@ pub struct KhugepagedKnobs {
     pub alloc_sleep: Ns,
     /// `max_ptes_none`.
     pub max_ptes_none: u32,
-    /// `max_ptes_swap`.
-    pub max_ptes_swap: u32,
+    /// `max_ptes_swap` (4.8): how many are read; `None` on kernels that leave a unit with any.
+    pub max_ptes_swap: Option<u32>,
+    /// `max_ptes_shared` (71a2c112a0f6, 5.8), if there is such a knob. No page of the model is shared.
+    pub max_ptes_shared: Option<u32>,
 }
 
 impl ThpKnobs {
@@ -327,13 +333,20 @@ pub(crate) fn khugepaged(cx: &mut KernelCx<'_>) {
     }
 }
 
+/// Half of a unit's entries.
+const HALF_OF_UNIT: u32 = PTRS_PER_TABLE / 2;
+
 /// One pass over `pages_to_scan` base pages. When a huge page could not be had it sleeps once; the second
 /// time it gives up.
 fn scan_pass(cx: &mut KernelCx<'_>, at: &mut Vpn, last_node: &mut Option<u32>) {
     let knobs = cx.world().knobs.thp;
     let limits = CollapseLimits {
         ptes_none: knobs.khugepaged.max_ptes_none,
-        ptes_swap: knobs.khugepaged.max_ptes_swap,
+        ptes_swap: knobs.khugepaged.max_ptes_swap.unwrap_or(0),
+        ptes_referenced: match cx.world().flows.thp.half_referenced {
+            HalfReferenced::Swapped => HALF_OF_UNIT,
+            HalfReferenced::All => 1,
+        },
     };
     let mut left = knobs.khugepaged.pages_to_scan;
     let mut wrapped = false;
@@ -353,17 +366,29 @@ fn scan_pass(cx: &mut KernelCx<'_>, at: &mut Vpn, last_node: &mut Option<u32>) {
         };
         *at = Vpn(unit.0 + PTRS_PER_TABLE);
         left = left.saturating_sub(PTRS_PER_TABLE);
-        let found = cx.world().memory.khugepaged_scan(unit, limits);
+        let kernel = cx.world();
+        let vma = kernel.memory.spaces.find(unit).expect("a unit that could be huge is mapped");
+        let process = vma.task;
+        let mut scan = kernel.memory.khugepaged_scan(unit, limits);
+        if scan.result == ScanResult::PageAnon {
+            continue;
+        }
         let work = cx.world().memory.take_work();
         let price = cx.world().price(work);
         cx.spend(price.free, Mode::System);
-        let UnitScan::Succeed { by_node, swapped } = found else { continue };
-        if !swapped.is_empty() || cx.world().is_too_far_apart(&by_node) {
-            continue;
+        if scan.result == ScanResult::Succeed && cx.world().is_too_far_apart(&scan.by_node) {
+            scan.result = ScanResult::ScanAbort;
         }
-        let node = target_node(&by_node, *last_node);
-        *last_node = Some(node);
-        if !collapse(cx, unit, limits, node) {
+        let collapsed = (scan.result == ScanResult::Succeed).then(|| {
+            let node = target_node(&scan.by_node, *last_node);
+            *last_node = Some(node);
+            let result = collapse(cx, process, unit, &scan, limits, node);
+            trace::note(cx, TraceEvent::CollapseHugePage { process, result });
+            result
+        });
+        let unit = UnitCounts::from(&scan);
+        trace::note(cx, TraceEvent::KhugepagedScanPmd { process, unit, collapsed });
+        if collapsed == Some(ScanResult::AllocHugePageFail) {
             if failed {
                 return;
             }
@@ -386,8 +411,15 @@ fn target_node(by_node: &[u32], last: Option<u32>) -> u32 {
     }
 }
 
-/// Collapses a unit. Whether a huge page was to be had.
-fn collapse(cx: &mut KernelCx<'_>, unit: Vpn, limits: CollapseLimits, node: u32) -> bool {
+/// Collapses a unit that a scan found fit for it. Suspends.
+fn collapse(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    unit: Vpn,
+    scan: &UnitScan,
+    limits: CollapseLimits,
+    node: u32,
+) -> ScanResult {
     let kernel = cx.world();
     let reclaim = if kernel.knobs.thp.khugepaged.defrag { Gfp::DIRECT_RECLAIM } else { Gfp::NONE };
     let noretry = match kernel.flows.thp.noretry {
@@ -399,30 +431,122 @@ fn collapse(cx: &mut KernelCx<'_>, unit: Vpn, limits: CollapseLimits, node: u32)
     let request = Request { order: HUGE_ORDER, gfp, cpu, node, past_lists: false };
     let Some(huge) = alloc_pages(cx, Want { request, allowed: 1 << node, process: None }) else {
         cx.world().memory.vm.add(Vm::ThpCollapseAllocFailed, 1);
-        return false;
+        return ScanResult::AllocHugePageFail;
     };
-    let kernel = cx.world();
-    kernel.memory.vm.add(Vm::ThpCollapseAlloc, 1);
-    // The mapping may have gone while the page was looked for.
-    let Some(process) = kernel.memory.spaces.find(unit).map(|vma| vma.task) else {
-        give_back(cx, huge, HUGE_ORDER);
-        return true;
-    };
-    let copied = mmap_lock::with(cx, process, Hold::Write, |cx| {
-        let kernel = cx.world();
-        // Or while others had the lock.
-        kernel.memory.spaces.find(unit).filter(|vma| vma.task == process)?;
-        let pages = kernel.memory.khugepaged_collapse(unit, limits, huge, cpu)?;
-        let copy = kernel.costs.copy_base_page.times(u64::from(pages));
-        cx.spend(copy, Mode::System);
-        let zone = cx.world().memory.zone_of(huge);
-        spend_work(cx, zone);
-        Some(())
-    });
-    if copied.is_none() {
+    cx.world().memory.vm.add(Vm::ThpCollapseAlloc, 1);
+    let mut result = swap_in_unit(cx, process, unit, scan);
+    if result == ScanResult::Succeed {
+        result = mmap_lock::with(cx, process, Hold::Write, |cx| {
+            let valid = cx.world().collapse_revalidate(process, unit);
+            if valid != ScanResult::Succeed {
+                return valid;
+            }
+            let kernel = cx.world();
+            let taken = kernel.memory.khugepaged_collapse(unit, limits, huge, cpu);
+            if taken.result == ScanResult::Succeed {
+                let pages = u64::from(PTRS_PER_TABLE - taken.none_or_zero);
+                let copy = kernel.costs.copy_base_page.times(pages);
+                cx.spend(copy, Mode::System);
+                let zone = cx.world().memory.zone_of(huge);
+                spend_work(cx, zone);
+            }
+            if !matches!(taken.result, ScanResult::PmdNone | ScanResult::PmdMapped) {
+                trace::note(cx, TraceEvent::CollapseHugePageIsolate(UnitCounts::from(&taken)));
+            }
+            taken.result
+        });
+    }
+    if result != ScanResult::Succeed {
         give_back(cx, huge, HUGE_ORDER);
     }
-    true
+    result
+}
+
+impl Kernel {
+    /// Whether a unit is still in a mapping of the process, which may have gone while khugepaged had no lock
+    /// (`hugepage_vma_revalidate`).
+    fn collapse_revalidate(&self, process: ProcessId, unit: Vpn) -> ScanResult {
+        if self.process(process).killed {
+            return ScanResult::AnyProcess;
+        }
+        match self.memory.spaces.find(unit).filter(|vma| vma.task == process) {
+            None => ScanResult::VmaNull,
+            Some(vma) if !vma.holds_unit(unit) => ScanResult::AddressRange,
+            Some(vma) if vma.file.is_some() => ScanResult::PageAnon,
+            Some(_) => ScanResult::Succeed,
+        }
+    }
+}
+
+/// Has a unit's entries in swap read, where that is worth while (`__collapse_huge_page_swapin`). Suspends.
+fn swap_in_unit(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    unit: Vpn,
+    scan: &UnitScan,
+) -> ScanResult {
+    let policy = cx.world().flows.thp;
+    let wants_half = policy.half_referenced == HalfReferenced::All;
+    if scan.swapped.is_empty() && !wants_half {
+        return ScanResult::Succeed;
+    }
+    mmap_lock::lock(cx, process, Hold::Read);
+    let valid = cx.world().collapse_revalidate(process, unit);
+    if valid != ScanResult::Succeed {
+        mmap_lock::unlock(cx, process, Hold::Read);
+        return valid;
+    }
+    let mut read = SwappedIn { pages: 0, result: ScanResult::Succeed, is_locked: true };
+    if wants_half && scan.referenced < HALF_OF_UNIT {
+        read.result = ScanResult::Fail;
+    } else {
+        swap_in_entries(cx, process, unit, policy.swapin_stops, &mut read);
+    }
+    let SwappedIn { pages: swapped_in, result, is_locked } = read;
+    let referenced = scan.referenced;
+    trace::note(cx, TraceEvent::CollapseHugePageSwapin { process, swapped_in, referenced, result });
+    if is_locked {
+        mmap_lock::unlock(cx, process, Hold::Read);
+    }
+    result
+}
+
+/// How far swapping in has come.
+struct SwappedIn {
+    pages: u32,
+    result: ScanResult,
+    /// Whether the process's lock is held.
+    is_locked: bool,
+}
+
+fn swap_in_entries(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    unit: Vpn,
+    stops: bool,
+    read: &mut SwappedIn,
+) {
+    for vpn in (unit.0..unit.0 + PTRS_PER_TABLE).map(Vpn) {
+        let Some(slot) = cx.world().memory.spaces.table().pte(vpn).slot() else { continue };
+        match swap_in_for_collapse(cx, process, vpn, slot) {
+            SwappedEntry::Mapped => read.pages += 1,
+            SwappedEntry::Failed => read.result = ScanResult::Fail,
+            SwappedEntry::Waited if stops => {
+                read.is_locked = false;
+                read.result = ScanResult::PageLock;
+            }
+            SwappedEntry::Waited => {
+                read.pages += 1;
+                mmap_lock::lock(cx, process, Hold::Read);
+                if cx.world().collapse_revalidate(process, unit) != ScanResult::Succeed {
+                    read.result = ScanResult::Fail;
+                }
+            }
+        }
+        if read.result != ScanResult::Succeed {
+            return;
+        }
+    }
 }
 
 #[cfg(test)]

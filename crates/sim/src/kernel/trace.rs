@@ -1,7 +1,8 @@
 //! Events with who and when, for those who ask for them before a run.
 //!
 //! Models: include/trace/events/compaction.h, v4.6 to v6.12, as far as whole flows have events; those of a
-//! run's own are `highorder_mm::compaction::events`.
+//! run's own are `highorder_mm::compaction::events`; include/trace/events/huge_memory.h, v4.14 and v6.12;
+//! `mm_vmscan_node_reclaim_begin` and `_end`, include/trace/events/vmscan.h, v5.4.
 //! Departs: a step's events are told when its time is spent. Visible as: events of one step have one
 //! timestamp.
 
@@ -11,7 +12,9 @@ use crate::time::Ns;
 use highorder_mm::compaction::events::CompactEvent;
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
-use highorder_mm::{Order, ZoneKind};
+use highorder_mm::khugepaged::{ScanResult, UnitScan};
+use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::{Order, Pfn, ZoneKind};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,74 @@ pub enum TraceEvent {
     KcompactdWake(Wake),
     /// `mm_compaction_wakeup_kcompactd`: somebody wakes it.
     WakeupKcompactd(Wake),
+    /// `mm_khugepaged_scan_pmd`: khugepaged has looked at a unit, and has tried to collapse it if that looked well.
+    KhugepagedScanPmd {
+        /// Whose memory it is.
+        process: ProcessId,
+        /// What it saw.
+        unit: UnitCounts,
+        /// What trying came to.
+        collapsed: Option<ScanResult>,
+    },
+    /// `mm_collapse_huge_page`: it has tried.
+    CollapseHugePage {
+        /// Whose memory it is.
+        process: ProcessId,
+        /// What that came to.
+        result: ScanResult,
+    },
+    /// `mm_collapse_huge_page_isolate`: it has taken a unit's pages, or found that it cannot.
+    CollapseHugePageIsolate(UnitCounts),
+    /// `mm_collapse_huge_page_swapin`: it has had a unit's pages read from swap.
+    CollapseHugePageSwapin {
+        /// Whose memory it is.
+        process: ProcessId,
+        /// Pages that were swapped in.
+        swapped_in: u32,
+        /// Referenced entries that the scan saw.
+        referenced: u32,
+        /// What that came to.
+        result: ScanResult,
+    },
+    /// `mm_vmscan_node_reclaim_begin`: a node is reclaimed before others are used.
+    NodeReclaimBegin {
+        /// The node.
+        node: u32,
+        /// The order wanted.
+        order: Order,
+        /// The request's flags.
+        gfp: Gfp,
+    },
+    /// `mm_vmscan_node_reclaim_end`: it has been.
+    NodeReclaimEnd {
+        /// Pages reclaimed.
+        nr_reclaimed: u64,
+    },
+}
+
+/// What khugepaged saw of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitCounts {
+    /// The last page that it looked at.
+    pub last: Option<Pfn>,
+    /// Whether a page can be written.
+    pub writable: bool,
+    /// Entries of pages that were used lately.
+    pub referenced: u32,
+    /// Entries without a page, or with the page of zeros.
+    pub none_or_zero: u32,
+    /// Entries in swap.
+    pub unmapped: u32,
+    /// What the look came to.
+    pub result: ScanResult,
+}
+
+impl From<&UnitScan> for UnitCounts {
+    fn from(scan: &UnitScan) -> Self {
+        let UnitScan { result, last, writable, referenced, none_or_zero, .. } = *scan;
+        let unmapped = scan.swapped.len() as u32;
+        Self { last, writable, referenced, none_or_zero, unmapped, result }
+    }
 }
 
 /// What kcompactd is woken for.

@@ -5,7 +5,9 @@
 
 use highorder_mm::policy::Policy;
 use highorder_sim::Ns;
-use highorder_sim::kernel::policy::{DefragNoretry, NumaScan, Thp, ThpDisable, ThpNuma};
+use highorder_sim::kernel::policy::{
+    DefragNoretry, HalfReferenced, NumaScan, Thp, ThpDisable, ThpNuma,
+};
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_sim::kernel::{Flows, Kernel, Knobs};
 use std::ops::RangeInclusive;
@@ -38,7 +40,7 @@ pub(super) struct Settings {
     knows_numa_balancing: bool,
 }
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "vm.swappiness",
     "vm.page-cluster",
     "vm.min_free_kbytes",
@@ -58,6 +60,7 @@ const NAMES: [&str; 19] = [
     "transparent_hugepage/khugepaged/alloc_sleep_millisecs",
     "transparent_hugepage/khugepaged/max_ptes_none",
     "transparent_hugepage/khugepaged/max_ptes_swap",
+    "transparent_hugepage/khugepaged/max_ptes_shared",
 ];
 
 /// The words of `transparent_hugepage/enabled`, in the order in which reading it shows them.
@@ -111,7 +114,8 @@ impl Settings {
                     scan_sleep: Ns::from_secs(10),
                     alloc_sleep: Ns::from_secs(60),
                     max_ptes_none: 511,
-                    max_ptes_swap: 64,
+                    max_ptes_swap: Some(64),
+                    max_ptes_shared: Some(256),
                 },
             },
             knows_defer: true,
@@ -121,6 +125,8 @@ impl Settings {
             zero_page: true,
             aligns_mappings: true,
             disable: ThpDisable::AtOnce,
+            half_referenced: HalfReferenced::Swapped,
+            swapin_stops: true,
         };
         Self {
             knobs: Knobs {
@@ -221,7 +227,10 @@ impl Settings {
             "khugepaged/scan_sleep_millisecs" => thp.khugepaged.scan_sleep = millis()?,
             "khugepaged/alloc_sleep_millisecs" => thp.khugepaged.alloc_sleep = millis()?,
             "khugepaged/max_ptes_none" => thp.khugepaged.max_ptes_none = entries()?,
-            _ => thp.khugepaged.max_ptes_swap = entries()?,
+            "khugepaged/max_ptes_swap" => {
+                *had(name, &mut thp.khugepaged.max_ptes_swap)? = entries()?;
+            }
+            _ => *had(name, &mut thp.khugepaged.max_ptes_shared)? = entries()?,
         }
         Ok(())
     }
@@ -249,7 +258,8 @@ impl Settings {
                 (khugepaged.alloc_sleep.0 / 1_000_000).to_string()
             }
             "khugepaged/max_ptes_none" => khugepaged.max_ptes_none.to_string(),
-            "khugepaged/max_ptes_swap" => khugepaged.max_ptes_swap.to_string(),
+            "khugepaged/max_ptes_swap" => khugepaged.max_ptes_swap?.to_string(),
+            "khugepaged/max_ptes_shared" => khugepaged.max_ptes_shared?.to_string(),
             _ => return None,
         })
     }
