@@ -189,6 +189,7 @@ table!(FreelistValues {
     list_type: ListTypeValue,
     split_large_frees: bool,
     mobility_grouping: bool,
+    boot_to_tail: bool,
     moved_to: EndValue,
 });
 table!(PcpValues {
@@ -847,6 +848,7 @@ impl Values {
                 list_type: need!(freelist.list_type).into(),
                 split_large_frees: need!(freelist.split_large_frees),
                 mobility_grouping: need!(freelist.mobility_grouping),
+                boot_to_tail: need!(freelist.boot_to_tail),
             },
             pcp: Pcp {
                 orders: need!(pcp.orders).into(),

@@ -46,6 +46,7 @@ fn policy(modern: bool) -> Policy {
             list_type: if modern { ListType::Pageblock } else { ListType::Remembered },
             split_large_frees: modern,
             mobility_grouping: true,
+            boot_to_tail: true,
         },
         pcp: Pcp {
             orders: PcpOrders::CostlyAndThp,

@@ -380,12 +380,11 @@ impl Memory {
     }
 
     /// Gives every reserved frame in `range` to the allocator, in the largest aligned blocks, as boot
-    /// does: ascending, each to the tail of its list.
-    ///
-    /// Departs: on every kernel to the tail, as since 5.10 (7fef431be9c9). Visible as: before, the lists
-    /// of a machine just booted are the other way round.
+    /// does: ascending, each to the tail of its list, or before 5.10 where any freed block goes, so that the
+    /// highest are handed out first.
     pub fn release_boot_memory(&mut self, range: Range<Pfn>) {
         let max_order = self.policy.freelist.max_order;
+        let to = if self.policy.freelist.boot_to_tail { FreeTo::Tail } else { FreeTo::Policy };
         let mut pfn = range.start;
         while pfn < range.end {
             let id = self.zone_of(pfn);
@@ -396,7 +395,7 @@ impl Memory {
                 assert_eq!(self.frames.state(Pfn(inner)), State::Reserved, "freed twice at boot");
                 self.frames.set_inner(Pfn(inner));
             }
-            self.free_to_buddy(id, pfn, order, FreeTo::Tail);
+            self.free_to_buddy(id, pfn, order, to);
             pfn.0 += order.pages();
         }
     }

@@ -54,6 +54,8 @@ pub struct Freelist {
     pub split_large_frees: bool,
     /// Whether pageblocks have mobility types at all (`page_group_by_mobility_disabled` turns it off).
     pub mobility_grouping: bool,
+    /// Memory that boot hands over goes to the tails of the free lists (7fef431be9c9, 5.10).
+    pub boot_to_tail: bool,
 }
 
 /// Where a freed block goes.

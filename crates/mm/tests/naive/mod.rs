@@ -357,7 +357,7 @@ impl Naive {
                 order -= 1;
             }
             let zone = self.zone_of(pfn);
-            self.give_back_directly(zone, pfn, order, true);
+            self.give_back_directly(zone, pfn, order, self.policy.freelist.boot_to_tail);
             pfn += 1 << order;
         }
     }

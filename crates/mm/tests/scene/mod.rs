@@ -34,6 +34,7 @@ pub(crate) fn linux_6_12() -> Policy {
             list_type: ListType::Pageblock,
             split_large_frees: true,
             mobility_grouping: true,
+            boot_to_tail: true,
         },
         pcp: Pcp {
             orders: PcpOrders::CostlyAndThp,
@@ -246,6 +247,7 @@ pub(crate) fn linux_4_4() -> Policy {
     let mut policy = linux_4_20();
     policy.fallback.rule = FallbackRule::MoveAndSplit;
     policy.zone.fair_batches = true;
+    policy.freelist.boot_to_tail = false;
     policy.compaction = Compaction {
         free_scan: FreeScan::UntilEnough,
         flush_by: FlushBy::AllButKswapd,
