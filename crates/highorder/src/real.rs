@@ -30,7 +30,7 @@ pub(crate) struct Guests {
     #[arg(long)]
     icount: bool,
     /// End a guest that takes longer; then there is no record. One whose kernel has not come up in a
-    /// twelfth of it is started again, twice at most
+    /// twelfth of it, but a minute, is started again, twice at most
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     guest_timeout: u64,
     /// Where files lie: guests' disks, without a name [default: where temporary files do]; and those of a

@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     /// Draw the one table of an experiment that has a `matrix`
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     picture: Option<PathBuf>,
-    /// Also write what compaction did in each run of the model into this folder, as ftrace's text;
-    /// `highorder trace` draws it
+    /// Also write what compaction, khugepaged and reclaim of a node did in each run of the model into this
+    /// folder, as ftrace's text; `highorder trace` draws compaction
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]

@@ -48,6 +48,8 @@ const MIGRATE_START: Release = (5, 16);
 const SEARCHES: Release = (6, 5);
 /// Large pages that were split are counted (49cac03a8f0a).
 const SPLITS: Release = (6, 7);
+/// What khugepaged's swapping in tells is its result, where it was 0 (895f5ee464cc).
+const SWAPIN_RESULT: Release = (6, 5);
 /// A pid fills seven columns, not five (795d6379a47b).
 const WIDE_PID: Release = (5, 10);
 /// kcompactd has a thread (698b1b30642f).
@@ -257,8 +259,8 @@ impl Printer<'_> {
                     referenced: referenced as i32,
                     ret: match result {
                         ScanResult::Succeed => 1,
-                        // `SCAN_PAGE_LOCK` in `enum scan_result`, v6.1 and v6.12.
-                        ScanResult::PageLock if self.is_since(COLLAPSE_RESULTS) => 17,
+                        // `SCAN_PAGE_LOCK` in `enum scan_result`, v6.12.
+                        ScanResult::PageLock if self.is_since(SWAPIN_RESULT) => 17,
                         _ => 0,
                     },
                     rest: b"",

@@ -77,7 +77,7 @@ pub enum Accel {
 /// What a guest may take at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Real time from start to end.
+    /// Real time from the start that brings the kernel up to the end.
     pub time: Ns,
     /// Real time from start to the kernel's first process. A guest that takes longer is started again: an
     /// emulated kernel may hang at boot, seldom, and has told nothing of the workload by then.
@@ -87,10 +87,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A twelfth of the time is what the boot may take.
+    /// A twelfth of the time is what the boot may take, but a minute if there is one.
     #[must_use]
     pub fn of(time: Ns, memory_bytes: u64) -> Self {
-        Self { time, boot: Ns(time.0 / 12), memory_bytes }
+        Self { time, boot: Ns(time.0 / 12).max(Ns::from_secs(60)).min(time), memory_bytes }
     }
 }
 
@@ -289,8 +289,8 @@ pub enum VmError {
     },
     /// The kernel did not come up.
     #[error(
-        "the guest's kernel had not started its first process after {limit}, {times} times; its \
-         console:\n{console}"
+        "the guest's kernel had not started its first process after {limit}, {times} times (the boot \
+         may take a twelfth of the guest's time, but a minute); its console:\n{console}"
     )]
     NotUp {
         /// What its boot may take.

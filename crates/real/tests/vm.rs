@@ -2,7 +2,7 @@
 //!
 //! Needs what `tests/guest/setup.sh` gets; where something is missing the tests say SKIPPED and why.
 
-use highorder_real::{Image, VmError, VmSpec, vm};
+use highorder_real::{Image, Limits, VmError, VmSpec, vm};
 use highorder_record::{Inputs, Record, Source};
 use highorder_sim::Machine;
 use highorder_sim::machine::SwapArea;
@@ -72,7 +72,7 @@ fn guest(release: &str, machine: Machine) -> Option<VmSpec> {
     spec.program = PathBuf::from(env!("CARGO_BIN_EXE_on-real"));
     spec.cache = cache();
     spec.sample_interval = Ns::from_millis(250);
-    spec.limits.time = Ns::from_secs(400);
+    spec.limits = Limits::of(Ns::from_secs(400), spec.limits.memory_bytes);
     Some(spec)
 }
 
@@ -255,7 +255,7 @@ fn a_workload_that_does_not_end_is_ended_with_its_guest() {
     let Some(mut spec) = guest("6.12", machine(1, 256, 32)) else { return };
     let scratch = tempfile::tempdir().unwrap();
     spec.scratch = scratch.path().to_owned();
-    spec.limits.time = Ns::from_secs(45);
+    spec.limits = Limits::of(Ns::from_secs(60), spec.limits.memory_bytes);
     let long = workload(
         "usemem",
         &[

@@ -8,6 +8,7 @@
 //! up to 6.6 a mapping of 64 huge pages has room for 63.
 //! Departs: every sample stands for itself, where the original keeps short ones as averages of groups.
 //! Visible as: quartiles that lie among short samples are a little further apart.
+//! Departs: the duration begins once the file has been written. Visible as: durations are shorter by that.
 
 use crate::Workload;
 use crate::files::{blocks, write_new};

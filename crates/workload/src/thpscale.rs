@@ -9,7 +9,7 @@
 //! 64 places behind came with it, and the rest is filled.
 //! Departs: what the first mapping still holds goes piece by piece, where one munmap takes all of it. Visible
 //! as: the other threads wait less for the first that is done. One run is one N, and its duration
-//! begins when the file is written. Visible as: where mmtests writes the file once for all, durations hold none.
+//! begins once the file has been written. Visible as: where mmtests writes the file once for all, durations hold none.
 
 use crate::files::write_by_process;
 use crate::parameters::{Kind, Parameter, Settings};

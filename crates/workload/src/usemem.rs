@@ -8,7 +8,7 @@
 //! the second process right after the first: by the time it has forked and executed the program once more, the
 //! first one's threads are there.
 //! Departs: no word is checked before it is rewritten. Visible as: a little less time outside the kernel.
-//! One run is one repetition with one N, and its duration begins when the file is written. Visible as: where
+//! One run is one repetition with one N, and its duration begins once the file has been written. Visible as: where
 //! mmtests writes the file once for all runs, durations hold none.
 
 use crate::files::write_by_process;

@@ -488,14 +488,15 @@ impl System for HostThread {
     }
 
     fn note_before(&mut self) {
-        let so_far = self.cpu_use();
         let world = &self.process.world;
-        world.shared.prepared_user_ns.store(so_far.user.0, SeqCst);
-        world.shared.prepared_system_ns.store(so_far.system.0, SeqCst);
-        world.shared.prepared_ns.store(crate::clock::now_ns(), SeqCst);
         let message = Message::Before { task: self.task };
         // What cannot be read then is told by whoever reads it.
         let _ = world.shared.ask(self.task, || world.tell(&message));
+        let so_far = self.cpu_use();
+        let shared = self.process.world.shared;
+        shared.prepared_user_ns.store(so_far.user.0, SeqCst);
+        shared.prepared_system_ns.store(so_far.system.0, SeqCst);
+        shared.prepared_ns.store(crate::clock::now_ns(), SeqCst);
     }
 
     fn note_held(&mut self) {

@@ -149,7 +149,7 @@ impl Stream {
 
     fn holds(&mut self, word: &str) -> bool {
         let bytes = self.bytes.make_contiguous();
-        bytes.windows(word.len()).any(|window| window == word.as_bytes())
+        memchr::memmem::find(bytes, word.as_bytes()).is_some()
     }
 
     fn text(&self) -> String {

@@ -58,7 +58,7 @@ pub(crate) fn swap_in(
 /// What became of an entry in swap that khugepaged wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SwappedEntry {
-    /// Its page is mapped.
+    /// Its page is mapped, or something else is there by now.
     Mapped,
     /// Its page had to be waited for; the process's lock was released for that (`VM_FAULT_RETRY`).
     Waited,
@@ -92,6 +92,13 @@ pub(crate) fn swap_in_for_collapse(
     let Ok(is_major) = began else { return SwappedEntry::Failed };
     let kernel = cx.world();
     kernel.memory.vm.add(Vm::PgMajFault, u64::from(is_major));
+    if kernel.memory.spaces.find(vpn).is_none_or(|vma| vma.task != process) {
+        return SwappedEntry::Failed;
+    }
+    if kernel.memory.spaces.table().pte(vpn).slot() != Some(slot) {
+        // Somebody else was faster.
+        return SwappedEntry::Mapped;
+    }
     let CacheEntry::Page(pfn) = kernel.memory.swap.cached(slot) else {
         return SwappedEntry::Failed;
     };
@@ -100,9 +107,6 @@ pub(crate) fn swap_in_for_collapse(
         mmap_lock::unlock(cx, process, Hold::Read);
         wait_until_read(cx, slot);
         return SwappedEntry::Waited;
-    }
-    if kernel.memory.spaces.table().pte(vpn).slot() != Some(slot) {
-        return SwappedEntry::Failed;
     }
     kernel.memory.map_swap_copy(&fault, slot);
     kernel.note_resident(process);
