@@ -263,8 +263,12 @@ fn usemem_reads_the_same_part_of_its_file_from_every_thread() {
     assert_eq!(sys.file_bytes_moved(), (file_pages * 4096 + (32 << 20), 0));
     let events = &sys.events;
     let at = |wanted: &Event| events.iter().position(|event| event == wanted).unwrap();
-    let first_spawn = events.iter().position(|event| matches!(event, Event::Spawn(_))).unwrap();
-    assert!(at(&Event::Sync) < at(&Event::Before) && at(&Event::Before) < first_spawn);
+    let spawned = |name: &str| {
+        let is_it = |event: &Event| matches!(event, Event::Spawn(spec) if spec.name == name);
+        events.iter().position(is_it).unwrap()
+    };
+    assert!(spawned("dd") < at(&Event::Sync) && at(&Event::Sync) < at(&Event::Before));
+    assert!(at(&Event::Before) < spawned("usemem"));
 
     let of_file: Vec<_> = sys.unmapped.iter().filter_map(|m| Some((m.file.clone()?, m))).collect();
     assert_eq!(of_file.len(), 4);
@@ -275,7 +279,7 @@ fn usemem_reads_the_same_part_of_its_file_from_every_thread() {
     }
     let processes: Vec<_> =
         sys.spawned().iter().filter(|spec| spec.new_process).map(|spec| &*spec.name).collect();
-    assert_eq!(processes, ["usemem", "usemem-file"]);
+    assert_eq!(processes, ["dd", "usemem", "usemem-file"]);
     assert_eq!((sys.samples("System-4").len(), sys.samples("Elapsd-4").len()), (1, 1));
     assert_eq!(sys.files, BTreeMap::new(), "nothing is left");
 }
