@@ -838,6 +838,10 @@ impl Values {
                 Err(InputError::file(path, text))
             }
         };
+        // As many entries as a table may hold back from; 0 where the kernel has no such knob.
+        let entries = |key: &str, value: u32| {
+            within(key, value, 0, 511).map(|most| (most > 0).then_some(most))
+        };
         // As many bytes as an object of a generic cache may have.
         let object = |key: &str, value: u32| within(key, value, 8, 8192);
         let policy = Policy {
@@ -1101,15 +1105,14 @@ impl Values {
                             0,
                             511,
                         )?,
-                        // 0 stands for "no such knob".
-                        max_ptes_swap: match need!(khugepaged.max_ptes_swap) {
-                            0 => None,
-                            most => Some(within("khugepaged.max_ptes_swap", most, 1, 511)?),
-                        },
-                        max_ptes_shared: match need!(khugepaged.max_ptes_shared) {
-                            0 => None,
-                            most => Some(within("khugepaged.max_ptes_shared", most, 1, 511)?),
-                        },
+                        max_ptes_swap: entries(
+                            "khugepaged.max_ptes_swap",
+                            need!(khugepaged.max_ptes_swap),
+                        )?,
+                        max_ptes_shared: entries(
+                            "khugepaged.max_ptes_shared",
+                            need!(khugepaged.max_ptes_shared),
+                        )?,
                     },
                 },
                 knows_defer: need!(thp.knows_defer),

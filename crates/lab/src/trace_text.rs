@@ -602,6 +602,15 @@ mod tests {
         Whose { release, tasks, zones, nr_cpus: 2 }
     }
 
+    /// The line of an event of a task on CPU 1, at 20.589723 s, if the release tells of it.
+    fn printed(task: &str, release: &str, event: TraceEvent) -> Option<String> {
+        let (zones, tasks) = (zones(), [task.to_owned()]);
+        let traced = Traced { at: Ns(20_589_723_000), task: TaskId(0), cpu: CpuId(1), event };
+        let text = text(&[traced], whose(release, &tasks, &zones));
+        let text = String::from_utf8(text).expect("ASCII");
+        text.lines().find(|line| !line.starts_with('#')).map(str::to_owned)
+    }
+
     /// Any event.
     fn some_event(rng: &mut Pcg64) -> TraceEvent {
         let mut below = |n: u32| ((u64::from(rng.next_u32()) * u64::from(n)) >> 32) as u32;
@@ -761,14 +770,7 @@ mod tests {
 
     #[test]
     fn lines_are_those_that_kernels_print() {
-        let zones = zones();
-        let tasks = ["churn".to_owned()];
-        let of = |release: &str, event: TraceEvent| {
-            let traced = Traced { at: Ns(20_589_723_000), task: TaskId(0), cpu: CpuId(1), event };
-            let text = text(&[traced], whose(release, &tasks, &zones));
-            let text = String::from_utf8(text).expect("ASCII");
-            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).next()
-        };
+        let of = |release: &str, event: TraceEvent| printed("churn", release, event);
         let begin = TraceEvent::Compact(CompactEvent::Begin(Scanners {
             zone: ZoneId(1),
             migrate_pfn: Pfn(0x8e00),
@@ -800,7 +802,7 @@ mod tests {
             assert!(line.ends_with(expected), "{release}: {line}");
         }
         for (release, bits) in [("5.4", 0x10_0cca), ("4.14", 0x142_00ca), ("4.4", 0x242_00ca)] {
-            let printer = Printer { zones: &zones, release: release_of(release) };
+            let printer = Printer { zones: &zones(), release: release_of(release) };
             assert_eq!(printer.gfp_text(Gfp::HIGHUSER_MOVABLE), format!("{bits:#x}"), "{release}");
         }
         let whole =
@@ -812,14 +814,9 @@ mod tests {
 
     #[test]
     fn khugepaged_tells_since_4_5_and_in_each_releases_words() {
-        let zones = zones();
-        let tasks = ["khugepaged".to_owned()];
         let of = |release: &str, event: TraceEvent| {
-            let traced = Traced { at: Ns(1_000_000_000), task: TaskId(0), cpu: CpuId(0), event };
-            let text = text(&[traced], whose(release, &tasks, &zones));
-            let text = String::from_utf8(text).expect("ASCII");
-            let line = text.lines().find(|line| !line.starts_with('#'))?;
-            line.split_once("1.000000: ").map(|(_, event)| event.to_owned())
+            let line = printed("khugepaged", release, event)?;
+            line.split_once("20.589723: ").map(|(_, event)| event.to_owned())
         };
         let unit = UnitCounts {
             last: Some(Pfn(0x12a00)),

@@ -43,10 +43,7 @@ pub(crate) fn swap_in(
         && matches!(cx.world().memory.swap.cached(slot), CacheEntry::Page(_))
     {
         cx.world().memory.map_swapped(fault, slot, is_major);
-        cx.world().note_resident(process);
-        let work = cx.world().memory.take_work();
-        let price = cx.world().price(work);
-        cx.spend(price.free, Mode::System);
+        spend_mapping(cx, process);
     }
     if is_major {
         let took = cx.now() - began;
@@ -109,11 +106,17 @@ pub(crate) fn swap_in_for_collapse(
         return SwappedEntry::Waited;
     }
     kernel.memory.map_swap_copy(&fault, slot);
+    spend_mapping(cx, process);
+    SwappedEntry::Mapped
+}
+
+/// Notes that a process has one page more, and spends what mapping it took.
+fn spend_mapping(cx: &mut KernelCx<'_>, process: ProcessId) {
+    let kernel = cx.world();
     kernel.note_resident(process);
     let work = kernel.memory.take_work();
     let price = kernel.price(work);
     cx.spend(price.free, Mode::System);
-    SwappedEntry::Mapped
 }
 
 /// Begins to read the page of a slot, and some around it, unless there is a copy. `page` finds memory. Whether it
