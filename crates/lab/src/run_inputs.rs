@@ -5,7 +5,7 @@
 //! experiment there are.
 
 use crate::Kernel;
-use highorder_sim::machine::{Node, Reserved, SwapArea};
+use highorder_sim::machine::{InUse, Node, Reserved, SwapArea};
 use highorder_sim::{DeviceSpec, Machine};
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -23,6 +23,7 @@ pub(crate) fn machine_values(machine: &Machine) -> Map {
         dma32_end_bytes,
         device_hole_bytes,
         reserved,
+        in_use,
         disks,
         file_systems,
         swap,
@@ -42,6 +43,10 @@ pub(crate) fn machine_values(machine: &Machine) -> Map {
     put("reserved.memmap_bytes_per_page".into(), memmap_bytes_per_page.to_string());
     put("reserved.low_bytes".into(), low_bytes.to_string());
     put("reserved.high_bytes".into(), high_bytes.to_string());
+    if let Some(InUse { unmovable_blocks_per_1000, holes_per_1000_blocks }) = in_use {
+        put("in_use.unmovable_blocks_per_1000".into(), unmovable_blocks_per_1000.to_string());
+        put("in_use.holes_per_1000_blocks".into(), format!("{holes_per_1000_blocks:?}"));
+    }
     for (number, disk) in disks.iter().enumerate() {
         let DeviceSpec {
             name,

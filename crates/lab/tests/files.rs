@@ -149,6 +149,24 @@ fn caches_are_dropped_on_request() {
     check(&mut sim);
 }
 
+#[test]
+fn dropping_caches_forgets_what_went_before_of_files_that_have_pages() {
+    for kernel in KERNELS {
+        let (_, mut sim) = run(&machine(1000), kernel, |cx| {
+            let file = write_all(cx, 768 * MIB);
+            writeback::sync(cx);
+            let kernel = cx.world();
+            assert!(kernel.cached_bytes(file) > 0);
+            assert!(kernel.memory.files.nr_shadow_nodes() > 1000, "a third of the file went");
+            filemap::drop_pagecache(cx);
+            let kernel = cx.world();
+            assert_eq!(kernel.cached_bytes(file), 0);
+            assert_eq!(kernel.memory.files.nr_shadow_nodes(), 0);
+        });
+        check(&mut sim);
+    }
+}
+
 /// Maps all of a file and touches a word of every page of it.
 fn touch_file(cx: &mut KernelCx<'_>, process: TaskId, file: FileId, access: Access) -> Vpn {
     let pages = cx.world().file(file).nr_pages() as u32;

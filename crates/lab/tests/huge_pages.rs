@@ -630,9 +630,10 @@ fn runs_of_compaction_are_found_among_events_of_khugepaged() {
         Scanners { zone: ZoneId(0), migrate_pfn: Pfn(1), free_pfn: Pfn(0xe00), is_sync: true };
     let begin = TraceEvent::Compact(CompactEvent::Begin(scanners));
     let end = TraceEvent::Compact(CompactEvent::End(scanners, CompactResult::Complete));
-    // A run around all of them, by their task.
-    events.insert(0, Traced { event: begin, ..events[0] });
-    events.push(Traced { event: end, ..events[events.len() - 1] });
+    // A run around all of them, by the task of the first.
+    let first = events[0];
+    events.insert(0, Traced { event: begin, ..first });
+    events.push(Traced { event: end, at: events[events.len() - 1].at, ..first });
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.txt");
     std::fs::write(&path, text_of(&sim, "linux-6.12", &events)).unwrap();

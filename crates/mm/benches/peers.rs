@@ -96,6 +96,7 @@ fn policy(modern: bool) -> Policy {
             skip_on_failure: true,
             rescan: Rescan::AfterFailure,
             skip_huge_blocks: true,
+            asks_block_ends: false,
             count_jumped: true,
             count_taken: true,
             target_head: TargetHead::BelowRequest,

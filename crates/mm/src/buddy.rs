@@ -37,7 +37,7 @@ impl Memory {
         let frames = &mut self.frames;
         frames.set(pfn, State::Free, order, migratetype);
         self.zones[id.index()].free_area.change(order, migratetype, |l| frames.push(l, pfn, end));
-        self.work.list_ops += 1;
+        self.note_list_op(pfn);
     }
 
     /// Takes the free block at `pfn` off its list and returns the list's type.
@@ -47,7 +47,7 @@ impl Memory {
         let migratetype = self.frames.migratetype(pfn);
         let frames = &mut self.frames;
         self.zones[id.index()].free_area.change(order, migratetype, |l| frames.unlink(l, pfn));
-        self.work.list_ops += 1;
+        self.note_list_op(pfn);
         migratetype
     }
 
@@ -104,7 +104,7 @@ impl Memory {
         let first = self.rmqueue_smallest(id, whole, migratetype)?;
         let parts = 1 << (whole.0 - order.0);
         // Each piece but the first would have been put on a list and taken off again.
-        self.work.list_ops += 2 * u64::from(parts - 1);
+        self.work.near_list_ops += 2 * u64::from(parts - 1);
         Some((first, parts))
     }
 

@@ -12,7 +12,7 @@ use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::types::{Order, Pfn};
-use crate::vma::Vma;
+use crate::vma::{TaskId, Vma};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
@@ -237,14 +237,20 @@ impl Memory {
         unit
     }
 
-    /// The first unit at or behind `from` that a task has mapped, could be huge, and lies in a mapping that
-    /// `allows` lets have huge pages. `None` behind the last.
+    /// The first unit, process by process, that could be huge and lies in a mapping that `allows` lets have huge
+    /// pages: at or behind the address in the process given, or of a later process. `None` behind the last.
     #[must_use]
-    pub fn next_unit_to_collapse(&self, from: Vpn, allows: impl Fn(&Vma) -> bool) -> Option<Vpn> {
-        let units = self.spaces.vmas().filter(|vma| allows(vma)).filter_map(|vma| {
-            let first = vma.start.max(from);
+    pub fn next_unit_to_collapse(
+        &self,
+        from: (TaskId, Vpn),
+        allows: impl Fn(&Vma) -> bool,
+    ) -> Option<(TaskId, Vpn)> {
+        let is_later = |vma: &&Vma| vma.task >= from.0 && vma.file.is_none();
+        let later = self.spaces.vmas().filter(is_later).filter(|vma| allows(vma));
+        let units = later.filter_map(|vma| {
+            let first = if vma.task == from.0 { vma.start.max(from.1) } else { vma.start };
             let start = Vpn(first.0.div_ceil(PTRS_PER_TABLE) * PTRS_PER_TABLE);
-            (start.0 + PTRS_PER_TABLE <= vma.end.0).then_some(start)
+            (start.0 + PTRS_PER_TABLE <= vma.end.0).then_some((vma.task, start))
         });
         units.min()
     }

@@ -312,7 +312,7 @@ impl Memory {
     pub(crate) fn add_page_to_lru(&mut self, pfn: Pfn, end: End) {
         debug_assert!(!self.frames.has(pfn, PageFlags::LRU), "{pfn} is on a list already");
         self.frames.set_flags(pfn, PageFlags::LRU);
-        self.work.lru_ops += 1;
+        self.note_lru_op(pfn);
         if self.has_generations(pfn) {
             self.lru_gen_add(pfn, end);
             return;
@@ -329,7 +329,7 @@ impl Memory {
     pub(crate) fn del_page_from_lru(&mut self, pfn: Pfn) {
         debug_assert!(self.frames.has(pfn, PageFlags::LRU), "{pfn} is on no list");
         self.frames.clear_flags(pfn, PageFlags::LRU);
-        self.work.lru_ops += 1;
+        self.note_lru_op(pfn);
         if self.has_generations(pfn) {
             self.lru_gen_del(pfn);
             return;
@@ -382,7 +382,8 @@ impl Memory {
             any_abandoned |= self.frames.owner(pfn) == NOBODY;
         }
         self.note_run(run);
-        self.work.lru_ops += batch.len() as u64;
+        // Each was filled or unmapped a moment ago.
+        self.work.near_lru_ops += batch.len() as u64;
         if any_abandoned {
             for &pfn in &batch {
                 if self.is_abandoned(pfn) {

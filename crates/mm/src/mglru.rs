@@ -489,7 +489,8 @@ impl Memory {
                 self.unlink_generation(pfn);
                 self.link_generation(pfn, to, End::Tail);
                 self.move_home(pfn, to);
-                self.work.lru_ops += 2;
+                self.note_lru_op(pfn);
+                self.work.near_lru_ops += 1;
             }
         }
         let generations = self.generations(lruvec);
@@ -683,7 +684,8 @@ impl Memory {
         self.unlink_generation(pfn);
         self.link_generation(pfn, to, end);
         self.move_home(pfn, to);
-        self.work.lru_ops += 2;
+        self.note_lru_op(pfn);
+        self.work.near_lru_ops += 1;
         true
     }
 }

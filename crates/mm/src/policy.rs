@@ -284,6 +284,9 @@ pub struct Compaction {
     pub rescan: Rescan,
     /// Pageblocks that a huge page fills are no sources (9bebefd59084, 5.1).
     pub skip_huge_blocks: bool,
+    /// Scanners ask the first and the last frame of each pageblock whether it lies in the zone (7d49d8868336, 3.18,
+    /// to 7cf91a98e607, 4.6); otherwise the zone knows, or the first frame alone is asked.
+    pub asks_block_ends: bool,
     /// Pages of blocks that a scanner jumps over count as scanned (6.12; one each in 6.1).
     pub count_jumped: bool,
     /// All pages of a block that is taken as a target count as scanned (patch "fix compaction scanned counter",

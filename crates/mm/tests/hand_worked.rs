@@ -9,9 +9,11 @@ mod scene;
 use highorder_mm::alloc::Request;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::index::{NrFree, fragmentation_index, unusable_index};
+use highorder_mm::page_table::Vpn;
 use highorder_mm::pcp::batch_size;
 use highorder_mm::policy::Policy;
 use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::vma::{MemPolicy, TaskId};
 use highorder_mm::watermark::{Mark, min_free_kbytes, recommended_min_free_kbytes};
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
@@ -471,4 +473,39 @@ fn a_block_uses_up_its_pages_of_the_share_and_a_share_may_go_below_nothing() {
     assert_eq!(take_page(&mut memory, 0), Some(ZoneId(1)));
     assert_eq!((memory.zones[0].alloc_batch, memory.zones[1].alloc_batch), (64, 191));
     assert!(!memory.zones[0].flags.fair_depleted && !memory.zones[1].flags.fair_depleted);
+}
+
+#[test]
+fn frames_whose_struct_pages_share_a_page_are_near_each_other() {
+    let mut memory = guest(&[&[(Normal, 64 * MIB)]], &[0], linux_4_4());
+    let mut release = |from: u32| {
+        memory.take_work();
+        memory.release_boot_memory(Pfn(from)..Pfn(from + 1));
+        let work = memory.take_work();
+        (work.list_ops, work.near_list_ops)
+    };
+    assert_eq!(release(129), (1, 0), "far from where nothing was before");
+    assert_eq!(release(191), (0, 1), "the last of the same 64");
+    assert_eq!(release(192), (1, 0), "the first of the next 64");
+    // Its buddy is taken off its list, and both are put back as one.
+    assert_eq!(release(193), (0, 2));
+}
+
+#[test]
+fn khugepaged_goes_from_process_to_process() {
+    let mut memory = guest(&[&[(Normal, 64 * MIB)]], &[0], linux_4_4());
+    let [first, second] = [TaskId(0), TaskId(1)];
+    let spaces = &mut memory.spaces;
+    let of_second = spaces.mmap(second, 1024, MemPolicy::Default);
+    let of_first = spaces.mmap(first, 512, MemPolicy::Default);
+    assert!(of_second < of_first);
+    let behind = |(task, at): (TaskId, Vpn)| (task, Vpn(at.0 + 512));
+    let next = |from| memory.next_unit_to_collapse(from, |_| true);
+    let mut found = vec![(first, of_first), (second, of_second), behind((second, of_second))];
+    let mut at = (TaskId(0), Vpn(0));
+    for unit in found.drain(..) {
+        assert_eq!(next(at), Some(unit));
+        at = behind(unit);
+    }
+    assert_eq!(next(at), None);
 }

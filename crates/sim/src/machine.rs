@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The machine files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 9] = [
+pub const BUILT_IN: [(&str, &str); 10] = [
     ("fleet-128g", include_str!("../../../machines/fleet-128g.toml")),
     ("fleet-32g", include_str!("../../../machines/fleet-32g.toml")),
     ("fleet-8g", include_str!("../../../machines/fleet-8g.toml")),
@@ -30,6 +30,7 @@ pub const BUILT_IN: [(&str, &str); 9] = [
         "one-node-8g-2012-half-disk",
         include_str!("../../../machines/one-node-8g-2012-half-disk.toml"),
     ),
+    ("one-node-8g-in-use", include_str!("../../../machines/one-node-8g-in-use.toml")),
     ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
 ];
 
@@ -132,7 +133,8 @@ costs! {
     local_access,
     /// The same from another node.
     remote_access,
-    /// A load that misses the CPU's own caches, and that the cache of its node has.
+    /// A load that misses the CPU's own caches, and that the cache of its node has: of a page table that was walked
+    /// before, of a `struct page` that compaction's scanners look at in every run.
     cache_read,
     /// What an access costs more when its translation is not in the TLB, for base pages, the page table being
     /// in the CPU's own caches.
@@ -141,7 +143,7 @@ costs! {
     tlb_miss_huge,
     /// Taking a page off a list or putting one on, its `struct page` not being in a cache.
     list_op,
-    /// Looking at the next `struct page` in a row.
+    /// Looking at the next `struct page` in a row, or at one near the last, or at one used a moment ago.
     pfn_scan,
     /// Finding a page table entry from an address in software, four levels.
     page_table_walk,
@@ -212,6 +214,18 @@ pub struct Reserved {
     pub high_bytes: u64,
 }
 
+/// Pageblocks that a running system has filled with unmovable pages, and the holes in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// Of 1000 pageblocks of 2 MiB, those.
+    pub unmovable_blocks_per_1000: u32,
+    /// Free blocks of each order in 1000 of them.
+    pub holes_per_1000_blocks: [u32; HOLE_ORDERS],
+}
+
+/// Orders below the pageblock's.
+pub const HOLE_ORDERS: usize = 9;
+
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -228,6 +242,8 @@ pub struct Machine {
     pub device_hole_bytes: u64,
     /// Memory that is not handed out.
     pub reserved: Reserved,
+    /// What a running system holds; `None`: nothing.
+    pub in_use: Option<InUse>,
     /// Disks; their positions are their [`DeviceId`]s.
     pub disks: Vec<DeviceSpec>,
     /// The file system on each disk.
@@ -483,6 +499,7 @@ impl Checks<'_> {
 struct Values {
     description: String,
     memory: MemoryValues,
+    in_use: Option<InUseValues>,
     #[serde(rename = "node")]
     nodes: Spanned<Vec<NodeValues>>,
     sched: SchedValues,
@@ -501,6 +518,44 @@ struct MemoryValues {
     reserved_low_mib: Spanned<u64>,
     reserved_high_mib: Spanned<u64>,
     source: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InUseValues {
+    unmovable_blocks_per_1000: Spanned<u64>,
+    holes_per_1000_blocks: Spanned<Vec<u32>>,
+    source: Spanned<String>,
+}
+
+impl InUseValues {
+    fn finish(&self, checks: &mut Checks<'_>) -> InUse {
+        checks.some_text("in_use.source", &self.source);
+        let key = "unmovable_blocks_per_1000";
+        // Half of memory: more would leave nothing to run with.
+        let blocks = checks.within(key, &self.unmovable_blocks_per_1000, 1..501, "");
+        let found = self.holes_per_1000_blocks.get_ref();
+        let mut holes = [0; HOLE_ORDERS];
+        if let Ok(all) = <[u32; HOLE_ORDERS]>::try_from(found.as_slice()) {
+            holes = all;
+        } else {
+            let message = format!(
+                "`holes_per_1000_blocks` has {} entries, expected {HOLE_ORDERS}: orders 0 to 8",
+                found.len()
+            );
+            checks.refuse(&self.holes_per_1000_blocks.span(), message);
+        }
+        let pages = holes.iter().zip(0..).map(|(&holes, order)| u64::from(holes) << order);
+        let pages: u64 = pages.sum();
+        if pages >= 512_000 {
+            let message = format!(
+                "`holes_per_1000_blocks` are {pages} pages, expected fewer than the 512000 of 1000 \
+                 pageblocks"
+            );
+            checks.refuse(&self.holes_per_1000_blocks.span(), message);
+        }
+        InUse { unmovable_blocks_per_1000: blocks as u32, holes_per_1000_blocks: holes }
+    }
 }
 
 #[derive(Deserialize)]
@@ -604,6 +659,7 @@ impl Values {
             checks.within("memmap_bytes_per_page", &memory.memmap_bytes_per_page, 0..257, "");
         let low = checks.within("reserved_low_mib", &memory.reserved_low_mib, 0..4096, "");
         let high = checks.within("reserved_high_mib", &memory.reserved_high_mib, 0..1 << 20, "");
+        let in_use = self.in_use.as_ref().map(|values| values.finish(checks));
         let nodes = nodes(&self.nodes, low + high, checks);
         let disks: Vec<DeviceSpec> = self.disks.iter().map(|disk| disk.finish(checks)).collect();
         for (n, disk) in self.disks.iter().enumerate() {
@@ -624,6 +680,7 @@ impl Values {
                 low_bytes: low * MIB,
                 high_bytes: high * MIB,
             },
+            in_use,
             disks,
             file_systems: self
                 .disks

@@ -146,6 +146,24 @@ fn impossible_values_say_what_was_found_and_what_was_expected() {
 }
 
 #[test]
+fn impossible_pageblocks_in_use_are_refused() {
+    let good = include_str!("../../../machines/one-node-8g-in-use.toml");
+    let holes = "[22789, 18289, 9158, 4605, 1737, 1237, 645, 132, 0]";
+    for (from, to, expected) in [
+        (holes, "[1, 2]", "`holes_per_1000_blocks` has 2 entries, expected 9: orders 0 to 8"),
+        (holes, "[0, 0, 0, 0, 0, 0, 0, 0, 2000]", "512000 pages, expected fewer than the 512000"),
+        ("per_1000 = 40", "per_1000 = 0", "`unmovable_blocks_per_1000` is 0, expected 1..=500"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let text = good.replacen(from, to, 1);
+        let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
+        let line = text[..text.find(to).unwrap()].matches('\n').count() + 1;
+        assert!(message.starts_with(&format!("mine.toml:{line}: ")), "{message}");
+        assert!(message.contains(expected), "{message}\nlacks {expected}");
+    }
+}
+
+#[test]
 fn all_impossible_values_are_reported_at_once() {
     let text = GOOD.replace("cpus = 24", "cpus = 9999").replace("[10, 21]", "[10]");
     let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();

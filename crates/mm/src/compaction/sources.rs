@@ -45,7 +45,7 @@ impl Memory {
         let mut scanned =
             Scanned { start: low.0, end: low.0, nr_scanned: nr_searched, nr_taken: 0 };
         while end <= run.cc.free_pfn {
-            self.work.pfns_scanned += 1;
+            self.look_at_block(0);
             if self.is_whole_block(id, low, end) {
                 let asks = policy.skip_hints == SkipHints::InVain || block_start(low, pages) == low;
                 let is_skipped = asks
@@ -75,6 +75,12 @@ impl Memory {
             run.cc.migrate_pfn = end;
         }
         scanned
+    }
+
+    /// Notes that a scanner looked whether a pageblock lies in its zone, and `others` at further frames of it.
+    pub(super) fn look_at_block(&mut self, others: u64) {
+        let ends = if self.policy.compaction.asks_block_ends { 2 } else { 0 };
+        self.work.far_pfns_scanned += ends.max(others);
     }
 
     /// Whether a pageblock, or the part of one, lies in the zone and is memory

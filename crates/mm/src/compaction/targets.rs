@@ -293,7 +293,8 @@ impl Memory {
                 run.phase = Phase::Walk(walk);
                 break;
             }
-            self.work.pfns_scanned += 1;
+            // Its first frame tells whether a large block is free there.
+            self.look_at_block(1);
             let from = if takes_all { walk.block } else { walk.from };
             if self.is_whole_block(id, walk.block, walk.end)
                 && self.is_suitable_target(run, walk.block)

@@ -20,6 +20,7 @@ pub mod direct;
 pub mod fault;
 pub mod filemap;
 pub mod files;
+mod in_use;
 pub mod inodes;
 pub mod kswapd;
 mod kswapd_by_cluster;
@@ -351,13 +352,14 @@ impl Kernel {
 
 /// A machine just booted: its free memory on the free lists, swap on, kswapd asleep.
 ///
-/// Departs: nothing but what the machine file reserves is in use. Visible as: the kernel's own slabs and
-/// the programs of a running system are missing from the start, some 100 MiB.
+/// Departs: nothing is in use but what the machine file reserves and the unmovable pages that it may tell of.
+/// Visible as: the reclaimable slabs and the programs of a running system are missing from the start.
 #[must_use]
 pub fn boot(machine: &Machine, policy: Policy, flows: Flows, knobs: Knobs) -> Sim<Kernel> {
     let mut memory = Memory::new(machine.memory(), policy);
     release_free_memory(machine, &mut memory);
     memory.setup_watermarks(None, knobs.thp.enabled != thp::Enabled::Never);
+    in_use::hold(machine, &mut memory);
     start(machine, memory, flows, knobs)
 }
 

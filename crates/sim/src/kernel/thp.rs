@@ -3,9 +3,9 @@
 //! Models: `do_huge_pmd_anonymous_page`, `vma_thp_gfp_mask`, mm/huge_memory.c; `alloc_pages_vma` and
 //! `alloc_pages_mpol`, mm/mempolicy.c; `khugepaged`, `khugepaged_scan_mm_slot`, `collapse_huge_page`,
 //! `__collapse_huge_page_swapin`, mm/khugepaged.c; v3.3 to v6.12.
-//! Departs: khugepaged goes through all mappings by address instead of process by process. Whether a unit's nodes
-//! are too far apart is asked behind its last entry. Visible as: the order of events of several processes; what
-//! an event of such a unit counts.
+//! Departs: khugepaged takes processes in the order of their numbers, not of their first huge mappings. Whether a
+//! unit's nodes are too far apart is asked behind its last entry. Visible as: the order of events of several
+//! processes; what an event of such a unit counts.
 //! Departs: the huge page of zeros, once it is there, is kept. Visible as: a freed machine has 2 MiB less where
 //! somebody read memory that nobody had written.
 
@@ -317,9 +317,12 @@ fn give_back(cx: &mut KernelCx<'_>, pfn: Pfn, order: Order) {
 /// only a workload can do; it looks again instead.
 const IDLE_SLEEP: Ns = Ns::from_secs(10);
 
+/// Where khugepaged begins: before all units of all processes.
+const FIRST_UNIT: (ProcessId, Vpn) = (ProcessId(0), Vpn(0));
+
 /// The kernel thread that makes huge pages of base pages. Never returns.
 pub(crate) fn khugepaged(cx: &mut KernelCx<'_>) {
-    let mut at = Vpn(0);
+    let mut at = FIRST_UNIT;
     // The node that last took a huge page for a unit spread evenly.
     let mut last_node = None;
     loop {
@@ -338,7 +341,7 @@ const HALF_OF_UNIT: u32 = PTRS_PER_TABLE / 2;
 
 /// One pass over `pages_to_scan` base pages. When a huge page could not be had it sleeps once; the second
 /// time it gives up.
-fn scan_pass(cx: &mut KernelCx<'_>, at: &mut Vpn, last_node: &mut Option<u32>) {
+fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut Option<u32>) {
     let knobs = cx.world().knobs.thp;
     let limits = CollapseLimits {
         ptes_none: knobs.khugepaged.max_ptes_none,
@@ -355,20 +358,18 @@ fn scan_pass(cx: &mut KernelCx<'_>, at: &mut Vpn, last_node: &mut Option<u32>) {
         let kernel = cx.world();
         let next =
             kernel.memory.next_unit_to_collapse(*at, |vma| kernel.allows_huge(vma.task, vma.huge));
-        let Some(unit) = next else {
-            if wrapped || *at == Vpn(0) {
+        let Some((process, unit)) = next else {
+            if wrapped || *at == FIRST_UNIT {
                 break;
             }
-            // Round once: the next pass begins at the first mapping.
-            *at = Vpn(0);
+            // Round once: the next pass begins with the first process.
+            *at = FIRST_UNIT;
             wrapped = true;
             continue;
         };
-        *at = Vpn(unit.0 + PTRS_PER_TABLE);
+        *at = (process, Vpn(unit.0 + PTRS_PER_TABLE));
         left = left.saturating_sub(PTRS_PER_TABLE);
         let kernel = cx.world();
-        let vma = kernel.memory.spaces.find(unit).expect("a unit that could be huge is mapped");
-        let process = vma.task;
         let mut scan = kernel.memory.khugepaged_scan(unit, limits);
         if scan.result == ScanResult::PageAnon {
             continue;

@@ -23,11 +23,12 @@ impl Kernel {
             + costs.tlb_flush_remote.times(work.tlb_flushes * others.min(1));
         Price {
             zone: costs.list_op.times(work.list_ops)
-                + costs.pfn_scan.times(work.pfns_scanned)
+                + costs.pfn_scan.times(work.pfns_scanned + work.near_list_ops)
                 + costs.lock_pair.times(work.refills + work.drains),
-            lru: costs.list_op.times(work.lru_ops),
+            lru: costs.list_op.times(work.lru_ops) + costs.pfn_scan.times(work.near_lru_ops),
             // An object's place on its slab's list is no nearer than a page's on its own.
             free: costs.page_table_walk.times(work.ptes_scanned)
+                + costs.cache_read.times(work.far_pfns_scanned)
                 + costs.list_op.times(work.slab_ops)
                 + costs.clear_base_page.times(work.pages_cleared)
                 + costs.clear_huge_page.times(work.huge_pages_cleared)
