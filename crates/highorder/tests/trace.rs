@@ -13,7 +13,7 @@ const CHURN: &str = "tests/data/recordings/612-rec-churn/trace.txt.zst";
 /// Huge pages under load, where kcompactd works on its own and where tasks compact for themselves.
 const EXPERIMENT: &str = "\
 description = \"huge pages under load\"
-machine = \"one-node-8g\"
+machine = \"one-node-8g-in-use\"
 sample_interval_ms = 1000
 
 [workload]
@@ -80,7 +80,7 @@ fn traced(folder: &Path) -> Vec<String> {
         "run",
         text(&experiment),
         "--scale",
-        "1/64",
+        "1/32",
         "--store",
         text(&store),
         "--trace",
