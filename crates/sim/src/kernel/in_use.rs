@@ -34,7 +34,7 @@ pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
             continue;
         }
         let blocks = spec.memory_bytes / PAGE_BYTES / BLOCK as u64;
-        let pages = blocks * u64::from(in_use.unmovable_blocks_per_1000) / 1000 * BLOCK as u64;
+        let blocks = (blocks * u64::from(in_use.unmovable_blocks_per_1000) / 1000) as usize;
         let request = Request {
             order: Order(0),
             gfp: Gfp::KERNEL,
@@ -42,29 +42,38 @@ pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
             node: node as u32,
             past_lists: false,
         };
-        let mut held: Vec<Pfn> =
+        // Zones take turns before 4.8: each may end in the midst of a block.
+        let pages = (blocks + memory.zones.len()) * BLOCK;
+        let mut taken: Vec<Pfn> =
             (0..pages).map_while(|_| memory.alloc_without_reclaim(request)).collect();
-        for &pfn in &held {
+        taken.sort_unstable();
+        let mut whole = whole_blocks(&taken);
+        whole.truncate(blocks);
+        for pfn in taken {
             memory.take_kernel_block(pfn, Order(0), KernelUse::Unknown);
+            let block = Pfn(pfn.0 / BLOCK as u32 * BLOCK as u32);
+            if whole.binary_search(&block).is_err() {
+                memory.free_kernel_block(pfn, Order(0), cpu);
+            }
         }
-        held.sort_unstable();
-        punch(in_use, memory, &held, cpu, &mut rng);
+        punch(in_use, memory, &whole, cpu, &mut rng);
     }
     memory.drain_all_pages(None);
     memory.take_work();
     memory.take_extfrag();
 }
 
-/// Frees parts of the whole pageblocks among these pages, the large ones first.
-fn punch(in_use: &InUse, memory: &mut Memory, held: &[Pfn], cpu: usize, rng: &mut Pcg64) {
-    let blocks: Vec<Pfn> = held
-        .windows(BLOCK)
-        .filter(|part| {
-            (part[0].0 as usize).is_multiple_of(BLOCK)
-                && part[BLOCK - 1].0 - part[0].0 == BLOCK as u32 - 1
-        })
-        .map(|part| part[0])
-        .collect();
+/// The pageblocks of which all pages are among these, which are sorted.
+fn whole_blocks(pages: &[Pfn]) -> Vec<Pfn> {
+    let is_whole = |part: &&[Pfn]| {
+        (part[0].0 as usize).is_multiple_of(BLOCK)
+            && part[BLOCK - 1].0 - part[0].0 == BLOCK as u32 - 1
+    };
+    pages.windows(BLOCK).filter(is_whole).map(|part| part[0]).collect()
+}
+
+/// Frees parts of these pageblocks, the large ones first.
+fn punch(in_use: &InUse, memory: &mut Memory, blocks: &[Pfn], cpu: usize, rng: &mut Pcg64) {
     if blocks.is_empty() {
         return;
     }
