@@ -90,6 +90,9 @@ pub fn touch_range(
         let (is_locked, pages) = lock_to_fault(cx, process, at, pages, access)?;
         let (cpu, node) = (cx.cpu().0 as usize, cx.node());
         let kernel = cx.world();
+        if is_locked {
+            kernel.process_mut(process).mmap_lock.begin_faults(node);
+        }
         let vma = kernel.memory.spaces.find(at).filter(|vma| vma.task == process);
         let vma = vma.expect("memory that is touched is mapped");
         let range = TouchRange {
@@ -129,7 +132,8 @@ pub fn touch_range(
         let user = kernel.access_time(done.pages, done.huge, extent, fresh, remote);
         if nr_faults > 0 {
             kernel.note_resident(process);
-            spend_faults(cx, nr_faults, done.pages.checked_sub(1).map(|_| Vpn(at.0 - 1)));
+            let near = done.pages.checked_sub(1).map(|_| Vpn(at.0 - 1));
+            spend_faults(cx, process, node, nr_faults, near);
         }
         if cleared_far > 0 {
             let kernel = cx.world();
@@ -137,6 +141,7 @@ pub fn touch_range(
             cx.spend(clearing, Mode::System);
         }
         if is_locked {
+            cx.world().process_mut(process).mmap_lock.end_faults(node);
             mmap_lock::unlock(cx, process, Hold::Read);
         }
         cx.spend(user, Mode::User);
@@ -192,11 +197,17 @@ struct Fresh {
     huge: u64,
 }
 
-/// Spends the time of faults that the fast path served, `near` being one of their pages.
+/// Spends the time of faults that the fast path served for a CPU of a node, `near` being one of their pages.
 ///
 /// What a fault costs as a whole is measured; the part of it that is list operations is spent under the
 /// zone's and the LRU's locks.
-fn spend_faults(cx: &mut KernelCx<'_>, nr_faults: u64, near: Option<Vpn>) {
+fn spend_faults(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    node: u32,
+    nr_faults: u64,
+    near: Option<Vpn>,
+) {
     let kernel = cx.world();
     let work = kernel.memory.take_work();
     let price = kernel.price(work);
@@ -204,12 +215,14 @@ fn spend_faults(cx: &mut KernelCx<'_>, nr_faults: u64, near: Option<Vpn>) {
     let entry = kernel.costs.fault_entry.times(nr_faults);
     let locked = price.zone + price.lru;
     let rest = price.free + entry.saturating_sub(locked);
+    let mmap_lock = &kernel.process(process).mmap_lock;
+    let line = mmap_lock.line_time(&kernel.costs, node, nr_faults, rest + locked);
     let locks = near.map(|pfn| {
         let zone = kernel.memory.zone_of(pfn);
         let lru = kernel.memory.lru.of_zone(zone);
         (kernel.zone_locks[zone.index()], kernel.lru_locks[lru])
     });
-    cx.spend(rest, Mode::System);
+    cx.spend(rest + line, Mode::System);
     if let Some((zone, lru)) = locks {
         if price.zone > Ns::ZERO {
             cx.hold(zone, price.zone);

@@ -5,12 +5,15 @@
 //! served first, and readers that stand in a row are served together.
 //! Departs: nobody takes it for khugepaged's and NUMA balancing's scans and at a process's end. Faults in files
 //! and of swapped pages go without it; those of 6.4 and later never wait. Others hold it for all that are served
-//! at one moment, up to 128. Reading and writing the lock's own cache line takes no time. Visible as: who maps
-//! and unmaps never waits for a read, but for some 0.1 ms where others fault; a fault costs the same with one
-//! thread and with many, but for the locks of zones and LRU lists.
+//! at one moment, up to 128. The lock's own cache line moves between threads that fault in what the fast path
+//! serves; others move it for nothing, and so does who has a mapping's own lock. Visible as: who maps and unmaps
+//! never waits for a read, but for some 0.1 ms where others fault; from 6.4 on a fault costs the same with one thread
+//! and with many, but for the locks of zones and LRU lists.
 
 use super::{Kernel, KernelCx};
+use crate::machine::Costs;
 use crate::sched::WaitQueue;
+use crate::time::Ns;
 use highorder_mm::vma::TaskId as ProcessId;
 use std::collections::VecDeque;
 
@@ -33,9 +36,43 @@ pub struct MmapLock {
     next_ticket: u64,
     /// Where they wait; there is none before anybody has waited.
     queue: Option<WaitQueue>,
+    /// By node: how many of its CPUs serve faults, one after the other.
+    faulting: Vec<u32>,
 }
 
 impl MmapLock {
+    /// Counts a CPU of this node among those that serve faults.
+    pub(crate) fn begin_faults(&mut self, node: u32) {
+        let node = node as usize;
+        if self.faulting.len() <= node {
+            self.faulting.resize(node + 1, 0);
+        }
+        self.faulting[node] += 1;
+    }
+
+    /// No longer counts it.
+    pub(crate) fn end_faults(&mut self, node: u32) {
+        self.faulting[node as usize] -= 1;
+    }
+
+    /// What it takes longer to serve some faults on this node, which would take `alone`, since others serve some at
+    /// the same time: each fault writes the lock's cache line twice, and one after the other has it.
+    ///
+    /// Whoever serves faults alone keeps the line. With others, a write fetches it from where the last one was, and
+    /// once the line is never at rest, each waits for all: the bound of a closed queue.
+    pub(crate) fn line_time(&self, costs: &Costs, node: u32, nr_faults: u64, alone: Ns) -> Ns {
+        let all: u64 = self.faulting.iter().map(|&cpus| u64::from(cpus)).sum();
+        let near = u64::from(self.faulting.get(node as usize).copied().unwrap_or(0));
+        let (near, others) = (near.saturating_sub(1), all.saturating_sub(1));
+        if others == 0 {
+            return Ns::ZERO;
+        }
+        let fetches = costs.cache_read.times(2 * nr_faults * near)
+            + costs.remote_access.times(2 * nr_faults * (others - near));
+        let one = Ns(fetches.0 / others);
+        one.max(Ns(one.0 * all).saturating_sub(alone))
+    }
+
     fn is_free_for(&self, hold: Hold) -> bool {
         !self.writer && (hold == Hold::Read || self.readers == 0)
     }
@@ -161,6 +198,7 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Machine;
 
     #[test]
     fn readers_share_writers_do_not_and_whoever_comes_later_waits_behind_a_writer() {
@@ -179,5 +217,23 @@ mod tests {
         lock.release(Hold::Write);
         assert_eq!(lock.pass_on(), 2, "who reads does so together");
         assert_eq!([first, second, last].map(|t| lock.waits(t)), [false, false, true]);
+    }
+    #[test]
+    fn a_lock_s_line_is_fetched_from_others_and_once_it_never_rests_each_waits_for_all() {
+        let costs = Machine::load("two-node-64g").unwrap().costs;
+        let (near, far) = (costs.cache_read.times(20), costs.remote_access.times(20));
+        let mut lock = MmapLock::default();
+        lock.begin_faults(0);
+        assert_eq!(lock.line_time(&costs, 0, 10, Ns::ZERO), Ns::ZERO, "nobody else has it");
+        lock.begin_faults(0);
+        assert_eq!(lock.line_time(&costs, 0, 10, Ns::from_millis(1)), near);
+        lock.begin_faults(1);
+        let one = Ns((near.0 + far.0) / 2);
+        assert_eq!(lock.line_time(&costs, 0, 10, Ns::from_millis(1)), one);
+        assert_eq!(lock.line_time(&costs, 1, 10, Ns::from_millis(1)), far);
+        assert_eq!(lock.line_time(&costs, 1, 10, Ns(1)), Ns(3 * far.0 - 1));
+        lock.end_faults(0);
+        lock.end_faults(0);
+        assert_eq!(lock.line_time(&costs, 1, 10, Ns(1)), Ns::ZERO);
     }
 }
