@@ -545,6 +545,16 @@ impl InUseValues {
             );
             checks.refuse(&self.holes_per_1000_blocks.span(), message);
         }
+        for (order, &nr) in holes.iter().enumerate() {
+            // Of two buddies one at most: both would be one of the next order.
+            let most = 256_000 >> order;
+            if nr > most {
+                let message = format!(
+                    "`holes_per_1000_blocks` has {nr} of order {order}, expected at most {most}"
+                );
+                checks.refuse(&self.holes_per_1000_blocks.span(), message);
+            }
+        }
         let pages = holes.iter().zip(0..).map(|(&holes, order)| u64::from(holes) << order);
         let pages: u64 = pages.sum();
         if pages >= 512_000 {

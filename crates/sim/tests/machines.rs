@@ -151,7 +151,12 @@ fn impossible_pageblocks_in_use_are_refused() {
     let holes = "[22789, 18289, 9158, 4605, 1737, 1237, 645, 132, 0]";
     for (from, to, expected) in [
         (holes, "[1, 2]", "`holes_per_1000_blocks` has 2 entries, expected 9: orders 0 to 8"),
-        (holes, "[0, 0, 0, 0, 0, 0, 0, 0, 2000]", "512000 pages, expected fewer than the 512000"),
+        (holes, "[0, 0, 0, 0, 0, 0, 0, 0, 1001]", "1001 of order 8, expected at most 1000"),
+        (
+            holes,
+            "[256000, 0, 0, 0, 0, 0, 0, 0, 1000]",
+            "512000 pages, expected fewer than the 512000",
+        ),
         ("per_1000 = 40", "per_1000 = 0", "`unmovable_blocks_per_1000` is 0, expected 1..=500"),
     ] {
         assert!(good.contains(from), "{from}");

@@ -223,7 +223,6 @@ pub(crate) fn linux_4_20() -> Policy {
         rescan: Rescan::Plain,
         count_taken: false,
         skip_huge_blocks: false,
-        asks_block_ends: true,
         finish: Finish::TypeOrSteal,
         isolate_mark: IsolateMark::Min,
         contention: Contention::Abort,
@@ -254,6 +253,7 @@ pub(crate) fn linux_4_4() -> Policy {
         free_scan: FreeScan::UntilEnough,
         flush_by: FlushBy::AllButKswapd,
         async_sources: AsyncSources::Movable,
+        asks_block_ends: true,
         skip_on_failure: false,
         finish: Finish::MarkAndSteal,
         suitable: Suitable::LowMark,
@@ -291,6 +291,7 @@ pub(crate) fn linux_4_4() -> Policy {
 pub(crate) fn linux_3_3() -> Policy {
     let mut policy = linux_4_4();
     policy.pcp.drain = PcpDrain::RoundRobinReclaimableFirst;
+    policy.compaction.asks_block_ends = false;
     policy.fallback.rule = FallbackRule::MoveOrTake;
     policy.zone.fair_batches = false;
     policy.zone.zonelist_order = ZonelistOrder::FoundAtBoot;

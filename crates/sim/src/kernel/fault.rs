@@ -216,7 +216,11 @@ fn spend_faults(
     let locked = price.zone + price.lru;
     let rest = price.free + entry.saturating_sub(locked);
     let mmap_lock = &kernel.process(process).mmap_lock;
-    let line = mmap_lock.line_time(&kernel.costs, node, nr_faults, rest + locked);
+    let cpus = |node: u32| {
+        let nodes = &kernel.memory.machine.cpu_nodes;
+        nodes.iter().filter(|&&other| other == node).count() as u64
+    };
+    let line = mmap_lock.line_time(&kernel.costs, cpus, node, nr_faults, rest + locked);
     let locks = near.map(|pfn| {
         let zone = kernel.memory.zone_of(pfn);
         let lru = kernel.memory.lru.of_zone(zone);

@@ -707,8 +707,16 @@ fn truncate_pages(cx: &mut KernelCx<'_>, file: FileId, range: std::ops::Range<u6
             writeback::wait_on_writeback(cx, file);
         }
     }
+    forget_shadows(cx, file, range.start);
+}
+
+/// Forgets what went before of a file from a page on. Suspends.
+fn forget_shadows(cx: &mut KernelCx<'_>, file: FileId, from: u64) {
     let cpu = cx.cpu().0 as usize;
-    cx.world().memory.forget_shadows(file, range.start, cpu);
+    let kernel = cx.world();
+    kernel.memory.forget_shadows(file, from, cpu);
+    let zone = kernel.first_zone();
+    super::work::spend_work(cx, zone);
 }
 
 /// Takes a file's name away. Its pages go, and then its space: at once, or when nobody maps it any more.
@@ -746,7 +754,8 @@ pub(crate) fn release_unmapped(cx: &mut KernelCx<'_>) {
 /// (`vm.drop_caches` = 1). Suspends.
 ///
 /// Models: `drop_pagecache_sb`, fs/drop_caches.c; `invalidate_mapping_pages`, mm/truncate.c; v4.4.
-/// Departs: files without pages are left alone, as before 5.13. Visible as: on later kernels their shadows stay.
+/// Departs: files without pages are left alone, as they once were by Linux. Visible as: on kernels that
+/// look whether there are shadows (`mapping_empty`) these stay here.
 pub fn drop_pagecache(cx: &mut KernelCx<'_>) {
     let with_pages = |&file: &FileId, kernel: &Kernel| kernel.memory.files.counts(file).0 > 0;
     let kernel = cx.world();
@@ -762,9 +771,8 @@ pub fn drop_pagecache(cx: &mut KernelCx<'_>) {
             }
             from = index + 1;
         }
-        let cpu = cx.cpu().0 as usize;
         if cx.world().file_table[file.0 as usize].is_some() {
-            cx.world().memory.forget_shadows(file, 0, cpu);
+            forget_shadows(cx, file, 0);
         }
         cx.world().consider_inode(file);
     }

@@ -6,7 +6,8 @@
 //!
 //! Departs: blocks lie together where the empty machine hands memory out first, where those of a running system
 //! are strewn. Visible as: compaction meets them in one place. Reclaimable slab and programs' pages are missing.
-//! Visible as: nothing of theirs can be reclaimed.
+//! Visible as: nothing of theirs can be reclaimed. A block that was only begun is free again, but stays unmovable.
+//! Visible as: up to one such block more in each zone.
 
 use crate::machine::{InUse, Machine, PAGE_BYTES};
 use highorder_mm::alloc::Request;
@@ -16,10 +17,11 @@ use highorder_mm::memory::Memory;
 use highorder_mm::{Order, Pfn};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
 
 /// The random stream that says where holes lie: "in use" in ASCII. Every boot of a machine is the same.
 const STREAM: u128 = 0x696e_2075_7365 << 64;
-/// How often a place is looked for in vain before a hole is left out.
+/// How often a place for a hole is drawn before the next one that is free is taken.
 const TRIES: u32 = 64;
 /// Pages of the pageblocks that the machine file speaks of.
 const BLOCK: usize = 512;
@@ -29,10 +31,8 @@ pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
     let Some(in_use) = &machine.in_use else { return };
     let mut rng = Pcg64::new(0, STREAM);
     for (node, spec) in machine.nodes.iter().enumerate() {
-        let cpu = spec.cpus.start as usize;
-        if spec.cpus.is_empty() {
-            continue;
-        }
+        // A node without CPUs is filled from the first of the machine.
+        let cpu = if spec.cpus.is_empty() { 0 } else { spec.cpus.start as usize };
         let blocks = spec.memory_bytes / PAGE_BYTES / BLOCK as u64;
         let blocks = (blocks * u64::from(in_use.unmovable_blocks_per_1000) / 1000) as usize;
         let request = Request {
@@ -42,34 +42,28 @@ pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
             node: node as u32,
             past_lists: false,
         };
-        // Zones take turns before 4.8: each may end in the midst of a block.
-        let pages = (blocks + memory.zones.len()) * BLOCK;
-        let mut taken: Vec<Pfn> =
-            (0..pages).map_while(|_| memory.alloc_without_reclaim(request)).collect();
-        taken.sort_unstable();
-        let mut whole = whole_blocks(&taken);
-        whole.truncate(blocks);
-        for pfn in taken {
+        // Pages taken of each block. Zones take turns before 4.8: each may end in the midst of one.
+        let mut taken: BTreeMap<Pfn, Vec<Pfn>> = BTreeMap::new();
+        let mut nr_whole = 0;
+        while nr_whole < blocks
+            && let Some(pfn) = memory.alloc_without_reclaim(request)
+        {
             memory.take_kernel_block(pfn, Order(0), KernelUse::Unknown);
-            let block = Pfn(pfn.0 / BLOCK as u32 * BLOCK as u32);
-            if whole.binary_search(&block).is_err() {
-                memory.free_kernel_block(pfn, Order(0), cpu);
-            }
+            let pages = taken.entry(Pfn(pfn.0 / BLOCK as u32 * BLOCK as u32)).or_default();
+            pages.push(pfn);
+            nr_whole += usize::from(pages.len() == BLOCK);
         }
+        let (whole, begun): (Vec<_>, Vec<_>) =
+            taken.into_iter().partition(|(_, pages)| pages.len() == BLOCK);
+        for pfn in begun.into_iter().flat_map(|(_, pages)| pages) {
+            memory.free_kernel_block(pfn, Order(0), cpu);
+        }
+        let whole: Vec<Pfn> = whole.into_iter().map(|(block, _)| block).collect();
         punch(in_use, memory, &whole, cpu, &mut rng);
     }
     memory.drain_all_pages(None);
     memory.take_work();
     memory.take_extfrag();
-}
-
-/// The pageblocks of which all pages are among these, which are sorted.
-fn whole_blocks(pages: &[Pfn]) -> Vec<Pfn> {
-    let is_whole = |part: &&[Pfn]| {
-        (part[0].0 as usize).is_multiple_of(BLOCK)
-            && part[BLOCK - 1].0 - part[0].0 == BLOCK as u32 - 1
-    };
-    pages.windows(BLOCK).filter(is_whole).map(|part| part[0]).collect()
 }
 
 /// Frees parts of these pageblocks, the large ones first.
@@ -83,14 +77,23 @@ fn punch(in_use: &InUse, memory: &mut Memory, blocks: &[Pfn], cpu: usize, rng: &
         let pages = 1 << order;
         let wanted = blocks.len() as u64 * u64::from(per_1000) / 1000;
         for _ in 0..wanted {
-            let place = (0..TRIES).find_map(|_| {
-                let at = rng.next_u32() as usize % (holes.len() / pages) * pages;
-                let is_held = holes[at..at + pages].iter().all(Option::is_none);
+            let nr_places = holes.len() / pages;
+            let is_free = |at: &usize| {
+                let is_held = holes[*at..at + pages].iter().all(Option::is_none);
                 // Two holes of a size side by side would be one.
-                let is_alone = holes[at ^ pages] != Some(order as u8);
-                (is_held && is_alone).then_some(at)
-            });
-            let Some(at) = place else { break };
+                is_held && holes[at ^ pages] != Some(order as u8)
+            };
+            let mut drawn = 0;
+            let place = (0..TRIES)
+                .map(|_| {
+                    drawn = rng.next_u32() as usize % nr_places;
+                    drawn * pages
+                })
+                .find(is_free);
+            let behind = |n: usize| (drawn + n) % nr_places * pages;
+            let Some(at) = place.or_else(|| (1..nr_places).map(behind).find(is_free)) else {
+                break;
+            };
             holes[at..at + pages].fill(Some(order as u8));
         }
     }

@@ -7,8 +7,8 @@
 //! and of swapped pages go without it; those of 6.4 and later never wait. Others hold it for all that are served
 //! at one moment, up to 128. The lock's own cache line moves between threads that fault in what the fast path
 //! serves; others move it for nothing, and so does who has a mapping's own lock. Visible as: who maps and unmaps
-//! never waits for a read, but for some 0.1 ms where others fault; from 6.4 on a fault costs the same with one thread
-//! and with many, but for the locks of zones and LRU lists.
+//! never waits for a read, but where others fault for up to 128 faults of theirs, some 0.1 ms and with tens of threads
+//! some 2 ms; from 6.4 on a fault costs the same with one thread and with many, but for the locks of zones and LRU lists.
 
 use super::{Kernel, KernelCx};
 use crate::machine::Costs;
@@ -36,12 +36,12 @@ pub struct MmapLock {
     next_ticket: u64,
     /// Where they wait; there is none before anybody has waited.
     queue: Option<WaitQueue>,
-    /// By node: how many of its CPUs serve faults, one after the other.
+    /// By node: how many tasks serve faults there, one after the other.
     faulting: Vec<u32>,
 }
 
 impl MmapLock {
-    /// Counts a CPU of this node among those that serve faults.
+    /// Counts a task on this node among those that serve faults.
     pub(crate) fn begin_faults(&mut self, node: u32) {
         let node = node as usize;
         if self.faulting.len() <= node {
@@ -59,11 +59,22 @@ impl MmapLock {
     /// the same time: each fault writes the lock's cache line twice, and one after the other has it.
     ///
     /// Whoever serves faults alone keeps the line. With others, a write fetches it from where the last one was, and
-    /// once the line is never at rest, each waits for all: the bound of a closed queue.
-    pub(crate) fn line_time(&self, costs: &Costs, node: u32, nr_faults: u64, alone: Ns) -> Ns {
-        let all: u64 = self.faulting.iter().map(|&cpus| u64::from(cpus)).sum();
-        let near = u64::from(self.faulting.get(node as usize).copied().unwrap_or(0));
-        let (near, others) = (near.saturating_sub(1), all.saturating_sub(1));
+    /// once the line is never at rest, each waits for all: the bound of a closed queue. A node has the line on no more
+    /// CPUs than `node_cpus` says: further tasks wait for one.
+    pub(crate) fn line_time(
+        &self,
+        costs: &Costs,
+        node_cpus: impl Fn(u32) -> u64,
+        node: u32,
+        nr_faults: u64,
+        alone: Ns,
+    ) -> Ns {
+        let on = |node: u32| {
+            let tasks = self.faulting.get(node as usize).copied().unwrap_or(0);
+            u64::from(tasks).min(node_cpus(node))
+        };
+        let all: u64 = (0..self.faulting.len() as u32).map(on).sum();
+        let (near, others) = (on(node).saturating_sub(1), all.saturating_sub(1));
         if others == 0 {
             return Ns::ZERO;
         }
@@ -222,18 +233,22 @@ mod tests {
     fn a_lock_s_line_is_fetched_from_others_and_once_it_never_rests_each_waits_for_all() {
         let costs = Machine::load("two-node-64g").unwrap().costs;
         let (near, far) = (costs.cache_read.times(20), costs.remote_access.times(20));
+        let line = |lock: &MmapLock, cpus, node, nr_faults, alone| {
+            lock.line_time(&costs, |_| cpus, node, nr_faults, alone)
+        };
         let mut lock = MmapLock::default();
         lock.begin_faults(0);
-        assert_eq!(lock.line_time(&costs, 0, 10, Ns::ZERO), Ns::ZERO, "nobody else has it");
+        assert_eq!(line(&lock, 12, 0, 10, Ns::ZERO), Ns::ZERO, "nobody else has it");
         lock.begin_faults(0);
-        assert_eq!(lock.line_time(&costs, 0, 10, Ns::from_millis(1)), near);
+        assert_eq!(line(&lock, 12, 0, 10, Ns::from_millis(1)), near);
         lock.begin_faults(1);
         let one = Ns((near.0 + far.0) / 2);
-        assert_eq!(lock.line_time(&costs, 0, 10, Ns::from_millis(1)), one);
-        assert_eq!(lock.line_time(&costs, 1, 10, Ns::from_millis(1)), far);
-        assert_eq!(lock.line_time(&costs, 1, 10, Ns(1)), Ns(3 * far.0 - 1));
+        assert_eq!(line(&lock, 12, 0, 10, Ns::from_millis(1)), one);
+        assert_eq!(line(&lock, 12, 1, 10, Ns::from_millis(1)), far);
+        assert_eq!(line(&lock, 12, 1, 10, Ns(1)), Ns(3 * far.0 - 1));
+        assert_eq!(line(&lock, 1, 0, 10, Ns::from_millis(1)), far, "one CPU has it on this node");
         lock.end_faults(0);
         lock.end_faults(0);
-        assert_eq!(lock.line_time(&costs, 1, 10, Ns(1)), Ns::ZERO);
+        assert_eq!(line(&lock, 12, 1, 10, Ns(1)), Ns::ZERO);
     }
 }

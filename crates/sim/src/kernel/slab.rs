@@ -432,7 +432,7 @@ pub fn drop_slab(cx: &mut KernelCx<'_>) {
 
 impl Kernel {
     /// Some zone, where work that belongs to none is spent.
-    fn first_zone(&self) -> ZoneId {
+    pub(super) fn first_zone(&self) -> ZoneId {
         ZoneId(self.memory.zones.len() as u8 - 1)
     }
 }
