@@ -32,12 +32,7 @@ fn pageblocks_in_use_have_the_holes_that_the_machine_file_says() {
                 .map(|zone| zone.free_area.list(Order(order), Migratetype::Unmovable).len())
                 .sum();
             let wanted = blocks * in_use.holes_per_1000_blocks[usize::from(order)] / 1000;
-            // What is left of the blocks that the pages were taken from is free as well, in one piece of a size.
-            let zones = memory.zones.len() as u32;
-            assert!(
-                (wanted..=wanted + 2 * zones).contains(&found),
-                "{name} {order}: {found} {wanted}"
-            );
+            assert_eq!(found, wanted, "{name} {order}");
         }
         let held = (0..memory.machine.nr_frames)
             .filter(|&pfn| memory.kernel_use(Pfn(pfn)) == Some(KernelUse::Unknown))

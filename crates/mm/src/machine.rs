@@ -195,6 +195,12 @@ impl Machine {
         self.nodes.len()
     }
 
+    /// Number of a node's CPUs.
+    #[must_use]
+    pub fn nr_cpus(&self, node: u32) -> u64 {
+        self.cpu_nodes.iter().filter(|&&other| other == node).count() as u64
+    }
+
     /// Makes sure that the model can be this machine.
     ///
     /// # Errors

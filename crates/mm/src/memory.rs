@@ -70,10 +70,16 @@ struct LastLinked {
     lru: Pfn,
 }
 
-/// Whether the `struct page`s of two frames lie in one page of memory.
-const fn are_near(one: Pfn, other: Pfn) -> bool {
+/// Counts what was done to a frame as near the last such frame, if their `struct page`s lie in one page of memory,
+/// or as far from it.
+const fn count_op(pfn: Pfn, last: &mut Pfn, far: &mut u64, near: &mut u64) {
     const FRAMES_PER_MAP_PAGE: u32 = 64;
-    one.0 / FRAMES_PER_MAP_PAGE == other.0 / FRAMES_PER_MAP_PAGE
+    if pfn.0 / FRAMES_PER_MAP_PAGE == last.0 / FRAMES_PER_MAP_PAGE {
+        *near += 1;
+    } else {
+        *far += 1;
+    }
+    *last = pfn;
 }
 
 /// A machine's physical memory and the policy that rules it.
@@ -460,23 +466,15 @@ impl Memory {
     /// Notes that a block was put on a free list, or taken off one.
     #[inline]
     pub(crate) fn note_list_op(&mut self, pfn: Pfn) {
-        if are_near(pfn, self.last_linked.free) {
-            self.work.near_list_ops += 1;
-        } else {
-            self.work.list_ops += 1;
-        }
-        self.last_linked.free = pfn;
+        let Work { list_ops, near_list_ops, .. } = &mut self.work;
+        count_op(pfn, &mut self.last_linked.free, list_ops, near_list_ops);
     }
 
     /// Notes that a page was put on an LRU list, or taken off one.
     #[inline]
     pub(crate) fn note_lru_op(&mut self, pfn: Pfn) {
-        if are_near(pfn, self.last_linked.lru) {
-            self.work.near_lru_ops += 1;
-        } else {
-            self.work.lru_ops += 1;
-        }
-        self.last_linked.lru = pfn;
+        let Work { lru_ops, near_lru_ops, .. } = &mut self.work;
+        count_op(pfn, &mut self.last_linked.lru, lru_ops, near_lru_ops);
     }
 
     /// Work done since the last call.

@@ -286,6 +286,15 @@ impl Memory {
         }
     }
 
+    /// Takes a page off its list and puts it on another generation's, to which it belongs from now on.
+    fn move_to_generation(&mut self, pfn: Pfn, to: u8, end: End) {
+        self.unlink_generation(pfn);
+        self.link_generation(pfn, to, end);
+        self.move_home(pfn, to);
+        self.note_lru_op(pfn);
+        self.note_lru_op(pfn);
+    }
+
     /// A page belongs to another generation from now on; its list stays.
     fn move_home(&mut self, pfn: Pfn, generation: u8) {
         let home = self.frames.home_generation(pfn);
@@ -486,11 +495,7 @@ impl Memory {
             while let Some(pfn) = self.generations(lruvec).list(oldest, file, zone).tail() {
                 let home = self.frames.home_generation(pfn);
                 let to = if home == oldest { next } else { home };
-                self.unlink_generation(pfn);
-                self.link_generation(pfn, to, End::Tail);
-                self.move_home(pfn, to);
-                self.note_lru_op(pfn);
-                self.work.near_lru_ops += 1;
+                self.move_to_generation(pfn, to, End::Tail);
             }
         }
         let generations = self.generations(lruvec);
@@ -681,11 +686,7 @@ impl Memory {
             // Protected: it counts as one that could have gone.
             self.generations(lruvec).evicted[usize::from(file)][tier] += pages;
         }
-        self.unlink_generation(pfn);
-        self.link_generation(pfn, to, end);
-        self.move_home(pfn, to);
-        self.note_lru_op(pfn);
-        self.work.near_lru_ops += 1;
+        self.move_to_generation(pfn, to, end);
         true
     }
 }

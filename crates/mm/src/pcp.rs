@@ -134,7 +134,7 @@ impl Memory {
         let policy = self.policy.pcp.clone();
         let nr_cpus = self.machine.cpu_nodes.len() as u64;
         for zone in &mut self.zones {
-            let local = self.machine.cpu_nodes.iter().filter(|&&n| n == zone.node).count() as u64;
+            let local = self.machine.nr_cpus(zone.node);
             let cpus = if local == 0 { nr_cpus } else { local }.max(1);
             let batch = batch_size(zone.managed_pages, policy.batch_limit);
             let at_least = u64::from(batch) * 4;

@@ -501,9 +501,9 @@ fn khugepaged_goes_from_process_to_process() {
     assert!(of_second < of_first);
     let behind = |(task, at): (TaskId, Vpn)| (task, Vpn(at.0 + 512));
     let next = |from| memory.next_unit_to_collapse(from, |_| true);
-    let mut found = vec![(first, of_first), (second, of_second), behind((second, of_second))];
+    let units = [(first, of_first), (second, of_second), behind((second, of_second))];
     let mut at = (TaskId(0), Vpn(0));
-    for unit in found.drain(..) {
+    for unit in units {
         assert_eq!(next(at), Some(unit));
         at = behind(unit);
     }

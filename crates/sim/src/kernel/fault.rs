@@ -216,10 +216,7 @@ fn spend_faults(
     let locked = price.zone + price.lru;
     let rest = price.free + entry.saturating_sub(locked);
     let mmap_lock = &kernel.process(process).mmap_lock;
-    let cpus = |node: u32| {
-        let nodes = &kernel.memory.machine.cpu_nodes;
-        nodes.iter().filter(|&&other| other == node).count() as u64
-    };
+    let cpus = |node| kernel.memory.machine.nr_cpus(node);
     let line = mmap_lock.line_time(&kernel.costs, cpus, node, nr_faults, rest + locked);
     let locks = near.map(|pfn| {
         let zone = kernel.memory.zone_of(pfn);

@@ -757,10 +757,9 @@ pub(crate) fn release_unmapped(cx: &mut KernelCx<'_>) {
 /// Departs: files without pages are left alone, as they once were by Linux. Visible as: on kernels that
 /// look whether there are shadows (`mapping_empty`) these stay here.
 pub fn drop_pagecache(cx: &mut KernelCx<'_>) {
-    let with_pages = |&file: &FileId, kernel: &Kernel| kernel.memory.files.counts(file).0 > 0;
     let kernel = cx.world();
-    let files = kernel.files().map(|(file, _)| file).filter(|file| with_pages(file, kernel));
-    let files: Vec<FileId> = files.collect();
+    let files = kernel.files().map(|(file, _)| file);
+    let files: Vec<FileId> = files.filter(|&file| kernel.cached_bytes(file) > 0).collect();
     for file in files {
         let mut from = 0;
         while cx.world().file_table[file.0 as usize].is_some() {

@@ -9,7 +9,7 @@
 //! Visible as: nothing of theirs can be reclaimed. A block that was only begun is free again, but stays unmovable.
 //! Visible as: up to one such block more in each zone.
 
-use crate::machine::{InUse, Machine, PAGE_BYTES};
+use crate::machine::{HOLE_ORDERS, InUse, Machine, PAGE_BYTES};
 use highorder_mm::alloc::Request;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
@@ -23,8 +23,10 @@ use std::collections::BTreeMap;
 const STREAM: u128 = 0x696e_2075_7365 << 64;
 /// How often a place for a hole is drawn before the next one that is free is taken.
 const TRIES: u32 = 64;
-/// Pages of the pageblocks that the machine file speaks of.
-const BLOCK: usize = 512;
+/// Of the pageblocks that the machine file speaks of: above all of their holes.
+const BLOCK_ORDER: Order = Order(HOLE_ORDERS as u8);
+/// Their pages.
+const BLOCK: usize = 1 << HOLE_ORDERS;
 
 /// Takes what a running system holds from an empty machine.
 pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
@@ -49,7 +51,7 @@ pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
             && let Some(pfn) = memory.alloc_without_reclaim(request)
         {
             memory.take_kernel_block(pfn, Order(0), KernelUse::Unknown);
-            let pages = taken.entry(Pfn(pfn.0 / BLOCK as u32 * BLOCK as u32)).or_default();
+            let pages = taken.entry(pfn.align_down(BLOCK_ORDER)).or_default();
             pages.push(pfn);
             nr_whole += usize::from(pages.len() == BLOCK);
         }
@@ -68,16 +70,13 @@ pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
 
 /// Frees parts of these pageblocks, the large ones first.
 fn punch(in_use: &InUse, memory: &mut Memory, blocks: &[Pfn], cpu: usize, rng: &mut Pcg64) {
-    if blocks.is_empty() {
-        return;
-    }
     // By page: the order of the hole that it is in.
     let mut holes: Vec<Option<u8>> = vec![None; blocks.len() * BLOCK];
     for (order, &per_1000) in in_use.holes_per_1000_blocks.iter().enumerate().rev() {
         let pages = 1 << order;
+        let nr_places = holes.len() / pages;
         let wanted = blocks.len() as u64 * u64::from(per_1000) / 1000;
         for _ in 0..wanted {
-            let nr_places = holes.len() / pages;
             let is_free = |at: &usize| {
                 let is_held = holes[*at..at + pages].iter().all(Option::is_none);
                 // Two holes of a size side by side would be one.
