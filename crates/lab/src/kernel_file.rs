@@ -190,6 +190,7 @@ table!(FreelistValues {
     split_large_frees: bool,
     mobility_grouping: bool,
     boot_to_tail: bool,
+    init_on_alloc: bool,
     moved_to: EndValue,
 });
 table!(PcpValues {
@@ -854,6 +855,7 @@ impl Values {
                 split_large_frees: need!(freelist.split_large_frees),
                 mobility_grouping: need!(freelist.mobility_grouping),
                 boot_to_tail: need!(freelist.boot_to_tail),
+                init_on_alloc: need!(freelist.init_on_alloc),
             },
             pcp: Pcp {
                 orders: need!(pcp.orders).into(),

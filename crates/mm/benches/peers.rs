@@ -47,6 +47,7 @@ fn policy(modern: bool) -> Policy {
             split_large_frees: modern,
             mobility_grouping: true,
             boot_to_tail: true,
+            init_on_alloc: false,
         },
         pcp: Pcp {
             orders: PcpOrders::CostlyAndThp,

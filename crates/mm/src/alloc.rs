@@ -106,6 +106,7 @@ impl Memory {
                     if flags.intersects(AllocFlags::HIGHATOMIC) {
                         self.reserve_highatomic(id, pfn);
                     }
+                    self.init_page(request.order, request.gfp);
                     return Some(pfn);
                 }
             }
@@ -124,6 +125,28 @@ impl Memory {
                 return None;
             }
             flags = flags.without(AllocFlags::NOFRAGMENT);
+        }
+    }
+
+    /// Whether the kernel fills what such a request gets with zeros, though it does not ask for them.
+    #[must_use]
+    #[inline]
+    pub const fn inits(&self, gfp: Gfp) -> bool {
+        self.policy.freelist.init_on_alloc && !gfp.contains(Gfp::ZERO)
+    }
+
+    /// Fills what is handed out with zeros, where the kernel always does. Who asks for zeros counts them itself.
+    ///
+    /// Models: `post_alloc_hook`, `want_init_on_alloc`, mm/page_alloc.c, v6.12.
+    #[inline]
+    pub(crate) fn init_page(&mut self, order: Order, gfp: Gfp) {
+        if !self.inits(gfp) {
+            return;
+        }
+        if order == self.policy.freelist.pageblock_order {
+            self.work.huge_pages_cleared += 1;
+        } else {
+            self.work.pages_cleared += u64::from(order.pages());
         }
     }
 

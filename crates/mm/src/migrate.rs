@@ -232,6 +232,8 @@ impl Memory {
             *waiting = to;
         }
         let Some(vpn) = vpn else { return (false, false) };
+        // Once to put entries of migration in, once to put the new page in.
+        self.work.rmap_walks += 2;
         let (mut was_moved, mut is_dirty, mut mapped, mut huge) = (false, false, 0, 0);
         if let Pmd::Huge(pte) = self.spaces.table.pmd(vpn) {
             if pte.pfn() == Some(from) {
@@ -270,6 +272,7 @@ impl Memory {
         let owner = self.frames.owner(from);
         let is_mapped = self.files.mapcount(owner) > 0;
         let places = if is_mapped { self.file_places(from) } else { Vec::new() };
+        self.work.rmap_walks += 2 * u64::from(is_mapped);
         for vpn in places {
             let pte = self.spaces.table.pte(vpn);
             // What was written through the entry is dirty in the cache already: it is so from the fault on.

@@ -56,6 +56,9 @@ pub struct Freelist {
     pub mobility_grouping: bool,
     /// Memory that boot hands over goes to the tails of the free lists (7fef431be9c9, 5.10).
     pub boot_to_tail: bool,
+    /// Every page is filled with zeros when it is handed out, whether that was asked for or not
+    /// (`CONFIG_INIT_ON_ALLOC_DEFAULT_ON`; 6471384af2a6, 5.3).
+    pub init_on_alloc: bool,
 }
 
 /// Where a freed block goes.

@@ -622,6 +622,7 @@ impl Memory {
                     kept.push(pfn);
                 }
                 Fate::Free => {
+                    self.work.pages_reclaimed += 1;
                     shrunk.nr_reclaimed += self.nr_pages(pfn);
                     self.account_isolated(pfn, -1);
                     freed.push(pfn);
@@ -820,6 +821,7 @@ impl Memory {
             return self.file_page_referenced(pfn);
         }
         let Some(vpn) = self.vpn_of(pfn) else { return 0 };
+        self.work.rmap_walks += 1;
         let pages = self.frames.order(pfn).pages();
         let table = &mut self.spaces.table;
         if let Pmd::Huge(pte) = &mut table.units[vpn.unit()].pmd {
@@ -844,6 +846,7 @@ impl Memory {
     fn try_to_unmap(&mut self, pfn: Pfn) -> bool {
         let slot = self.slot_of(pfn).expect("a page to be unmapped has a slot");
         let Some(vpn) = self.vpn_of(pfn) else { return false };
+        self.work.rmap_walks += 1;
         let pages = self.frames.order(pfn).pages();
         if matches!(self.spaces.table.pmd(vpn), Pmd::Huge(pte) if pte.pfn() == Some(pfn)) {
             debug_assert_eq!(pages, PTRS_PER_TABLE);

@@ -50,6 +50,7 @@ impl Memory {
             return 0;
         }
         let (file, index) = self.files.page_of(owner).expect("a page of a file is in its cache");
+        self.work.rmap_walks += 1;
         let (mut seen, mut at) = (0, 0);
         while seen < mapcount {
             let next = self.next_file_pte(file, index, pfn, at);

@@ -25,11 +25,15 @@ pub use disk::{Disk, Place, Times};
 pub use file::machine_file;
 pub use found::{Found, FoundNode, FoundSwap};
 
-use disk::DirectFile;
-use memmap2::MmapMut;
+use disk::{DirectFile, written};
+use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
+use rustix::fs::{MemfdFlags, fadvise, fstatfs, memfd_create};
+use rustix::mm::madvise;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::black_box;
 use std::io::{Read, Write, pipe};
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -42,6 +46,9 @@ const SHARED_BYTES: usize = 8 << 20;
 const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 const REPETITIONS: usize = 5;
+/// File systems whose files are memory (include/uapi/linux/magic.h).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
 /// A cost, and how it was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,20 +76,25 @@ pub fn measure(
     let allowed = allowed_cpus()?;
     let bound = Bound::to(allowed[0])?;
     let mut costs = Costs { all: Vec::new(), tell };
-    let [clear, copy] = costs.begin("clear_base_page", || clear_and_copy(PAGE));
-    costs.add("clear_base_page", clear, "measured: fill of 4 KiB, random order over 256 MiB");
-    costs.add("copy_base_page", copy, "measured: copy of 4 KiB, random order over 256 MiB");
-    let [clear_huge, copy_huge] = costs.begin("clear_huge_page", || clear_and_copy(HUGE));
+    let clear_base = costs.begin("clear_base_page", || clear(PAGE));
+    costs.add("clear_base_page", clear_base, "measured: fill of 4 KiB, random order over 256 MiB");
+    let clear_huge = costs.begin("clear_huge_page", || clear(HUGE));
     costs.add("clear_huge_page", clear_huge, "measured: fill of 2 MiB, random order over 256 MiB");
-    costs.add("copy_huge_page", copy_huge, "measured: copy of 2 MiB, random order over 256 MiB");
-    let fault = costs.begin("fault_entry", fault);
+    let fault = costs.begin("fault_entry", fault)?;
     costs.add(
         "fault_entry",
-        fault - clear,
+        fault - clear_base,
         "measured: first write to a page, less clear_base_page",
     );
     let system_call = costs.begin("system_call", system_call)?;
     costs.add("system_call", system_call, "measured: read of no bytes from a pipe");
+    for (name, size, text) in [("copy_base_page", PAGE, "4 KiB"), ("copy_huge_page", HUGE, "2 MiB")]
+    {
+        let copy = costs.begin(name, || kernel_copy(size))?;
+        let how =
+            format!("measured: read of {text} of a file in memory, random order over 128 MiB");
+        costs.add(name, copy - system_call, &format!("{how}, less system_call"));
+    }
     let (round_trip, own) = costs.begin("context_switch", ping_pong)?;
     // A round trip is two switches, and at either end the write and read that `own` is.
     let switch = round_trip / 2.0 - own;
@@ -117,6 +129,24 @@ pub fn measure(
     costs.add("page_table_walk", walk, "measured: four dependent loads, chased over 512 KiB");
     let lock = costs.begin("lock_pair", lock_pair);
     costs.add("lock_pair", lock, "measured: compare-and-swap and store on an own line");
+    let reclaimed = costs.begin("reclaim_page", || reclaim_page(place))?;
+    match reclaimed {
+        Some((plain, _)) => {
+            let how = "measured: POSIX_FADV_DONTNEED of 32 MiB, each page of which was read alone";
+            costs.add("reclaim_page", plain, how);
+        }
+        None => costs.add("reclaim_page", list_op, "as list_op: no disk is at hand"),
+    }
+    match reclaimed {
+        Some((plain, Some(mapped))) => {
+            let how = "measured: MADV_PAGEOUT of 32 MiB of a mapped file, less reclaim_page";
+            costs.add("rmap_walk", mapped - plain, how);
+        }
+        Some((_, None)) => {
+            costs.add("rmap_walk", walk, "as page_table_walk: no MADV_PAGEOUT (before 5.4)");
+        }
+        None => costs.add("rmap_walk", walk, "as page_table_walk: no disk is at hand"),
+    }
     let published = "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
     costs.add("tlb_flush_local", 100.0, published);
     let flush = costs.begin("tlb_flush_remote", || remote_flush(&allowed))?;
@@ -212,38 +242,49 @@ fn shuffled(count: usize) -> Vec<usize> {
     order
 }
 
-fn clear_and_copy(size: usize) -> [f64; 2] {
+fn clear(size: usize) -> f64 {
     let mut to = vec![1_u8; BUFFER_BYTES];
-    let from = vec![2_u8; BUFFER_BYTES];
     let order = shuffled(BUFFER_BYTES / size);
-    let clear = least(order.len(), || {
+    least(order.len(), || {
         for &n in &order {
             to[n * size..(n + 1) * size].fill(0);
         }
         black_box(&mut to);
-    });
-    let copy = least(order.len(), || {
-        for &n in &order {
-            // From elsewhere than to: both are out of every cache.
-            let m = order[order.len() - 1 - n];
-            to[n * size..(n + 1) * size].copy_from_slice(&from[m * size..(m + 1) * size]);
-        }
-        black_box(&mut to);
-    });
-    [clear, copy]
+    })
 }
 
-fn fault() -> f64 {
-    let once = |_| {
-        let mut fresh = vec![0_u8; BUFFER_BYTES];
+fn fault() -> std::io::Result<f64> {
+    let once = || -> std::io::Result<f64> {
+        let mut fresh = MmapMut::map_anon(BUFFER_BYTES)?;
+        // As base pages: a huge one is filled at its first touch, and by some kernels twice. A kernel without huge
+        // pages does not know the advice.
+        let _ = fresh.advise(Advice::NoHugePage);
         let start = Instant::now();
         for page in fresh.chunks_exact_mut(PAGE) {
             page[0] = 1;
         }
         black_box(&mut fresh);
-        start.elapsed().as_nanos() as f64 / (BUFFER_BYTES / PAGE) as f64
+        Ok(start.elapsed().as_nanos() as f64 / (BUFFER_BYTES / PAGE) as f64)
     };
-    (0..REPETITIONS).map(once).fold(f64::INFINITY, f64::min)
+    (0..REPETITIONS).try_fold(f64::INFINITY, |least, _| Ok(least.min(once()?)))
+}
+
+/// The kernel's copy of so many bytes to user space, with the call that asks for it.
+fn kernel_copy(size: usize) -> std::io::Result<f64> {
+    let file = std::fs::File::from(memfd_create("highorder-copy", MemfdFlags::CLOEXEC)?);
+    let mut to = vec![1_u8; BUFFER_BYTES / 2];
+    file.write_all_at(&to, 0)?;
+    let order = shuffled(to.len() / size);
+    let mut failed = Ok(());
+    let ns = least(order.len(), || {
+        for &n in &order {
+            let m = order[order.len() - 1 - n];
+            let part = &mut to[n * size..(n + 1) * size];
+            let read = file.read_exact_at(part, (m * size) as u64);
+            failed = std::mem::replace(&mut failed, Ok(())).and(read);
+        }
+    });
+    failed.map(|()| ns)
 }
 
 fn system_call() -> std::io::Result<f64> {
@@ -407,6 +448,49 @@ fn protect(mut before: impl FnMut()) -> std::io::Result<f64> {
 fn cpu_time() -> std::io::Result<Option<f64>> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(text.split(' ').next().and_then(|ns| ns.parse().ok()))
+}
+
+/// What it takes to take a clean page out of its file and free it; and what reclaim takes for one that is mapped,
+/// none where a kernel does not do that when asked. None of both where files are memory themselves.
+fn reclaim_page(place: &Place) -> std::io::Result<Option<(f64, Option<f64>)>> {
+    const BYTES: usize = 32 << 20;
+    let (file, at) = written(place, BYTES)?;
+    // Of a file in memory no page can be forgotten.
+    if matches!(fstatfs(&file)?.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC) {
+        return Ok(None);
+    }
+    let per_page = |start: Instant| start.elapsed().as_nanos() as f64 / (BYTES / PAGE) as f64;
+    let forget = || fadvise(&file, at, NonZeroU64::new(BYTES as u64), rustix::fs::Advice::DontNeed);
+    // What was written may be in larger pieces.
+    forget()?;
+    // Each page is read alone, and so is one of a small size.
+    let read = || -> std::io::Result<Mmap> {
+        // SAFETY: nobody else has the nameless file, nor writes to the device's part.
+        #[allow(unsafe_code, reason = "what is mapped could change; here it does not")]
+        let map = unsafe { MmapOptions::new().offset(at).len(BYTES).map(&file)? };
+        map.advise(Advice::Random)?;
+        for page in map.chunks_exact(PAGE) {
+            black_box(page[0]);
+        }
+        Ok(map)
+    };
+    let (mut plain, mut mapped) = (f64::INFINITY, Some(f64::INFINITY));
+    for _ in 0..REPETITIONS {
+        drop(read()?);
+        let start = Instant::now();
+        forget()?;
+        plain = plain.min(per_page(start));
+        let map = read()?;
+        let start = Instant::now();
+        // SAFETY: the range is the mapping's, and what is paged out is read from the file again.
+        #[allow(unsafe_code, reason = "memmap2 does not know this advice")]
+        let advised = unsafe {
+            madvise(map.as_ptr().cast_mut().cast(), BYTES, rustix::mm::Advice::LinuxPageOut)
+        };
+        let least = mapped.map(|least| least.min(per_page(start)));
+        mapped = least.filter(|_| advised.is_ok());
+    }
+    Ok(Some((plain, mapped)))
 }
 
 /// CPU time of a transfer that goes past the page cache, in a place; none where that cannot be.

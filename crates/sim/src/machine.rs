@@ -143,6 +143,11 @@ costs! {
     tlb_miss_huge,
     /// Taking a page off a list or putting one on, its `struct page` not being in a cache.
     list_op,
+    /// What reclaim does with a page that it frees, besides list operations: locking it, taking it out of its file.
+    reclaim_page,
+    /// Finding the entries that map a page, of which there is one, besides the step to it: locks, the search for
+    /// the mapping.
+    rmap_walk,
     /// Looking at the next `struct page` in a row, or at one near the last, or at one used a moment ago.
     pfn_scan,
     /// Finding a page table entry from an address in software, four levels.

@@ -13,7 +13,7 @@ use super::{CompactRun, CompactStep, Phase, Scanned, block_end, block_start};
 use crate::fallback::SearchMode;
 use crate::fast_search::{COMPACT_CLUSTER_MAX, MigrateMode};
 use crate::frame::State;
-use crate::gfp::AllocFlags;
+use crate::gfp::{AllocFlags, Gfp};
 use crate::memory::Memory;
 use crate::policy::{
     FreePages, FreeScan, Positions, SkipHints, TargetHead, TargetSearch as TargetSearchPolicy,
@@ -117,6 +117,7 @@ impl Memory {
         if large {
             run.cc.nr_migratepages -= order.pages();
         }
+        self.init_page(order, Gfp::MOVABLE);
         Some(found)
     }
 

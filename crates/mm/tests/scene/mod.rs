@@ -35,6 +35,7 @@ pub(crate) fn linux_6_12() -> Policy {
             split_large_frees: true,
             mobility_grouping: true,
             boot_to_tail: true,
+            init_on_alloc: false,
         },
         pcp: Pcp {
             orders: PcpOrders::CostlyAndThp,

@@ -199,21 +199,27 @@ pub(super) struct DirectFile {
     start: u64,
 }
 
+/// So many bytes of a place with content that does not compress, on the disk; and where they begin.
+pub(super) fn written(place: &Place, bytes: usize) -> io::Result<(File, u64)> {
+    let (file, start) = match place {
+        Place::Folder(folder) => (tempfile::tempfile_in(folder)?, 0),
+        Place::Device(path) => {
+            (File::options().read(true).write(true).open(path)?, DEVICE_START_BYTES)
+        }
+    };
+    let content: Vec<u8> =
+        shuffled(LONG / 4).into_iter().flat_map(|n| (n as u32).to_ne_bytes()).collect();
+    for at in (0..bytes).step_by(LONG) {
+        file.write_all_at(&content[..LONG.min(bytes - at)], start + at as u64)?;
+    }
+    file.sync_all()?;
+    Ok((file, start))
+}
+
 impl DirectFile {
     /// So many bytes of a place; none where it cannot be read past the page cache.
     pub(super) fn new(place: &Place, bytes: usize) -> io::Result<Option<Self>> {
-        let (file, start) = match place {
-            Place::Folder(folder) => (tempfile::tempfile_in(folder)?, 0),
-            Place::Device(path) => {
-                (File::options().read(true).write(true).open(path)?, DEVICE_START_BYTES)
-            }
-        };
-        let content: Vec<u8> =
-            shuffled(LONG / 4).into_iter().flat_map(|n| (n as u32).to_ne_bytes()).collect();
-        for at in (0..bytes).step_by(LONG) {
-            file.write_all_at(&content[..LONG.min(bytes - at)], start + at as u64)?;
-        }
-        file.sync_all()?;
+        let (file, start) = written(place, bytes)?;
         let flags = fcntl_getfl(&file)?;
         if fcntl_setfl(&file, flags | OFlags::DIRECT).is_err() {
             return Ok(None);

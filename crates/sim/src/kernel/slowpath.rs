@@ -9,6 +9,7 @@
 use super::compaction::{Priority, direct_compact, should_retry};
 use super::kswapd::wakeup_kswapd;
 use super::policy::{CostlyExit, DirectCompaction, Retry, ThisnodeExit};
+use super::work::spend_work;
 use super::{KernelCx, Stall, TENTH, direct, node_reclaim, oom, throttle};
 use crate::task::Mode;
 use crate::time::Ns;
@@ -43,13 +44,20 @@ pub struct Want {
 /// killed. May suspend for long.
 pub fn alloc_pages(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
     let flags = cx.world().memory.fast_path_flags(want.request);
-    if let Some(pfn) = get_page(cx, want, Some(Mark::Low), flags) {
-        return Some(pfn);
+    let mut found = get_page(cx, want, Some(Mark::Low), flags);
+    if found.is_none() {
+        let began = cx.now();
+        found = slowpath(cx, want);
+        let took = cx.now() - began;
+        (cx.world().on_stall)(Stall::Slowpath, took);
     }
-    let began = cx.now();
-    let found = slowpath(cx, want);
-    let took = cx.now() - began;
-    (cx.world().on_stall)(Stall::Slowpath, took);
+    // Filled by who asked for it, before anybody else can go on.
+    if let Some(pfn) = found
+        && cx.world().memory.inits(want.request.gfp)
+    {
+        let zone = cx.world().memory.zone_of(pfn);
+        spend_work(cx, zone);
+    }
     found
 }
 

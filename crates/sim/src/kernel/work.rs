@@ -28,6 +28,8 @@ impl Kernel {
             lru: costs.list_op.times(work.lru_ops) + costs.pfn_scan.times(work.near_lru_ops),
             // An object's place on its slab's list is no nearer than a page's on its own.
             free: costs.page_table_walk.times(work.ptes_scanned)
+                + costs.reclaim_page.times(work.pages_reclaimed)
+                + costs.rmap_walk.times(work.rmap_walks)
                 + costs.cache_read.times(work.far_pfns_scanned)
                 + costs.list_op.times(work.slab_ops)
                 + costs.clear_base_page.times(work.pages_cleared)
