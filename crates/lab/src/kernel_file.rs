@@ -325,6 +325,7 @@ table!(DirectValues {
 });
 table!(FilesValues {
     writes_mark_accessed: bool,
+    reads_whole_calls: bool,
     anon_dirtyable: bool,
     wakes_flushers: WakesFlushersValue,
 });
@@ -1069,6 +1070,7 @@ impl Values {
             },
             files: Files {
                 writes_mark_accessed: need!(files.writes_mark_accessed),
+                reads_whole_calls: need!(files.reads_whole_calls),
                 anon_dirtyable: need!(files.anon_dirtyable),
                 wakes_flushers: need!(files.wakes_flushers).into(),
             },

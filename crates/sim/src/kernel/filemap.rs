@@ -187,8 +187,12 @@ fn read_ahead(
     readahead: &mut Readahead,
     asked: Asked,
 ) -> Result<(), FileError> {
-    let max = READAHEAD_MAX;
     let Asked { index, at_mark, reader, .. } = asked;
+    let mut max = READAHEAD_MAX;
+    if asked.wanted > max && cx.world().flows.files.reads_whole_calls {
+        let device = cx.world().file(file).device;
+        max = max.max(asked.wanted.min(cx.device(device).spec().max_request_bytes / PAGE_BYTES));
+    }
     let wanted = asked.wanted.min(max);
     let Readahead { start, size, async_size, previous } = *readahead;
     let continues = size > 0 && (index == start + size - async_size || index == start + size);

@@ -198,6 +198,9 @@ pub enum ThpNuma {
 pub struct Files {
     /// Writing a page counts as a use of it (before 4.7; bbddabe2e436).
     pub writes_mark_accessed: bool,
+    /// A call that reads more than is read ahead has all of it read ahead, as far as a device takes it at once
+    /// (9491ae4aade6, 4.10).
+    pub reads_whole_calls: bool,
     /// Anonymous pages count as memory that may be dirty, if there is swap (before 3.14; a1c3bfb2f67e).
     pub anon_dirtyable: bool,
     /// When reclaim has dirty pages written.
