@@ -4,10 +4,12 @@
 //! the same work of it, or says which mechanisms a system must have for it that workloads do not ask for
 //! yet.
 
-use crate::process::{join_all, run_process};
+use crate::process::{join_all, run_process, run_threads};
 use highorder_system::{
     Access, Advice, Area, Code, Extent, Failure, MemPolicy, Pattern, Place, System, ThreadSpec,
 };
+use rand_core::Rng;
+use rand_pcg::Pcg64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -91,6 +93,26 @@ pub enum Program {
         /// Where its pages come from.
         policy: MemPolicy,
     },
+    /// Memory is fragmented; then threads touch huge pages' places, round after round.
+    Thpscale {
+        /// How memory is fragmented.
+        fragments: Fragments,
+        /// The mapping of each round.
+        size: Size,
+        /// Threads of each round.
+        rounds: Vec<u32>,
+    },
+}
+
+/// How memory is fragmented: anonymous memory and small files take turns, and then part of the first goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragments {
+    /// Anonymous memory, in percent of memory.
+    pub anon_percent: u64,
+    /// Files of 64 KiB, in percent of memory.
+    pub file_percent: u64,
+    /// One anonymous page of so many stays; for 0 half of them do, at random.
+    pub keep: u64,
 }
 
 /// How large a mapping is.
@@ -136,10 +158,11 @@ impl Program {
         match name {
             "usemem" => Arguments::read(words)?.usemem(),
             "mmapdemo" => Arguments::read(words)?.mmapdemo(),
+            "thpscale" => Arguments::read(words)?.thpscale(),
             other => {
                 let what = match other {
-                    "thpscale" | "fragmenter" | "fragmem" | "hugestress" | "slabload" | "dd"
-                    | "taskset" | "churn" => "a program",
+                    "fragmenter" | "fragmem" | "hugestress" | "slabload" | "dd" | "taskset"
+                    | "churn" => "a program",
                     "echo" => "a setting written by the shell",
                     _ => return Err(Unknown::Needs(vec![format!("the program `{other}`")])),
                 };
@@ -153,6 +176,7 @@ impl Program {
     pub const fn advice(&self) -> Option<Advice> {
         match self {
             Self::Usemem { advice, .. } | Self::Mmapdemo { advice, .. } => *advice,
+            Self::Thpscale { .. } => Some(Advice::Huge),
         }
     }
 
@@ -193,7 +217,86 @@ impl Program {
                 sys.note_held();
                 Ok(())
             }
+            Self::Thpscale { fragments, size, rounds } => {
+                fragments.make(sys)?;
+                let total = sys.machine().total_pages;
+                for (number, &threads) in rounds.iter().enumerate() {
+                    let each = size.pages_each(total, threads.into());
+                    let area = map(sys, each * u64::from(threads), Some(Advice::Huge))?;
+                    run_threads(sys, "thpscale", threads, |number| {
+                        let part = area.part(u64::from(number) * each, each);
+                        Box::new(move |sys| touch_units(sys, part))
+                    })?;
+                    if number + 1 == rounds.len() {
+                        sys.note_held();
+                    }
+                    sys.munmap(area)?;
+                }
+                Ok(())
+            }
         }
+    }
+}
+
+/// Touches each huge page's place; where no huge page came, all of its pages.
+fn touch_units(sys: &mut dyn System, area: Area) -> Result<(), Failure> {
+    for unit in (0..area.pages).step_by(UNIT_PAGES as usize) {
+        let unit = area.part(unit, UNIT_PAGES);
+        sys.touch(unit.page(0), Access::Write)?;
+        if !sys.is_present(unit.page(1))? {
+            sys.touch_range(unit.part(1, UNIT_PAGES - 1), Pattern::word(Access::Write))?;
+        }
+    }
+    Ok(())
+}
+
+impl Fragments {
+    /// Anonymous pages that are touched between two lots of files: 1 MiB.
+    const STEP_PAGES: u64 = 256;
+    /// A file.
+    const FILE_BYTES: u64 = 64 << 10;
+    /// Written at a time.
+    const WRITE_BYTES: u64 = 4 << 10;
+
+    /// Fragments memory; what stays is mapped from then on.
+    fn make(self, sys: &mut dyn System) -> Result<(), Failure> {
+        let machine = sys.machine();
+        let (total, page_bytes) = (machine.total_pages, machine.page_bytes);
+        let anon = total * self.anon_percent / 100 / UNIT_PAGES * UNIT_PAGES;
+        let files = total * self.file_percent / 100 * page_bytes / Self::FILE_BYTES;
+        let area = map(sys, anon, Some(Advice::NoHuge))?;
+        let steps = anon.div_ceil(Self::STEP_PAGES).max(1);
+        let name = |number: u64| format!("fragment-{number}");
+        for step in 0..steps {
+            let first = step * Self::STEP_PAGES;
+            let part = area.part(first, Self::STEP_PAGES.min(anon - first));
+            sys.touch_range(part, Pattern::word(Access::Write))?;
+            // Equal shares.
+            for number in files * step / steps..files * (step + 1) / steps {
+                let file = sys.create_file(&name(number))?;
+                for at in (0..Self::FILE_BYTES).step_by(Self::WRITE_BYTES as usize) {
+                    sys.write_file(file, at, Self::WRITE_BYTES)?;
+                }
+                sys.close_file(file)?;
+            }
+        }
+        for number in 0..files {
+            let file = sys.open_file(&name(number))?;
+            sys.read_file(file, 0, Self::FILE_BYTES)?;
+            sys.close_file(file)?;
+        }
+        // The original's own sequence is not known; any random half will do.
+        let mut random = Pcg64::new(0, 0);
+        for page in 0..anon {
+            let stays = match self.keep {
+                0 => random.next_u64() & 1 == 0,
+                keep => page % keep == 0,
+            };
+            if !stays {
+                sys.madvise(area.part(page, 1), Advice::DontNeed)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -373,6 +476,25 @@ impl Arguments {
         })
     }
 
+    fn thpscale(&self) -> Result<Program, Unknown> {
+        self.only("dafkpt")?;
+        let file_percent = match self.find('d') {
+            Some(_) => self.number('f')?.unwrap_or(50),
+            None => 0,
+        };
+        let fragments = Fragments {
+            anon_percent: self.number('a')?.unwrap_or(30),
+            file_percent,
+            keep: self.number('k')?.unwrap_or(2),
+        };
+        let list = self.find('t').and_then(|(_, value)| value.as_deref()).unwrap_or("1");
+        let wrong =
+            || Unknown::Malformed(format!("`-t {list}`, expected numbers of threads, as 1,2,4"));
+        let threads = |text: &str| text.parse().ok().filter(|&n| n > 0).ok_or_else(wrong);
+        let rounds = list.split(',').map(threads).collect::<Result<_, _>>()?;
+        Ok(Program::Thpscale { fragments, size: self.size(40)?, rounds })
+    }
+
     fn mmapdemo(&self) -> Result<Program, Unknown> {
         self.only("pmlHNcbiP")?;
         let policy = match (self.number('b')?, self.number('i')?, self.number::<u64>('P')?) {
@@ -416,6 +538,14 @@ mod tests {
             policy: MemPolicy::Bind(1),
         };
         assert_eq!(demo, expected);
+        let scale = Program::parse("thpscale -d /data -t 1,2 -k 0").unwrap();
+        let expected = Program::Thpscale {
+            fragments: Fragments { anon_percent: 30, file_percent: 50, keep: 0 },
+            size: Size::Percent(40),
+            rounds: vec![1, 2],
+        };
+        assert_eq!(scale, expected);
+        assert_eq!(scale.advice(), Some(Advice::Huge));
     }
 
     #[test]
@@ -442,7 +572,8 @@ mod tests {
     #[test]
     fn what_is_missing_or_wrong_is_said() {
         let needs = |line| Program::parse(line).unwrap_err();
-        assert!(matches!(needs("thpscale -d /data"), Unknown::Needs(_)));
+        assert!(matches!(needs("fragmenter -t 4"), Unknown::Needs(_)));
+        assert!(matches!(needs("thpscale -t 1,0"), Unknown::Malformed(_)));
         assert!(matches!(needs("usemem -t two"), Unknown::Malformed(_)));
         assert!(matches!(needs("usemem -q 1"), Unknown::Malformed(_)));
         assert!(matches!(needs("usemem 1"), Unknown::Malformed(_)));
