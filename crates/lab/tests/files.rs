@@ -11,7 +11,9 @@ use highorder_sim::kernel::fault::{self, Extent, TouchError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::thp::Enabled;
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
-use highorder_sim::{DeviceId, Machine, Ns, Sim, TaskSpec};
+use highorder_sim::{CpuId, DeviceId, Machine, Ns, Sim, TaskSpec};
+use std::cell::Cell;
+use std::rc::Rc;
 
 const KERNELS: [&str; 3] = ["linux-4.4", "linux-6.1", "linux-6.12"];
 const MIB: u64 = 1 << 20;
@@ -281,4 +283,57 @@ fn a_deleted_file_lives_until_its_last_mapping_goes() {
         assert_eq!((stats.nr_file_mapped, stats.nr_page_table), (0, 0));
     });
     check(&mut sim);
+}
+
+#[test]
+fn a_call_for_much_has_as_much_read_ahead_since_4_10() {
+    // The call wants 256 pages, of which the disk takes 128 at once.
+    let behind = |kernel: &str, bytes: u64| {
+        let ahead = Rc::new(Cell::new(0));
+        let seen = ahead.clone();
+        let (_, mut sim) = run(&machine(100), kernel, move |cx| {
+            let file = write_all(cx, 64 * MIB);
+            writeback::fsync(cx, file);
+            filemap::drop_pagecache(cx);
+            assert_eq!(cx.world().memory.files.counts(file).0, 0);
+            let mut readahead = Readahead::default();
+            for at in (0..MIB).step_by(bytes as usize) {
+                filemap::read(cx, PROCESS, file, &mut readahead, at, bytes).unwrap();
+            }
+            seen.set(cx.world().memory.files.counts(file).0 - MIB / 4096);
+        });
+        check(&mut sim);
+        ahead.get()
+    };
+    for (kernel, window) in [("linux-4.4", 32), ("linux-4.14", 128), ("linux-6.12", 128)] {
+        assert_eq!(behind(kernel, MIB), window, "{kernel}: the last window");
+        // Page by page windows are those of 128 KiB, whatever the kernel.
+        assert!(behind(kernel, 4096) <= 64, "{kernel}");
+    }
+}
+
+#[test]
+fn reclaim_takes_its_time_for_each_page_it_frees() {
+    // A file larger than memory, as if freeing a page took as long as a lock, or as clearing a page.
+    let run = |is_slow: bool| {
+        let mut machine = machine(100);
+        let costs = &mut machine.costs;
+        let price = if is_slow { &costs.clear_base_page } else { &costs.lock_pair };
+        costs.reclaim_page = price.clone();
+        let (_, mut sim) = run(&machine, "linux-4.4", |cx| {
+            let file = write_all(cx, 768 * MIB);
+            writeback::fsync(cx, file);
+        });
+        check(&mut sim);
+        let vm = &sim.world().memory.vm;
+        let freed = vm.get(Vm::PgStealKswapd) + vm.get(Vm::PgStealDirect);
+        let cpus = (0..sim.nr_cpus()).map(|cpu| sim.cpu_times(CpuId(cpu as u32)).system.0);
+        (freed, cpus.sum::<u64>())
+    };
+    let ((freed, fast), (freed_slowly, slow)) = (run(false), run(true));
+    assert!(freed > 32 * MIB / 4096 && freed.abs_diff(freed_slowly) < freed / 10);
+    let costs = machine(100).costs;
+    let price = (costs.clear_base_page.once() - costs.lock_pair.once()).0;
+    let ratio = (slow - fast) as f64 / (freed_slowly * price) as f64;
+    assert!((0.8..1.2).contains(&ratio), "{ratio} of what {freed_slowly} pages cost");
 }

@@ -370,6 +370,32 @@ fn what_a_fault_has_cleared_is_in_a_cache_once() {
     assert!(first >= least && first < least + costs.cache_read.times(all), "{first:?}, {least:?}");
 }
 
+#[test]
+fn a_kernel_that_fills_what_it_hands_out_clears_a_huge_page_twice() {
+    let machine = small();
+    let took = |init_on_alloc: bool| {
+        let took = Rc::new(Cell::new(Ns::ZERO));
+        let seen = took.clone();
+        let set = move |kernel: &mut KernelFile, knobs: &mut Knobs| {
+            assert!(kernel.policy.freelist.init_on_alloc, "Debian's kernels do");
+            kernel.policy.freelist.init_on_alloc = init_on_alloc;
+            knobs.thp.enabled = Enabled::Always;
+        };
+        run(&machine, "linux-6.12", set, move |cx| {
+            let pages = 16 * 512;
+            let start = cx.world().memory.spaces.mmap(PROCESS, pages, MemPolicy::Default);
+            let began = cx.now();
+            touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
+            seen.set(cx.now() - began);
+            oom::unmap(cx, start..Vpn(start.0 + pages));
+        });
+        took.get()
+    };
+    let further = (took(true) - took(false)).as_secs_f64();
+    let clearing = machine.costs.clear_huge_page.times(16).as_secs_f64();
+    assert!((further / clearing - 1.0).abs() < 0.01, "{further} s for {clearing}");
+}
+
 /// Runs a program on the model under a kernel, with huge pages for all, and says what was counted.
 fn run_code(machine: Machine, kernel: &str, code: highorder_system::Code) -> VmEvents {
     let spec = model(machine, kernel, "always");

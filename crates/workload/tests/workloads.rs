@@ -7,6 +7,7 @@ use highorder_record::Better;
 use highorder_system::{
     Access, Advice, Caches, Failure, KernelBlock, MemPolicy, Ns, Pattern, Place,
 };
+use highorder_workload::recorded::Program;
 use highorder_workload::{Configured, Value, find};
 use std::collections::BTreeMap;
 
@@ -639,4 +640,37 @@ fn mmap_demo_keeps_a_page_in_each_pageblock_of_a_share_of_its_node() {
         }
         assert_eq!(sys.files, BTreeMap::new(), "{with}");
     }
+}
+
+#[test]
+fn a_recorded_thpscale_fragments_memory_and_touches_huge_pages_places_round_by_round() {
+    let mut sys = Fake::new(PAGES);
+    let line = "thpscale -d /data -t 1,2";
+    // Its memory is its process's to the end, so that it is still there when the fake looks.
+    let program = Program::parse(line).unwrap();
+    let code = program.code(None);
+    code(&mut sys).unwrap();
+    // 30 % of memory in whole units of 512 pages, and as many files of 64 KiB as fill half of memory.
+    let anon = PAGES * 30 / 100 / 512 * 512;
+    let first = &sys.mapped[0];
+    assert_eq!((first.area.pages, first.advice), (anon, Some(Advice::NoHuge)));
+    let stays = |(page, &writes): (usize, &u64)| (writes == 1) == (page % 2 == 0);
+    assert!(first.writes.iter().enumerate().all(stays), "every other page is there");
+    let files = PAGES / 2 * 4096 / (64 << 10);
+    assert_eq!(sys.file_bytes_moved(), (files << 16, files << 16));
+    // Writing and touching take turns: no two MiB of memory without files between them.
+    let turns = sys.events.iter().filter_map(|event| match event {
+        Event::Touch(..) => Some('t'),
+        Event::Create(_) => Some('f'),
+        _ => None,
+    });
+    let turns: String = turns.take((files + anon / 256) as usize).collect();
+    assert!(!turns.contains("tt"), "{turns}");
+    // Two rounds of 40 %, which are unmapped; in the second each thread has a half.
+    let rounds: Vec<_> =
+        sys.unmapped.iter().map(|round| (round.area.pages, round.advice)).collect();
+    let half = PAGES * 40 / 100 / 2 / 512 * 512;
+    assert_eq!(rounds, [PAGES * 40 / 100 / 512 * 512, 2 * half].map(|n| (n, Some(Advice::Huge))));
+    assert!(sys.unmapped.iter().all(|round| round.writes.iter().all(|&writes| writes == 1)));
+    assert_eq!(sys.held.as_ref().map(Vec::len), Some(2), "held with the last round there");
 }
