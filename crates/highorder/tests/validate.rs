@@ -4,6 +4,7 @@ mod common;
 
 use common::{printed, project, refused};
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn covered_cases_are_compared_and_others_say_what_they_wait_for() {
@@ -11,7 +12,30 @@ fn covered_cases_are_compared_and_others_say_what_they_wait_for() {
     assert!(text.contains("612-small-usemem120-lru0"), "{text}");
     assert!(text.contains("pswpout"), "{text}");
     assert!(text.contains("median relative error"), "{text}");
-    assert!(text.contains("Not covered yet") && text.contains("`thpscale`: "), "{text}");
+    assert!(text.contains("612-thpscale-madvise-lru0  pgfault"), "{text}");
+    // A case of a program that nobody wrote yet.
+    let folder = tempfile::tempdir().unwrap();
+    let case = folder.path().join("churned");
+    copy_folder(&project().join("tests/data/cases/612-swappiness0"), &case);
+    let given = fs::read_to_string(case.join("case.json")).unwrap();
+    let line = given.lines().find(|line| line.contains("\"workload\":")).unwrap();
+    let other = given.replace(line, " \"workload\": \"churn -t 2\",");
+    fs::write(case.join("case.json"), other).unwrap();
+    let text = printed(&["validate", "--cases", folder.path().to_str().unwrap()]);
+    assert!(text.contains("Not covered yet") && text.contains("`churn`: a program"), "{text}");
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let copy = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_folder(&path, &copy);
+        } else {
+            fs::copy(&path, &copy).unwrap();
+        }
+    }
 }
 
 #[test]
