@@ -130,23 +130,24 @@ pub fn measure(
     let lock = costs.begin("lock_pair", lock_pair);
     costs.add("lock_pair", lock, "measured: compare-and-swap and store on an own line");
     let reclaimed = costs.begin("reclaim_page", || reclaim_page(place))?;
-    match reclaimed {
-        Some((plain, _)) => {
-            let how = "measured: POSIX_FADV_DONTNEED of 32 MiB, each page of which was read alone";
-            costs.add("reclaim_page", plain, how);
-        }
-        None => costs.add("reclaim_page", list_op, "as list_op: no disk is at hand"),
-    }
-    match reclaimed {
-        Some((plain, Some(mapped))) => {
-            let how = "measured: MADV_PAGEOUT of 32 MiB of a mapped file, less reclaim_page";
-            costs.add("rmap_walk", mapped - plain, how);
-        }
-        Some((_, None)) => {
-            costs.add("rmap_walk", walk, "as page_table_walk: no MADV_PAGEOUT (before 5.4)");
-        }
-        None => costs.add("rmap_walk", walk, "as page_table_walk: no disk is at hand"),
-    }
+    let [page, rmap] = match reclaimed {
+        Some((plain, mapped)) => [
+            (plain, "measured: POSIX_FADV_DONTNEED of 32 MiB, each page of which was read alone"),
+            match mapped {
+                Some(mapped) => (
+                    mapped - plain,
+                    "measured: MADV_PAGEOUT of 32 MiB of a mapped file, less reclaim_page",
+                ),
+                None => (walk, "as page_table_walk: no MADV_PAGEOUT (before 5.4)"),
+            },
+        ],
+        None => [
+            (list_op, "as list_op: no disk is at hand"),
+            (walk, "as page_table_walk: no disk is at hand"),
+        ],
+    };
+    costs.add("reclaim_page", page.0, page.1);
+    costs.add("rmap_walk", rmap.0, rmap.1);
     let published = "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
     costs.add("tlb_flush_local", 100.0, published);
     let flush = costs.begin("tlb_flush_remote", || remote_flush(&allowed))?;

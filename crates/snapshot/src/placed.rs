@@ -10,8 +10,8 @@ impl Snapshot {
     /// The positions are made up, and `inferred` says so: large blocks go to the end of their
     /// zone, smaller ones each into the smallest piece of memory in use that can hold them beside
     /// a page in use, so that no two free buddies lie side by side unmerged. They are listed from the
-    /// lowest up, as boot leaves the lists. The same counts give the same positions. Pageblocks become Movable, as their types are not known. A snapshot
-    /// that knows positions is returned as it is.
+    /// lowest up, as boot leaves the lists. The same counts give the same positions. Pageblocks become
+    /// Movable, as their types are not known. A snapshot that knows positions is returned as it is.
     #[must_use]
     pub fn placed(&self) -> Self {
         let mut snapshot = self.clone();

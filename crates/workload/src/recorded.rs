@@ -4,6 +4,7 @@
 //! the same work of it, or says which mechanisms a system must have for it that workloads do not ask for
 //! yet.
 
+use crate::files::{append, read_all, write_new};
 use crate::process::{join_all, run_process, run_threads};
 use highorder_system::{
     Access, Advice, Area, Code, Extent, Failure, MemPolicy, Pattern, Place, System, ThreadSpec,
@@ -273,11 +274,7 @@ impl Fragments {
             sys.touch_range(part, Pattern::word(Access::Write))?;
             // Equal shares.
             for number in files * step / steps..files * (step + 1) / steps {
-                let file = sys.create_file(&name(number))?;
-                for at in (0..Self::FILE_BYTES).step_by(Self::WRITE_BYTES as usize) {
-                    sys.write_file(file, at, Self::WRITE_BYTES)?;
-                }
-                sys.close_file(file)?;
+                write_new(sys, &name(number), Self::FILE_BYTES, Self::WRITE_BYTES)?;
             }
         }
         for number in 0..files {
@@ -307,12 +304,11 @@ impl Written {
             let place = place_of(sys, cpus)?;
             sys.set_place(place)?;
         }
-        let blocks = || (0..self.bytes.div_ceil(BLOCK)).map(|n| n * BLOCK);
         let file = sys.create_file(&self.name)?;
-        blocks().try_for_each(|at| sys.write_file(file, at, BLOCK.min(self.bytes - at)))?;
+        append(sys, file, 0, self.bytes, BLOCK)?;
         sys.sync()?;
         if self.is_read {
-            blocks().try_for_each(|at| sys.read_file(file, at, BLOCK.min(self.bytes - at)))?;
+            read_all(sys, file, self.bytes, BLOCK)?;
         }
         sys.set_place(Place::Any)
     }
