@@ -327,6 +327,7 @@ table!(FilesValues {
     writes_mark_accessed: bool,
     reads_whole_calls: bool,
     anon_dirtyable: bool,
+    journal_shrinks: bool,
     wakes_flushers: WakesFlushersValue,
 });
 table!(ThpValues {
@@ -1072,6 +1073,7 @@ impl Values {
                 writes_mark_accessed: need!(files.writes_mark_accessed),
                 reads_whole_calls: need!(files.reads_whole_calls),
                 anon_dirtyable: need!(files.anon_dirtyable),
+                journal_shrinks: need!(files.journal_shrinks),
                 wakes_flushers: need!(files.wakes_flushers).into(),
             },
             compaction: Compactors {

@@ -135,7 +135,10 @@ fn content_of(memory: &Memory, head: Pfn, is_metadata: &dyn Fn(FileId) -> bool) 
     }
     let frames = memory.frames();
     if frames.has(head, PageFlags::PINNED) {
-        return FrameUse::Pinned;
+        // Buffers that a journal holds are not told from others: no page flag of a real machine does.
+        let of = memory.file_page_at(head);
+        let is_buffer = of.is_some_and(|(file, _)| is_metadata(file));
+        return if is_buffer { FrameUse::Buffers } else { FrameUse::Pinned };
     }
     let is_anon = frames.has(head, PageFlags::ANON);
     match frames.migratetype(head) {

@@ -7,7 +7,7 @@ use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId};
 use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::NumaScan;
-use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs};
+use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, numa};
 use highorder_sim::{Affinity, Machine, Mode, Ns, Sim, TaskSpec};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -134,6 +134,22 @@ fn without_it_memory_stays_where_it_is() {
     assert!(counters.iter().all(|(name, _)| !name.starts_with("numa_hint")));
 }
 
+/// Others leave a node nothing above its high marks.
+fn fill(cx: &mut KernelCx<'_>, node: u32) {
+    let memory = &mut cx.world().memory;
+    let request = highorder_mm::alloc::Request {
+        order: highorder_mm::Order(0),
+        gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
+        cpu: 0,
+        node,
+        past_lists: false,
+    };
+    let flags = memory.fast_path_flags(request);
+    while memory.has_room_for_misplaced(node, highorder_mm::Order(0)) {
+        memory.get_page_from_nodes(request, 1 << node, None, flags).unwrap();
+    }
+}
+
 #[test]
 fn a_task_goes_to_its_memory_where_that_cannot_come_to_it() {
     let node = Rc::new(Cell::new(u32::MAX));
@@ -141,19 +157,7 @@ fn a_task_goes_to_its_memory_where_that_cannot_come_to_it() {
     let sim = run("linux-4.4", true, move |cx| {
         let start = map(cx, MemPolicy::Default, HugeAdvice::NoHuge);
         touch(cx, start);
-        // Others leave node 0 nothing above its high marks.
-        let memory = &mut cx.world().memory;
-        let request = highorder_mm::alloc::Request {
-            order: highorder_mm::Order(0),
-            gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
-            cpu: 0,
-            node: 0,
-            past_lists: false,
-        };
-        let flags = memory.fast_path_flags(request);
-        while memory.has_room_for_misplaced(0, highorder_mm::Order(0)) {
-            memory.get_page_from_nodes(request, 1, None, flags).unwrap();
-        }
+        fill(cx, 0);
         cx.set_affinity(Affinity::Node(0));
         cx.set_affinity(Affinity::Any);
         assert_eq!(cx.node(), 0);
@@ -192,5 +196,35 @@ fn local_base_pages_of_a_single_thread_are_spared_since_4_10() {
         let hints = count(&sim, Vm::NumaHintFaults);
         assert_eq!(hints > 0, scan == NumaScan::All, "{kernel}: {hints}");
         assert_eq!(hints, count(&sim, Vm::NumaHintFaultsLocal), "{kernel}");
+    }
+}
+
+#[test]
+fn a_stack_that_its_creator_wrote_draws_its_task_from_a_full_node_alone() {
+    for (is_full, expected) in [(true, 0), (false, 1)] {
+        let node = Rc::new(Cell::new(u32::MAX));
+        let seen = node.clone();
+        let sim = run("linux-4.4", true, move |cx| {
+            cx.set_affinity(Affinity::Node(0));
+            let stack = cx.world().memory.spaces.mmap(PROCESS, 1, MemPolicy::Default);
+            touch_range(cx, PROCESS, stack, 1, Access::Write, Extent::Word).unwrap();
+            cx.world().memory.lru_add_drain_all();
+            if is_full {
+                fill(cx, 1);
+            }
+            cx.set_affinity(Affinity::Node(1));
+            cx.set_affinity(Affinity::Any);
+            numa::use_stack(cx, stack);
+            // What it writes it uses only once.
+            let start = map(cx, MemPolicy::Default, HugeAdvice::NoHuge);
+            for page in 0..100 {
+                let page = Vpn(start.0 + page);
+                touch_range(cx, PROCESS, page, 1, Access::Write, Extent::Word).unwrap();
+                cx.spend(Ns::from_millis(100), Mode::User);
+            }
+            seen.set(cx.node());
+        });
+        assert_eq!(node.get(), expected, "full: {is_full}");
+        assert_eq!(count(&sim, Vm::NumaPagesMigrated), u64::from(!is_full));
     }
 }

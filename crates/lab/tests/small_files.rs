@@ -53,7 +53,7 @@ fn files_beyond_memory_mix_pageblocks_and_nearly_always_for_movable_requests() {
         let many = run(kernel, 150);
         assert_eq!(few.fallbacks.nr_fragmenting(), 0, "{kernel}");
         let mixed = many.pageblocks_mixed;
-        assert!(mixed > few.pageblocks_mixed + 10, "{kernel}: {mixed}");
+        assert!(mixed > few.pageblocks_mixed + 10, "{kernel}: {mixed}, {}", few.pageblocks_mixed);
         let events = many.fallbacks.nr_fragmenting();
         let movable = many.fallbacks.fragmenting[Migratetype::Movable.index()];
         assert!(events > 1000, "{kernel}: {events}");

@@ -602,10 +602,10 @@ impl Memory {
         self.release_objects(cpu);
     }
 
-    /// Drops a clean page that nobody uses or maps, as `drop_caches` does. Whether it went.
+    /// Drops a clean page that nobody uses, holds or maps, as `drop_caches` does. Whether it went.
     pub fn invalidate_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
         let is_mapped = self.files.mapcount(self.frames.owner(pfn)) > 0;
-        if is_mapped || self.frames.has(pfn, PageFlags::DIRTY) {
+        if is_mapped || self.frames.has(pfn, PageFlags::DIRTY.with(PageFlags::PINNED)) {
             return false;
         }
         self.truncate_page(pfn, cpu)

@@ -800,6 +800,10 @@ impl Memory {
             self.vm.add(Vm::NrVmscanWrite, nr);
             return Fate::Keep;
         }
+        if self.frames.has(pfn, PageFlags::PINNED) {
+            // Somebody refers to its buffers (`try_to_free_buffers`).
+            return Fate::Activate;
+        }
         let shadow = self.workingset_eviction(pfn);
         shrunk.freed_files.push((self.frames.owner(pfn), shadow));
         Fate::Free

@@ -725,11 +725,8 @@ impl Scheduler {
     /// idle (2c83362734da, 23e6082a522e), which is left out. Visible as: on machines of four nodes and more,
     /// and with few threads on kernels since 5.7, threads spread a little differently.
     fn idlest_node(&self, task: usize) -> u32 {
-        // Tasks for each CPU, as a fraction: loads are compared by group capacity.
-        let load_of = |node: u32| {
-            let cpus = (0..self.cpus.len()).filter(|&cpu| self.cpus[cpu].node == node);
-            cpus.fold((0, 0), |(tasks, cpus), cpu| (tasks + self.nr_running(cpu), cpus + 1))
-        };
+        // Loads are compared by group capacity.
+        let load_of = |node| self.load_of(node);
         let allowed = |node: u32| {
             (0..self.cpus.len()).any(|cpu| self.cpus[cpu].node == node && self.may_run(task, cpu))
         };
@@ -752,10 +749,28 @@ impl Scheduler {
         }
     }
 
+    /// Tasks that run on a node's CPUs or wait for them, and its CPUs.
+    fn load_of(&self, node: u32) -> (u64, u64) {
+        let cpus = (0..self.cpus.len()).filter(|&cpu| self.cpus[cpu].node == node);
+        cpus.fold((0, 0), |(tasks, cpus), cpu| (tasks + self.load_of_cpu(cpu), cpus + 1))
+    }
+
     /// Tasks that run on a CPU or wait for it.
     fn nr_running(&self, cpu: usize) -> u64 {
         let cpu = &self.cpus[cpu];
         cpu.queue.len() as u64 + u64::from(!cpu.is_idle())
+    }
+
+    /// The same without the kernel's threads before their first turn: a machine has long come up, and they sleep,
+    /// when programs begin.
+    fn load_of_cpu(&self, cpu: usize) -> u64 {
+        let cpu = &self.cpus[cpu];
+        let counts = |task: u32| {
+            let task = &self.tasks[task as usize];
+            !task.is_kernel_thread || task.times != TaskTimes::default()
+        };
+        let all = cpu.queue.iter().map(|&(_, task)| task).chain(cpu.running);
+        all.filter(|&task| counts(task)).count() as u64
     }
 
     /// Where a task goes on: where it ran if that CPU is idle, else on an idle one of the same node, else
@@ -1081,6 +1096,9 @@ impl Scheduler {
             self.cpus[cpu].node == node && self.cpus[cpu].is_idle() && self.may_run(task, cpu)
         };
         let Some(to) = (0..self.cpus.len()).find(|&cpu| is_free(cpu)) else { return false };
+        if self.would_unbalance(self.cpus[self.tasks[task].cpu].node, node) {
+            return false;
+        }
         let this = &self.tasks[task];
         assert_eq!(this.preempt_off, 0, "{} moves while it holds a spinlock", this.name);
         let from = this.cpu;
@@ -1091,6 +1109,20 @@ impl Scheduler {
         self.move_to(task, to);
         self.enter(task, to);
         true
+    }
+
+    /// Whether nodes would be too unequal, and more so than they are, if a task went from one to another
+    /// (`load_too_imbalanced`, kernel/sched/fair.c, v4.4).
+    fn would_unbalance(&self, from: u32, to: u32) -> bool {
+        let [(from_tasks, from_cpus), (to_tasks, to_cpus)] =
+            [from, to].map(|node| self.load_of(node));
+        let imbalance = |from_tasks: u64, to_tasks: u64| {
+            let (less, more) = (from_tasks * to_cpus, to_tasks * from_cpus);
+            let (less, more) = (less.min(more), less.max(more));
+            (more * 100) as i64 - (less * FORK_IMBALANCE) as i64
+        };
+        let after = imbalance(from_tasks - 1, to_tasks + 1);
+        after > 0 && after > imbalance(from_tasks, to_tasks)
     }
 
     // Locks.

@@ -401,6 +401,25 @@ fn a_task_goes_to_an_idle_cpu_of_a_node_and_nowhere_if_there_is_none() {
 }
 
 #[test]
+fn a_task_does_not_go_where_more_have_to_run_already() {
+    for (is_busy, expected) in [(false, (true, 1)), (true, (false, 0))] {
+        let mut sim = Sim::new(spec(&[0, 0, 1, 1]), Vec::new());
+        if is_busy {
+            let there = TaskSpec::user("b").on(Affinity::Node(1));
+            sim.spawn(there, |cx| cx.spend(Ns(1000), Mode::User));
+        }
+        sim.spawn(TaskSpec::user("a").on(Affinity::Node(0)), |cx| {
+            cx.spend(Ns(10), Mode::User);
+            cx.set_affinity(Affinity::Any);
+            let there = (cx.move_to_node(1), cx.node());
+            cx.world().push(there);
+        });
+        sim.run().unwrap();
+        assert_eq!(sim.world(), &[expected], "busy: {is_busy}");
+    }
+}
+
+#[test]
 fn waiting_for_a_held_spinlock_adds_up_as_system_time() {
     let mut sim = sim(&[0, 0, 0, 0]);
     let lock = sim.add_lock("zone", LockKind::Spin);

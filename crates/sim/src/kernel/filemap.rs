@@ -14,7 +14,7 @@ use super::fault::{Killed, TouchError, revalidate};
 use super::files::{NoSpace, Readahead};
 use super::slowpath::{Want, alloc_pages};
 use super::writeback::RATELIMIT_PAGES;
-use super::{Kernel, KernelCx, PAGE_BYTES, slab, writeback};
+use super::{Kernel, KernelCx, PAGE_BYTES, inodes, journal, slab, writeback};
 use crate::device::Io;
 use crate::machine::FileSystem;
 use crate::task::Mode;
@@ -79,6 +79,7 @@ pub fn read(
     if offset >= end {
         return Ok(());
     }
+    inodes::file_accessed(cx, process, file);
     let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
     for index in first..=last {
         let pfn = page_to_read(cx, process, file, readahead, index, last + 1 - index)?;
@@ -402,12 +403,15 @@ pub(crate) fn touch_metadata(
             }
         }
     };
-    let now = cx.now();
-    let kernel = cx.world();
-    if changes && kernel.memory.set_page_dirty(pfn) {
-        kernel.file_mut(file).dirtied_at.get_or_insert(now);
+    let device = cx.world().file(file).device;
+    if changes && !journal::note_change(cx, device, index, pfn) {
+        let now = cx.now();
+        let kernel = cx.world();
+        if kernel.memory.set_page_dirty(pfn) {
+            kernel.file_mut(file).dirtied_at.get_or_insert(now);
+        }
     }
-    kernel.memory.mark_page_accessed(pfn);
+    cx.world().memory.mark_page_accessed(pfn);
     Ok(())
 }
 
@@ -471,6 +475,7 @@ pub fn write(
     if bytes == 0 {
         return Ok(());
     }
+    inodes::file_changed(cx, process, file);
     let end = offset + bytes;
     let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
     let mut since_balanced = 0;
@@ -542,7 +547,7 @@ fn page_to_write(
     }
 }
 
-/// Maps pages of a file, shared. `None` if it was deleted.
+/// Maps pages of a file, shared. `None` if it was deleted. Suspends.
 pub fn map(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -551,6 +556,7 @@ pub fn map(
     pages: u32,
     writable: bool,
 ) -> Option<Vpn> {
+    inodes::file_accessed(cx, process, file);
     let kernel = cx.world();
     kernel.file_table[file.0 as usize].as_ref().filter(|file| file.is_linked)?;
     let start = kernel.memory.spaces.mmap_file(process, pages, file, first, writable);

@@ -38,6 +38,10 @@ pub struct File {
     pub(crate) nr_writing: u64,
     /// Whether it is still in a directory.
     pub(crate) is_linked: bool,
+    /// The block of the inode tables that its inode lies in; none for what has no name.
+    pub(crate) inode_block: Option<u64>,
+    /// Whether it was read since it was last written, so that its access time stays as it is (`relatime`).
+    pub(crate) atime_is_current: bool,
 }
 
 /// Free space of one disk: first byte to length.
@@ -96,6 +100,8 @@ impl File {
             dirtied_at: None,
             nr_writing: 0,
             is_linked: true,
+            inode_block: None,
+            atime_is_current: false,
         }
     }
 

@@ -5,14 +5,15 @@
 //! which shrinkers take the oldest.
 //!
 //! Models: fs/dcache.c (`dput`, `dentry_lru_isolate`, `d_delete`), fs/inode.c (`iput_final`, `inode_lru_isolate`,
-//! `inode_add_lru`), v4.4 and v6.12; the inode tables of ext4 and XFS as pages of the block device's cache.
-//! Departs: a file has one name. No journal: a changed inode makes its block dirty, and no other block changes.
-//! Visible as: `Buffers` and writes lack bitmaps, directories and the journal. XFS's inodes are freed with their
-//! VFS part instead of some seconds later, and its buffers are pages of the block device's cache. Visible as: with
-//! XFS metadata is movable and on the LRU.
+//! `inode_add_lru`, `relatime_need_update`, `file_update_time`), v4.4 and v6.12; the inode tables of ext4 and XFS as
+//! pages of the block device's cache, which [`super::journal`] holds where they change.
+//! Departs: a file has one name. Of metadata only inode tables change. Visible as: `Buffers` and writes lack bitmaps
+//! and directories. Access times are not updated once a day. Visible as: nothing in runs of hours. XFS's inodes are
+//! freed with their VFS part instead of some seconds later, and its buffers are pages of the block device's cache,
+//! dirty from creation alone. Visible as: with XFS metadata is movable and on the LRU.
 
 use super::policy::InodeLists;
-use super::{Kernel, KernelCx, PAGE_BYTES, filemap, slab};
+use super::{Kernel, KernelCx, PAGE_BYTES, filemap, journal, slab};
 use crate::machine::FileSystem;
 use crate::sched::DeviceId;
 use highorder_mm::filemap::FileId;
@@ -264,6 +265,8 @@ pub fn create(cx: &mut KernelCx<'_>, process: ProcessId, name: &str, device: Dev
     (entry.number, entry.users) = (number, entry.users + 1);
     let serial = entry.serial;
     kernel.vfs.by_file.insert(file, id);
+    let (_, block) = kernel.inode_block(superblock, number);
+    kernel.file_mut(file).inode_block = Some(block);
     ensure_objects(cx, process, (id, serial), true);
     touch_inode(cx, process, superblock, number, true);
     OpenFile { file, serial }
@@ -381,6 +384,41 @@ const fn inode_cache(file_system: FileSystem) -> CacheId {
     }
 }
 
+/// A file is read: its access time changes if it was written since it was last read, and a journal has to know.
+/// Suspends.
+pub(crate) fn file_accessed(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId) {
+    update_times(cx, process, file, true);
+}
+
+/// A file is written: its times and perhaps its size change, and a journal has to know. Suspends.
+pub(crate) fn file_changed(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId) {
+    update_times(cx, process, file, false);
+}
+
+fn update_times(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId, is_read: bool) {
+    let kernel = cx.world();
+    // Whoever maps a file finds out later that it was deleted.
+    let Some(this) = kernel.file_table[file.0 as usize].as_mut() else { return };
+    let was_current = std::mem::replace(&mut this.atime_is_current, is_read);
+    let (device, Some(block)) = (this.device, this.inode_block) else { return };
+    let is_noted = !kernel.has_journal(device) || kernel.is_journaled(device, block);
+    if !(is_noted || is_read && was_current) {
+        touch_block(cx, process, device, block, true);
+    }
+}
+
+/// A file got places on the disk, which its inode tells. Its block is changed where it is in memory.
+pub(crate) fn note_allocation(cx: &mut KernelCx<'_>, file: FileId) {
+    let kernel = cx.world();
+    let this = kernel.file(file);
+    let (device, Some(block)) = (this.device, this.inode_block) else { return };
+    if let Some(pfn) = kernel.metadata_page(device, block)
+        && !kernel.is_journaled(device, block)
+    {
+        journal::note_change(cx, device, block, pfn);
+    }
+}
+
 /// Reads the block that holds an inode unless it is in memory, and perhaps changes it. Suspends.
 fn touch_inode(
     cx: &mut KernelCx<'_>,
@@ -389,8 +427,19 @@ fn touch_inode(
     number: u64,
     changes: bool,
 ) {
+    let (device, block) = cx.world().inode_block(superblock, number);
+    touch_block(cx, process, device, block, changes);
+}
+
+fn touch_block(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    device: DeviceId,
+    block: u64,
+    changes: bool,
+) {
+    let superblock = device.0 as usize;
     let kernel = cx.world();
-    let device = DeviceId(superblock as u32);
     let metadata = match kernel.vfs.superblocks[superblock].metadata {
         Some(file) => file,
         None => {
@@ -399,11 +448,10 @@ fn touch_inode(
             file
         }
     };
-    let index = number / inodes_of_block(kernel.vfs.superblocks[superblock].file_system);
     let this = kernel.file_mut(metadata);
-    this.size = this.size.max((index + 1) * PAGE_BYTES);
+    this.size = this.size.max((block + 1) * PAGE_BYTES);
     // Whoever is killed looks for himself, and a full disk tells when the block is written.
-    let _ = filemap::touch_metadata(cx, process, metadata, index, changes);
+    let _ = filemap::touch_metadata(cx, process, metadata, block, changes);
 }
 
 impl Vfs {
@@ -440,6 +488,12 @@ impl Vfs {
 }
 
 impl Kernel {
+    /// The disk of an inode, and which block of the inode tables holds it.
+    fn inode_block(&self, superblock: usize, number: u64) -> (DeviceId, u64) {
+        let file_system = self.vfs.superblocks[superblock].file_system;
+        (DeviceId(superblock as u32), number / inodes_of_block(file_system))
+    }
+
     /// One user less of an entry (`dput`): without any it may be shrunk.
     fn put_entry(&mut self, id: EntryId) {
         let entry = self.vfs.entry_mut(id);

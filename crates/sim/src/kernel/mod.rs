@@ -22,11 +22,12 @@ pub mod filemap;
 pub mod files;
 mod in_use;
 pub mod inodes;
+pub(crate) mod journal;
 pub mod kswapd;
 mod kswapd_by_cluster;
 pub mod mmap_lock;
 mod node_reclaim;
-mod numa;
+pub mod numa;
 pub mod oom;
 pub mod policy;
 pub mod shrink;
@@ -281,6 +282,8 @@ pub struct Kernel {
     pub demands: Vec<(demand::Demand, demand::DemandStats)>,
     /// Names, inodes and what shrinkers know of them.
     pub(crate) vfs: inodes::Vfs,
+    /// Journals, by disk.
+    pub(crate) journals: Vec<Option<journal::Journal>>,
     /// Where tasks wait for files to be written.
     pub(crate) written_wait: WaitQueue,
     /// Pages of files that are being written.
@@ -410,6 +413,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         demands: Vec::new(),
         vfs: inodes::Vfs::new(machine.file_systems.iter().copied(), nr_nodes),
         flushers: Vec::new(),
+        journals: Vec::new(),
         written_wait: WaitQueue(0),
         nr_file_writeback: 0,
         writers: BTreeMap::new(),
@@ -429,6 +433,12 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
     for disk in &machine.disks {
         let queue = sim.add_queue(format!("flusher of {}", disk.name));
         sim.world_mut().flushers.push(writeback::Flusher::new(queue));
+    }
+    for (disk, &file_system) in machine.disks.iter().zip(&machine.file_systems) {
+        let queue = sim.add_queue(format!("journal of {}", disk.name));
+        let committed = sim.add_queue(format!("commits to {}", disk.name));
+        let journal = journal::Journal::new(file_system, disk.capacity_bytes, queue, committed);
+        sim.world_mut().journals.push(journal);
     }
     let reads_begin = sim.add_queue("reads begin");
     sim.world_mut().reads_begin = reads_begin;
@@ -478,6 +488,8 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         let device = DeviceId(number as u32);
         let task = TaskSpec::kernel_thread(format!("flush-{}", disk.name));
         sim.spawn(task, move |cx| writeback::flusher(cx, device));
+        let task = TaskSpec::kernel_thread(format!("jbd2-{}", disk.name));
+        sim.spawn(task, move |cx| journal::kjournald(cx, device));
     }
     sim
 }
@@ -517,6 +529,9 @@ fn spaces_on_disks(machine: &Machine) -> Vec<files::Space> {
 
 /// A transfer of a page is done.
 fn complete(kernel: &mut Kernel, waker: &mut Waker<'_>, _: DeviceId, done: Completion) {
+    if done.io.tag == journal::TAG {
+        return;
+    }
     let pfn = Pfn(done.io.tag as u32);
     match done.io.direction {
         crate::device::Direction::Read => {
@@ -532,6 +547,7 @@ fn complete(kernel: &mut Kernel, waker: &mut Waker<'_>, _: DeviceId, done: Compl
                 waker.wake_all(kernel.written_wait);
             }
             kernel.memory.end_writeback(pfn);
+            kernel.note_block_written(pfn);
             throttle::note_written(kernel, waker, node, done.io.bytes / PAGE_BYTES);
         }
     }

@@ -1,16 +1,18 @@
 //! Automatic NUMA balancing: hinting faults tell which node uses memory, and memory and tasks come together.
 //!
 //! Models: `task_tick_numa`, `task_numa_work`, `task_scan_min`, `task_scan_max`, `task_numa_fault`,
-//! `task_numa_placement`, `update_task_scan_period`, `numa_migrate_preferred`, kernel/sched/fair.c;
-//! `do_numa_page`, mm/memory.c; `alloc_misplaced_dst_page`, `migrate_misplaced_transhuge_page`, mm/migrate.c;
-//! v4.4, with the differences to v6.12 that `policy::NumaScan` names.
+//! `task_numa_placement`, `update_task_scan_period`, `numa_migrate_preferred`, `load_too_imbalanced`,
+//! kernel/sched/fair.c; `do_numa_page`, mm/memory.c; `alloc_misplaced_dst_page`,
+//! `migrate_misplaced_transhuge_page`, mm/migrate.c; v4.4, with the differences to v6.12 that `policy::NumaScan`
+//! names.
 //! Departs: tasks that share memory are not gathered into groups, nor swapped with each other: a task goes to the
 //! node with most of its faults when a CPU there is idle, and asks once for each pass over its memory. Visible as:
 //! threads of one process settle each for itself, and on a full node none changes places. What a task uses is told
-//! by faults on pages alone, not by CPUs (`NUMA_CPU`). Tasks that have ended still count as their process's.
-//! Visible as: its local base pages are not spared then. The work of a scan does not put the next one off by two
-//! ticks. Shared pages of two nodes count as private when the last
-//! fault came from the same node.
+//! by faults on pages alone, not by CPUs (`NUMA_CPU`). Of what threads use all the time there is only the page of a
+//! thread's stack that its creator writes. Visible as: shared data draws nobody. Tasks that have ended still count
+//! as their process's. Visible as: its local base pages are not spared then. The work of a scan does not put the
+//! next one off by two ticks. Shared pages of two nodes count as private when the last fault came from the same
+//! node.
 
 use super::fault::{self, Killed};
 use super::policy::NumaScan;
@@ -20,7 +22,7 @@ use super::{Kernel, KernelCx};
 use crate::task::Mode;
 use crate::time::Ns;
 use highorder_mm::alloc::Request;
-use highorder_mm::anon::{Fault, HUGE_ORDER};
+use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::numa::Hint;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
@@ -49,6 +51,8 @@ const PERIOD_THRESHOLD: u64 = 7;
 pub(crate) struct NumaState {
     processes: BTreeMap<u32, Scanner>,
     tasks: BTreeMap<u32, TaskFaults>,
+    /// By task: the page of its stack that it uses all the time, whoever wrote that first.
+    stacks: BTreeMap<u32, Vpn>,
 }
 
 /// Where the scan of a process's memory is (`mm_struct`).
@@ -84,7 +88,7 @@ struct TaskFaults {
 impl Kernel {
     /// Whether hinting faults are in use.
     #[inline]
-    pub(crate) fn balances_numa(&self) -> bool {
+    pub fn balances_numa(&self) -> bool {
         self.knobs.numa_balancing
             && self.flows.numa.scan != NumaScan::None
             && self.memory.machine.nr_nodes() > 1
@@ -109,8 +113,28 @@ impl Kernel {
     }
 }
 
-/// Closes some of the process's memory if the running task's time for that has come. Suspends.
+/// From now on the running task uses this page of its process's memory whenever it does anything.
+pub fn use_stack(cx: &mut KernelCx<'_>, page: Vpn) {
+    let task = cx.task().0;
+    cx.world().numa.stacks.insert(task, page);
+}
+
+/// Closes some of the process's memory if the running task's time for that has come, and touches the task's stack.
+/// Suspends.
 pub(crate) fn task_tick(cx: &mut KernelCx<'_>, process: ProcessId) {
+    close(cx, process);
+    let task = cx.task().0;
+    let kernel = cx.world();
+    let Some(&stack) = kernel.numa.stacks.get(&task) else { return };
+    if let Some(fault @ Fault { kind: FaultKind::Hint(_), .. }) =
+        kernel.memory.touch(stack, 1, Access::Write).fault
+    {
+        // Whoever is killed meanwhile hears of it when it goes on.
+        fault::handle_mm_fault(cx, process, fault).ok();
+    }
+}
+
+fn close(cx: &mut KernelCx<'_>, process: ProcessId) {
     let times = cx.times();
     let (now, runtime, task) = (cx.now(), times.user + times.system, cx.task().0);
     let kernel = cx.world();

@@ -203,6 +203,9 @@ pub struct Files {
     pub reads_whole_calls: bool,
     /// Anonymous pages count as memory that may be dirty, if there is swap (before 3.14; a1c3bfb2f67e).
     pub anon_dirtyable: bool,
+    /// A commit or shrinking lets blocks go that a journal has written to their places, and nobody else: before 5.14
+    /// whoever wants their memory does (4ba3fcdde7e3, acc6100d3ffa).
+    pub journal_shrinks: bool,
     /// When reclaim has dirty pages written.
     pub wakes_flushers: WakesFlushers,
 }

@@ -319,6 +319,9 @@ pub(crate) fn shrink_slab(
     let node = if by_node { node } else { 0 };
     let mut freed = 0;
     for superblock in 0..cx.world().vfs.nr_superblocks() {
+        if cx.world().flows.files.journal_shrinks {
+            cx.world().release_written_blocks(crate::DeviceId(superblock as u32));
+        }
         freed += shrink_superblock(cx, superblock, node, pressure, gfp, is_kswapd);
     }
     if node == 0 {

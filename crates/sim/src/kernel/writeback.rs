@@ -10,7 +10,7 @@
 
 use super::fault::Killed;
 use super::filemap::SOON;
-use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH};
+use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
@@ -301,9 +301,14 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         {
             end += 1;
         }
+        let is_placed = kernel.file(file).find(first).is_some();
         if kernel.allocate_space(file, first, end - first).is_err() {
             panic!("the disk of file {} is full: workloads are larger than it", file.0);
         }
+        if !is_placed {
+            inodes::note_allocation(cx, file);
+        }
+        let kernel = cx.world();
         let device = kernel.file(file).device;
         let mut ios: Vec<Io> = Vec::new();
         for index in first..end {
@@ -389,6 +394,13 @@ pub fn sync(cx: &mut KernelCx<'_>) {
     for file in files {
         if cx.world().file_table[file.0 as usize].is_some() {
             fsync(cx, file);
+        }
+    }
+    // What that changed in turn: committed, and written to its place.
+    for device in (0..cx.world().journals.len()).map(|number| DeviceId(number as u32)) {
+        journal::commit(cx, device);
+        if let Some(metadata) = cx.world().vfs.metadata(device) {
+            fsync(cx, metadata);
         }
     }
     // What others dirtied meanwhile is theirs.

@@ -21,7 +21,7 @@ use highorder_sim::kernel::filemap::{self, FileError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::inodes::{self, OpenFile};
 use highorder_sim::kernel::mmap_lock::{self, Hold};
-use highorder_sim::kernel::{KernelCx, compaction, oom, slab, writeback};
+use highorder_sim::kernel::{KernelCx, compaction, numa, oom, slab, writeback};
 use highorder_sim::{Affinity, CpuId, DeviceId, Mode, TaskSpec};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -160,6 +160,17 @@ impl Thread<'_, '_> {
             first
         });
         Ok(Area { first: u64::from(first.0), pages })
+    }
+
+    /// Maps a new thread's stack and writes to it, as the C library does for the thread's own data.
+    fn write_stack(&mut self) -> Result<Option<Vpn>, Failure> {
+        if !self.cx.world().balances_numa() {
+            return Ok(None);
+        }
+        let area = self.map_behind(0, 1)?;
+        let page = Vpn(area.first as u32);
+        fault::touch_range(self.cx, self.process, page, 1, Access::Write, fault::Extent::Word)?;
+        Ok(Some(page))
     }
 
     /// Whether the kernel has such a policy, and it is one.
@@ -308,10 +319,17 @@ impl System for Thread<'_, '_> {
         } else {
             self.process
         };
+        let user_stack = match spec.new_process {
+            true => None,
+            false => self.write_stack()?,
+        };
         let id = self.shared.borrow_mut().add_thread(process);
         let shared = self.shared.clone();
         let task = TaskSpec::user(spec.name).on(affinity(spec.place));
         self.cx.spawn(task, move |cx| {
+            if let Some(page) = user_stack {
+                numa::use_stack(cx, page);
+            }
             run(cx, shared, process, id, code);
             slab::free_stack(cx, stack);
         });

@@ -1,0 +1,156 @@
+//! The journal on the model: blocks of inode tables are held until they are in their places on the disk.
+
+use highorder_lab::Kernel;
+use highorder_record::{Inputs, Record};
+use highorder_sim::{Machine, Ns};
+use highorder_system::model::{ModelSpec, run_on};
+use highorder_system::{Caches, Failure, System};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Runs a program on 512 MiB with a flash disk. Returns what it noted, the record, and pages of metadata in memory.
+fn run(
+    kernel: &str,
+    program: impl FnOnce(&mut dyn System, &mut Vec<u64>) -> Result<(), Failure> + Send + 'static,
+) -> (Vec<u64>, Record, u64) {
+    let machine = Machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
+    let kernel = Kernel::load(kernel).unwrap();
+    let spec = ModelSpec {
+        machine,
+        policy: kernel.policy,
+        flows: kernel.flows,
+        knobs: BTreeMap::from([("transparent_hugepage/enabled".to_owned(), "never".to_owned())]),
+        seed: 1,
+        demands: Vec::new(),
+        sample_interval: Ns::from_secs(5),
+        draw: None,
+    };
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let seen = noted.clone();
+    let code = Box::new(move |sys: &mut dyn System| program(sys, &mut seen.lock().unwrap()));
+    let (record, world) = run_on(spec, Inputs::default(), code).unwrap();
+    world.memory.audit().unwrap();
+    assert!(record.notes.is_empty(), "{:?}", record.notes);
+    let noted = noted.lock().unwrap().clone();
+    (noted, record, world.nr_buffer_pages())
+}
+
+/// Pages of files in memory once all that can go without shrinking has gone.
+fn pages_that_stay(sys: &mut dyn System) -> Result<u64, Failure> {
+    sys.drop_caches(Caches::Pages)?;
+    Ok(sys.counters()["nr_file_pages"])
+}
+
+fn create(sys: &mut dyn System, name: &str) -> Result<(), Failure> {
+    let file = sys.create_file(name)?;
+    sys.close_file(file)
+}
+
+#[test]
+fn a_changed_block_stays_until_it_is_committed_and_written_and_let_go() {
+    // Since 5.14 shrinking or the next commit has to let go what is written.
+    for (kernel, stays) in [("linux-4.4", 0), ("linux-5.4", 0), ("linux-6.1", 1), ("linux-6.12", 1)]
+    {
+        let (noted, _, _) = run(kernel, |sys, noted| {
+            create(sys, "file")?;
+            noted.push(pages_that_stay(sys)?);
+            // Committed, and only now dirty.
+            sys.sleep(Ns::from_secs(6))?;
+            noted.push(sys.counters()["nr_dirty"]);
+            noted.push(pages_that_stay(sys)?);
+            // Written to its place.
+            sys.sleep(Ns::from_secs(45))?;
+            noted.push(sys.counters()["nr_dirty"]);
+            noted.push(pages_that_stay(sys)?);
+            sys.drop_caches(Caches::Slab)?;
+            noted.push(pages_that_stay(sys)?);
+            // The same, but that sync commits and writes.
+            create(sys, "another")?;
+            sys.sync()?;
+            noted.push(pages_that_stay(sys)?);
+            Ok(())
+        });
+        assert_eq!(noted, [1, 1, 1, 0, stays, 0, stays], "{kernel}");
+    }
+}
+
+#[test]
+fn the_next_commit_lets_go_what_was_written() {
+    let (noted, _, _) = run("linux-6.12", |sys, noted| {
+        // Of two blocks the second is changed once more.
+        for number in 0..32 {
+            create(sys, &format!("file-{number}"))?;
+        }
+        sys.sync()?;
+        noted.push(pages_that_stay(sys)?);
+        create(sys, "another")?;
+        sys.unlink("another")?;
+        create(sys, "another")?;
+        sys.sleep(Ns::from_secs(6))?;
+        noted.push(pages_that_stay(sys)?);
+        Ok(())
+    });
+    // The third block alone.
+    assert_eq!(noted, [2, 1]);
+}
+
+#[test]
+fn nothing_is_dirty_before_the_commit() {
+    let (noted, _, _) = run("linux-6.12", |sys, noted| {
+        create(sys, "file")?;
+        for _ in 0..3 {
+            noted.push(sys.counters()["nr_dirty"]);
+            sys.sleep(Ns::from_secs(2))?;
+        }
+        noted.push(sys.counters()["nr_dirty"]);
+        Ok(())
+    });
+    assert_eq!(noted, [0, 0, 0, 1]);
+}
+
+#[test]
+fn reading_a_file_for_the_first_time_since_it_was_written_changes_its_inode() {
+    let (noted, _, _) = run("linux-4.4", |sys, noted| {
+        let file = sys.create_file("file")?;
+        sys.write_file(file, 0, 4096)?;
+        sys.sync()?;
+        noted.push(pages_that_stay(sys)?);
+        for _ in 0..2 {
+            sys.read_file(file, 0, 4096)?;
+            noted.push(pages_that_stay(sys)?);
+            sys.sync()?;
+            noted.push(pages_that_stay(sys)?);
+        }
+        Ok(())
+    });
+    assert_eq!(noted, [0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn held_blocks_outlast_memory_pressure() {
+    for kernel in ["linux-4.4", "linux-6.12"] {
+        let (_, record, buffers) = run(kernel, |sys, _| {
+            // Sixteen inodes to a block.
+            for number in 0..160 {
+                create(sys, &format!("file-{number}"))?;
+            }
+            // Read through in less time than a transaction lasts.
+            let memory = sys.machine().total_pages * 4096;
+            let file = sys.create_file("large")?;
+            sys.set_file_bytes(file, 2 * memory)?;
+            for at in (0..2 * memory).step_by(1 << 20) {
+                sys.read_file(file, at, 1 << 20)?;
+            }
+            Ok(())
+        });
+        let reclaimed: u64 = ["pgsteal_kswapd", "pgsteal_direct"]
+            .iter()
+            .map(|name| {
+                let counters = record.after.counters.iter();
+                counters.filter(|(key, _)| key.starts_with(name)).map(|(_, n)| n).sum::<u64>()
+            })
+            .sum();
+        assert!(reclaimed > 50_000, "{kernel}: {reclaimed}");
+        assert_eq!(buffers, 11, "{kernel}");
+    }
+}

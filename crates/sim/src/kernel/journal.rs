@@ -1,0 +1,297 @@
+//! The journal of ext4: blocks of metadata that a transaction has changed are held in memory until they are on the
+//! disk in their places, and can meanwhile be neither moved nor reclaimed.
+//!
+//! A change puts a block into the running transaction. Every five seconds that is committed: its blocks are written
+//! to the journal, and only then are they dirty. When they have been written to their places as well, whoever wants
+//! their memory can have it; since 5.14 only the next commit and shrinking let them go.
+//!
+//! Models: fs/jbd2/transaction.c (`jbd2_journal_get_write_access`), fs/jbd2/commit.c
+//! (`jbd2_journal_commit_transaction`), fs/jbd2/checkpoint.c (`__jbd2_journal_clean_checkpoint_list`,
+//! `jbd2_journal_shrink_checkpoint_list`), fs/jbd2/journal.c (`kjournald2`), v4.4 and v6.12; mm/migrate.c
+//! (`buffer_migrate_folio_norefs`, before 5.0 `fallback_migrate_page`): buffers that somebody refers to keep their
+//! page where it is; fs/ext4/super.c (`bdev_try_to_free_page`, before 5.14).
+//! Departs: inode tables alone are journaled, not directories and bitmaps. Visible as: about half as many blocks
+//! are held. `fsync` does not wait for the journal. Visible as: it is faster by a commit. The journal is never full.
+//! Visible as: nothing below some ten thousand changed blocks. A block that changes again while it waits to be
+//! written to its place can be written there before it is committed. Visible as: a few more writes. The journal's
+//! own place is not kept from files. Visible as: nothing.
+
+use super::{Kernel, KernelCx, PAGE_BYTES};
+use crate::device::Io;
+use crate::machine::FileSystem;
+use crate::sched::{DeviceId, WaitQueue};
+use crate::task::Mode;
+use crate::time::Ns;
+use highorder_mm::Pfn;
+use highorder_mm::filemap::CachedPage;
+use highorder_mm::frame::PageFlags;
+use std::collections::BTreeSet;
+
+/// How long a transaction runs at most (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
+const COMMIT_INTERVAL: Ns = Ns::from_secs(5);
+/// What a commit writes besides its blocks: a descriptor and the commit record.
+const EXTRA_BLOCKS: u64 = 2;
+/// Blocks of a transfer.
+const BATCH_BLOCKS: u64 = 128;
+/// Tells the journal's transfers from those of pages.
+pub(super) const TAG: u64 = u64::MAX;
+
+/// The journal of a file system.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    /// Where its thread waits.
+    queue: WaitQueue,
+    /// Where others wait for a commit to end.
+    committed_wait: WaitQueue,
+    /// Blocks of the inode tables that the running transaction has changed.
+    running: BTreeSet<u64>,
+    began: Ns,
+    committing: BTreeSet<u64>,
+    /// Committed and not yet written to their places.
+    committed: BTreeSet<u64>,
+    /// Committed, written, and not yet let go.
+    written: BTreeSet<u64>,
+    /// First byte of its place: the middle of the disk.
+    start: u64,
+    bytes: u64,
+    /// Where in it the next commit goes.
+    head: u64,
+}
+
+impl Journal {
+    /// An empty journal of a file system on a disk of `capacity` bytes; only ext4 has one here.
+    pub(super) fn new(
+        file_system: FileSystem,
+        capacity: u64,
+        queue: WaitQueue,
+        committed_wait: WaitQueue,
+    ) -> Option<Self> {
+        let FileSystem::Ext4 = file_system else { return None };
+        let start = capacity / 2 / PAGE_BYTES * PAGE_BYTES;
+        let bytes = journal_bytes(capacity).min((capacity - start) / PAGE_BYTES * PAGE_BYTES);
+        Some(Self {
+            queue,
+            committed_wait,
+            running: BTreeSet::new(),
+            began: Ns::ZERO,
+            committing: BTreeSet::new(),
+            committed: BTreeSet::new(),
+            written: BTreeSet::new(),
+            start,
+            bytes,
+            head: 0,
+        })
+    }
+
+    fn holds(&self, block: u64) -> bool {
+        let sets = [&self.running, &self.committing, &self.committed, &self.written];
+        sets.iter().any(|set| set.contains(&block))
+    }
+
+    /// Where a commit's next `blocks` go, as far as they fit before the journal's end.
+    fn take_place(&mut self, blocks: u64) -> (u64, u64) {
+        if self.head + PAGE_BYTES > self.bytes {
+            self.head = 0;
+        }
+        let blocks = blocks.min((self.bytes - self.head) / PAGE_BYTES);
+        let at = self.start + self.head;
+        self.head += blocks * PAGE_BYTES;
+        (at, blocks)
+    }
+}
+
+/// How large a journal mke2fs makes for a disk (e2fsprogs 1.46, `ext2fs_default_journal_size`): a table by
+/// numbers of blocks, of which 1024 are the least.
+fn journal_bytes(capacity: u64) -> u64 {
+    let disk = capacity / PAGE_BYTES;
+    let steps: [(u64, u64); 7] = [
+        (32_768, 1024),
+        (256 * 1024, 4096),
+        (512 * 1024, 8192),
+        (4096 * 1024, 16_384),
+        (8192 * 1024, 32_768),
+        (16_384 * 1024, 65_536),
+        (32_768 * 1024, 131_072),
+    ];
+    let found = steps.iter().find(|&&(below, _)| disk < below);
+    found.map_or(262_144, |&(_, blocks)| blocks) * PAGE_BYTES
+}
+
+impl Kernel {
+    fn journal(&mut self, device: DeviceId) -> Option<&mut Journal> {
+        self.journals.get_mut(device.0 as usize).and_then(Option::as_mut)
+    }
+
+    /// Whether a disk's file system has a journal here.
+    pub(super) fn has_journal(&self, device: DeviceId) -> bool {
+        self.journals.get(device.0 as usize).is_some_and(Option::is_some)
+    }
+
+    /// Whether the running transaction of a disk has changed this block of its inode tables already.
+    pub(super) fn is_journaled(&self, device: DeviceId, block: u64) -> bool {
+        let journal = self.journals.get(device.0 as usize).and_then(Option::as_ref);
+        journal.is_some_and(|journal| journal.running.contains(&block))
+    }
+
+    /// Where a block of a disk's inode tables is in memory.
+    pub(super) fn metadata_page(&self, device: DeviceId, block: u64) -> Option<Pfn> {
+        let file = self.vfs.metadata(device)?;
+        match self.memory.files.get(file, block) {
+            CachedPage::Page(pfn) => Some(pfn),
+            CachedPage::Shadow(_) | CachedPage::None => None,
+        }
+    }
+
+    /// Lets go what was committed and lies in its place on the disk
+    /// (`__jbd2_journal_clean_checkpoint_list`).
+    pub(super) fn release_written_blocks(&mut self, device: DeviceId) {
+        let Some(journal) = self.journal(device) else { return };
+        for block in std::mem::take(&mut journal.written) {
+            self.release_block(device, block);
+        }
+    }
+
+    fn release_block(&mut self, device: DeviceId, block: u64) {
+        if let Some(pfn) = self.metadata_page(device, block)
+            && let Some(journal) = self.journal(device)
+            && !journal.holds(block)
+        {
+            self.memory.unpin_page(pfn);
+        }
+    }
+
+    /// The page at `pfn` was written. Where whoever wants such a page lets it go from the journal himself, it is
+    /// as good as free now (`bdev_try_to_free_page`).
+    pub(super) fn note_block_written(&mut self, pfn: Pfn) {
+        if !self.memory.frames().has(pfn, PageFlags::PINNED) {
+            return;
+        }
+        let Some((file, block)) = self.memory.file_page_at(pfn) else { return };
+        let device = self.file(file).device;
+        // It may have been changed and committed again meanwhile.
+        let is_dirty = self.memory.frames().has(pfn, PageFlags::DIRTY);
+        if self.vfs.metadata(device) != Some(file) || is_dirty {
+            return;
+        }
+        let stays = self.flows.files.journal_shrinks;
+        let Some(journal) = self.journal(device) else { return };
+        if !journal.committed.remove(&block) {
+            return;
+        }
+        if stays {
+            journal.written.insert(block);
+        } else {
+            self.release_block(device, block);
+        }
+    }
+}
+
+/// A block of a disk's inode tables, in memory at `pfn`, has changed. Whether a journal takes care of it: else it is
+/// the caller's to have it written.
+pub(super) fn note_change(cx: &mut KernelCx<'_>, device: DeviceId, block: u64, pfn: Pfn) -> bool {
+    let now = cx.now();
+    let kernel = cx.world();
+    let Some(journal) = kernel.journal(device) else { return false };
+    let is_first = journal.running.is_empty();
+    journal.running.insert(block);
+    let queue = journal.queue;
+    if is_first {
+        journal.began = now;
+    }
+    kernel.memory.pin_page(pfn);
+    if is_first {
+        cx.wake_one(queue);
+    }
+    true
+}
+
+/// The kernel thread that commits a disk's transactions. Never returns.
+pub(super) fn kjournald(cx: &mut KernelCx<'_>, device: DeviceId) {
+    loop {
+        let now = cx.now();
+        let Some(journal) = cx.world().journal(device) else { return };
+        let (queue, due) = (journal.queue, journal.began.saturating_add(COMMIT_INTERVAL));
+        if journal.running.is_empty() {
+            cx.wait(queue);
+        } else if now < due {
+            cx.wait_timeout(queue, due - now);
+        } else {
+            commit(cx, device);
+        }
+    }
+}
+
+/// Commits what has changed until now, and waits for that (`jbd2_journal_commit_transaction`). Suspends.
+pub(super) fn commit(cx: &mut KernelCx<'_>, device: DeviceId) {
+    loop {
+        let Some(journal) = cx.world().journal(device) else { return };
+        if journal.committing.is_empty() {
+            break;
+        }
+        let queue = journal.committed_wait;
+        cx.wait_for_io_in(queue, None);
+    }
+    let kernel = cx.world();
+    kernel.release_written_blocks(device);
+    let Some(journal) = kernel.journal(device) else { return };
+    if journal.running.is_empty() {
+        return;
+    }
+    journal.committing = std::mem::take(&mut journal.running);
+    let mut left = journal.committing.len() as u64 + EXTRA_BLOCKS;
+    let mut last = None;
+    while left > 0 {
+        let kernel = cx.world();
+        let Some(journal) = kernel.journal(device) else { return };
+        let (at, blocks) = journal.take_place(left.min(BATCH_BLOCKS));
+        let cost = kernel.costs.block_request.once();
+        cx.spend(cost, Mode::System);
+        last = Some(cx.submit(device, Io::write(at, blocks * PAGE_BYTES, TAG)));
+        left -= blocks;
+    }
+    if let Some(last) = last {
+        cx.wait_io(last);
+    }
+    let now = cx.now();
+    let kernel = cx.world();
+    let Some(journal) = kernel.journal(device) else { return };
+    let blocks = std::mem::take(&mut journal.committing);
+    journal.committed.extend(&blocks);
+    // What is to be written once more has not been.
+    journal.written.retain(|block| !blocks.contains(block));
+    let queue = journal.committed_wait;
+    if let Some(file) = kernel.vfs.metadata(device) {
+        for block in blocks {
+            if let Some(pfn) = kernel.metadata_page(device, block)
+                && kernel.memory.set_page_dirty(pfn)
+            {
+                kernel.file_mut(file).dirtied_at.get_or_insert(now);
+            }
+        }
+    }
+    cx.wake_all(queue);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(capacity: u64) -> Journal {
+        Journal::new(FileSystem::Ext4, capacity, WaitQueue(0), WaitQueue(1)).unwrap()
+    }
+
+    #[test]
+    fn a_commit_goes_on_where_the_last_one_ended_and_begins_anew_at_the_end() {
+        // 1 GiB: 262144 blocks, of which the journal has 8192.
+        let mut journal = journal(1 << 30);
+        assert_eq!(journal.bytes, 8192 * PAGE_BYTES);
+        assert_eq!(journal.take_place(8000), (1 << 29, 8000));
+        assert_eq!(journal.take_place(200), ((1 << 29) + 8000 * PAGE_BYTES, 192));
+        assert_eq!(journal.take_place(8), (1 << 29, 8));
+    }
+
+    #[test]
+    fn xfs_has_none_here() {
+        assert!(Journal::new(FileSystem::Xfs, 1 << 30, WaitQueue(0), WaitQueue(1)).is_none());
+    }
+}
