@@ -648,7 +648,7 @@ fn a_recorded_thpscale_fragments_memory_and_touches_huge_pages_places_round_by_r
     let line = "thpscale -d /data -t 1,2";
     // Its memory is its process's to the end, so that it is still there when the fake looks.
     let program = Program::parse(line).unwrap();
-    let code = program.code(None);
+    let code = program.code();
     code(&mut sys).unwrap();
     // 30 % of memory in whole units of 512 pages, and as many files of 64 KiB as fill half of memory.
     let anon = PAGES * 30 / 100 / 512 * 512;

@@ -1,0 +1,78 @@
+//! `fragmenter`: threads fill the page cache with small files; then they read files of their own again while
+//! another process wants huge pages.
+
+use super::Unknown;
+use super::arguments::Arguments;
+use super::background::Background;
+use super::fragments::{FILE_BYTES, WRITE_BYTES};
+use super::program::{Size, map, touch_units};
+use crate::files::{Random, read_all, write_new};
+use crate::process::{run_process, run_threads};
+use highorder_system::{Advice, Failure, System, ThreadSpec};
+
+/// Begins the number of each thread's random stream: "fragread" in ASCII.
+const STREAM: u128 = 0x6672_6167_7265_6164 << 64;
+
+/// What `fragmenter` was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragmenter {
+    /// Threads that write, and then read.
+    pub threads: u32,
+    /// All files, of 64 KiB each, in percent of memory.
+    pub file_percent: u64,
+    /// The mapping that is to be made of huge pages, in percent of memory.
+    pub anon_percent: u64,
+}
+
+impl Fragmenter {
+    pub(super) fn of(arguments: &Arguments) -> Result<Self, Unknown> {
+        arguments.only("tfa")?;
+        Ok(Self {
+            threads: arguments.threads(4)?,
+            file_percent: arguments.number('f')?.unwrap_or(150),
+            anon_percent: arguments.number('a')?.unwrap_or(75),
+        })
+    }
+
+    pub(super) fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
+        let machine = sys.machine();
+        let file_bytes = machine.total_pages * machine.page_bytes * self.file_percent / 100;
+        let each = file_bytes / FILE_BYTES / u64::from(self.threads);
+        let name = |thread: u32, file: u64| format!("file-{thread}-{file}");
+        run_threads(sys, "fragmenter", self.threads, |number| {
+            Box::new(move |sys| {
+                (0..each).try_for_each(|file| {
+                    write_new(sys, &name(number, file), FILE_BYTES, WRITE_BYTES)
+                })
+            })
+        })?;
+        let mut readers = Background::default();
+        for number in (0..self.threads).filter(|_| each > 0) {
+            let spec = ThreadSpec::thread(format!("reader-{number}"));
+            readers.start_on(sys, spec, move |sys, signal| {
+                let mut random = Random::new(sys.seed(), STREAM | u128::from(number));
+                while !signal.is_over() {
+                    let file = sys.open_file(&name(number, random.below(each)))?;
+                    read_all(sys, file, FILE_BYTES, WRITE_BYTES)?;
+                    sys.close_file(file)?;
+                }
+                Ok(())
+            })?;
+        }
+        let child = ThreadSpec::process("fragmenter");
+        let mapped = run_process(
+            sys,
+            child,
+            Box::new(move |sys| {
+                let pages =
+                    Size::Percent(self.anon_percent).pages_each(sys.machine().total_pages, 1);
+                let area = map(sys, pages, Some(Advice::Huge))?;
+                touch_units(sys, area)?;
+                sys.note_held();
+                Ok(())
+            }),
+        );
+        readers.end(sys)?;
+        mapped.map(|_| ())
+    }
+}

@@ -1,0 +1,299 @@
+//! Recorded programs and what they do.
+
+use super::arguments::Arguments;
+use super::churn::Churn;
+use super::fragmenter::Fragmenter;
+use super::fragments::Fragments;
+use super::hugestress::Hugestress;
+use super::slabload::Slabload;
+use super::{Unknown, place_of};
+use crate::process::{join_all, run_threads};
+use highorder_system::{
+    Access, Advice, Area, Code, Extent, Failure, MemPolicy, Pattern, System, ThreadSpec,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Base pages of 2 MiB: what these programs align to.
+pub(super) const UNIT_PAGES: u64 = 512;
+
+/// A recorded program and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Threads write a word to every page of their part of a mapping, with a barrier after each loop.
+    Usemem {
+        /// Threads.
+        threads: u32,
+        /// The mapping.
+        size: Size,
+        /// Passes.
+        loops: u32,
+        /// What is advised of it.
+        advice: Option<Advice>,
+        /// A file that another thread reads over and over meanwhile, 1 MiB at a time.
+        file: Option<String>,
+    },
+    /// One thread fills a mapping, pass after pass.
+    Mmapdemo {
+        /// The mapping.
+        size: Size,
+        /// Passes.
+        loops: u32,
+        /// What is advised of it.
+        advice: Option<Advice>,
+        /// Where it may run, a bit for each CPU.
+        cpus: Option<u64>,
+        /// Where its pages come from.
+        policy: MemPolicy,
+    },
+    /// Memory is fragmented; then threads touch huge pages' places, round after round.
+    Thpscale {
+        /// How memory is fragmented.
+        fragments: Fragments,
+        /// The mapping of each round.
+        size: Size,
+        /// Threads of each round.
+        rounds: Vec<u32>,
+    },
+    /// Small files fill the page cache, and are read again while huge pages are wanted.
+    Fragmenter(Fragmenter),
+    /// The pool of huge pages is filled while memory is in use.
+    Hugestress(Hugestress),
+    /// Many small files, half of which go again.
+    Slabload(Slabload),
+    /// Mappings of mixed sizes come and go.
+    Churn(Churn),
+}
+
+/// How large a mapping is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// In percent of memory.
+    Percent(u64),
+    /// In MiB.
+    Mib(u64),
+}
+
+impl Size {
+    /// In whole units of 2 MiB, for each of `threads` threads.
+    pub(super) fn pages_each(self, total_pages: u64, threads: u64) -> u64 {
+        let pages = match self {
+            Self::Percent(percent) => total_pages * percent / 100,
+            Self::Mib(mib) => mib * 256,
+        };
+        pages / threads / UNIT_PAGES * UNIT_PAGES
+    }
+}
+
+impl Program {
+    /// Reads a command line.
+    ///
+    /// # Errors
+    /// What is missing for it, or what is wrong with it.
+    pub fn parse(line: &str) -> Result<Self, Unknown> {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let arguments = Arguments::read(words);
+        match name {
+            "usemem" => usemem_of(&arguments?),
+            "mmapdemo" => mmapdemo_of(&arguments?),
+            "thpscale" => thpscale_of(&arguments?),
+            "fragmenter" => Fragmenter::of(&arguments?).map(Self::Fragmenter),
+            "hugestress" => Hugestress::of(&arguments?).map(Self::Hugestress),
+            "slabload" => Slabload::of(&arguments?).map(Self::Slabload),
+            "churn" => Churn::of(&arguments?).map(Self::Churn),
+            other => Err(Unknown::Needs(vec![format!("the program `{other}`")])),
+        }
+    }
+
+    /// What is advised of its memory.
+    #[must_use]
+    pub const fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::Usemem { advice, .. } | Self::Mmapdemo { advice, .. } => *advice,
+            Self::Thpscale { .. } | Self::Fragmenter(_) => Some(Advice::Huge),
+            Self::Hugestress(_) | Self::Slabload(_) | Self::Churn(_) => None,
+        }
+    }
+
+    /// The program as a process's first thread runs it.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        let program = self.clone();
+        Box::new(move |sys| program.run(sys))
+    }
+
+    fn run(&self, sys: &mut dyn System) -> Result<(), Failure> {
+        match self {
+            Self::Usemem { threads, size, loops, advice, file } => {
+                usemem(sys, *threads, *size, *loops, *advice, file.as_deref())
+            }
+            &Self::Mmapdemo { size, loops, advice, cpus, policy } => {
+                if let Some(cpus) = cpus {
+                    let place = place_of(sys, cpus)?;
+                    sys.set_place(place)?;
+                }
+                // The policy is the task's: page tables follow it as well.
+                sys.set_mempolicy(policy)?;
+                let total = sys.machine().total_pages;
+                let area = map(sys, size.pages_each(total, 1), advice)?;
+                for _ in 0..loops {
+                    sys.touch_range(
+                        area,
+                        Pattern { access: Access::Write, extent: Extent::Whole },
+                    )?;
+                }
+                sys.note_held();
+                Ok(())
+            }
+            Self::Thpscale { fragments, size, rounds } => {
+                fragments.make(sys)?;
+                let total = sys.machine().total_pages;
+                for (number, &threads) in rounds.iter().enumerate() {
+                    let each = size.pages_each(total, threads.into());
+                    let area = map(sys, each * u64::from(threads), Some(Advice::Huge))?;
+                    run_threads(sys, "thpscale", threads, |number| {
+                        let part = area.part(u64::from(number) * each, each);
+                        Box::new(move |sys| touch_units(sys, part))
+                    })?;
+                    if number + 1 == rounds.len() {
+                        sys.note_held();
+                    }
+                    sys.munmap(area)?;
+                }
+                Ok(())
+            }
+            Self::Fragmenter(fragmenter) => fragmenter.run(sys),
+            Self::Hugestress(hugestress) => hugestress.run(sys),
+            Self::Slabload(slabload) => slabload.run(sys),
+            Self::Churn(churn) => churn.run(sys),
+        }
+    }
+}
+
+/// Touches each huge page's place; where no huge page came, all of its pages.
+pub(super) fn touch_units(sys: &mut dyn System, area: Area) -> Result<(), Failure> {
+    for unit in (0..area.pages).step_by(UNIT_PAGES as usize) {
+        let unit = area.part(unit, UNIT_PAGES);
+        sys.touch(unit.page(0), Access::Write)?;
+        if !sys.is_present(unit.page(1))? {
+            sys.touch_range(unit.part(1, UNIT_PAGES - 1), Pattern::word(Access::Write))?;
+        }
+    }
+    Ok(())
+}
+
+fn usemem(
+    sys: &mut dyn System,
+    threads: u32,
+    size: Size,
+    loops: u32,
+    advice: Option<Advice>,
+    file: Option<&str>,
+) -> Result<(), Failure> {
+    let total = sys.machine().total_pages;
+    let each = size.pages_each(total, u64::from(threads));
+    let area = map(sys, each * u64::from(threads), advice)?;
+    let barrier = sys.new_barrier(threads)?;
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = match file {
+        Some(name) => {
+            let (name, done) = (name.to_owned(), done.clone());
+            let code: Code = Box::new(move |sys| stream(sys, &name, &done));
+            Some(sys.spawn(ThreadSpec::thread("reader"), code)?)
+        }
+        None => None,
+    };
+    let mut started = Vec::new();
+    for number in 0..threads {
+        let part = area.part(u64::from(number) * each, each);
+        let code: Code = Box::new(move |sys| {
+            for _ in 0..loops {
+                sys.touch_range(part, Pattern::word(Access::Write))?;
+                sys.barrier(barrier)?;
+            }
+            Ok(())
+        });
+        started.push(sys.spawn(ThreadSpec::thread(format!("usemem-{number}")), code)?);
+    }
+    let ended = join_all(sys, &started);
+    done.store(true, Ordering::Relaxed);
+    sys.note_held();
+    match reader {
+        Some(reader) => ended.and(sys.join(reader)),
+        None => ended,
+    }
+}
+
+/// Reads a file over and over.
+fn stream(sys: &mut dyn System, name: &str, done: &AtomicBool) -> Result<(), Failure> {
+    const BLOCK: u64 = 1 << 20;
+    let file = sys.open_file(name)?;
+    let size = sys.file_bytes(file)?;
+    loop {
+        let mut at = 0;
+        while at < size {
+            if done.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            sys.read_file(file, at, BLOCK)?;
+            at += BLOCK;
+        }
+        if size == 0 {
+            return Ok(());
+        }
+    }
+}
+
+pub(super) fn map(
+    sys: &mut dyn System,
+    pages: u64,
+    advice: Option<Advice>,
+) -> Result<Area, Failure> {
+    let area = sys.mmap(pages)?;
+    if let Some(advice) = advice {
+        sys.madvise(area, advice)?;
+    }
+    Ok(area)
+}
+
+fn usemem_of(arguments: &Arguments) -> Result<Program, Unknown> {
+    arguments.only("tplHNfm")?;
+    Ok(Program::Usemem {
+        threads: arguments.threads(1)?,
+        size: arguments.size(80)?,
+        loops: arguments.number('l')?.unwrap_or(1),
+        advice: arguments.advice(),
+        file: arguments.file('f'),
+    })
+}
+
+fn thpscale_of(arguments: &Arguments) -> Result<Program, Unknown> {
+    arguments.only("dafkpt")?;
+    let fragments = Fragments::of(arguments)?;
+    let list = arguments.text('t').unwrap_or("1");
+    let wrong =
+        || Unknown::Malformed(format!("`-t {list}`, expected numbers of threads, as 1,2,4"));
+    let threads = |text: &str| text.parse().ok().filter(|&n| n > 0).ok_or_else(wrong);
+    let rounds = list.split(',').map(threads).collect::<Result<_, _>>()?;
+    Ok(Program::Thpscale { fragments, size: arguments.size(40)?, rounds })
+}
+
+fn mmapdemo_of(arguments: &Arguments) -> Result<Program, Unknown> {
+    arguments.only("pmlHNcbiP")?;
+    let (bind, interleave) = (arguments.number('b')?, arguments.number('i')?);
+    let policy = match (bind, interleave, arguments.number::<u64>('P')?) {
+        (Some(mask), None, None) => MemPolicy::Bind(mask),
+        (None, Some(mask), None) => MemPolicy::Interleave(mask),
+        (None, None, Some(mask)) => MemPolicy::Preferred(mask.trailing_zeros()),
+        (None, None, None) => MemPolicy::Default,
+        _ => return Err(Unknown::Malformed("two memory policies, expected one".to_owned())),
+    };
+    Ok(Program::Mmapdemo {
+        size: arguments.size(80)?,
+        loops: arguments.number('l')?.unwrap_or(1),
+        advice: arguments.advice(),
+        cpus: arguments.number('c')?,
+        policy,
+    })
+}
