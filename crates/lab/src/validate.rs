@@ -2,7 +2,8 @@
 //!
 //! A case is a folder as `highorder_record::foreign` reads it, whose `case.json` says what ran. The model
 //! gets the same machine (zones, marks and free blocks as `before/` has them, with as many CPUs and as
-//! much swap), the kernel file of that release, the same settings and the same program. What is compared
+//! much swap), the kernel file of that release, the same settings and the same script: commands in turn, and
+//! programs that stay in the background. A set-up runs again on the frames that it had taken. What is compared
 //! is what the run did and left: the rise of each counter from before to after, the share of anonymous
 //! memory in huge pages at the workload's end, fallbacks to other types' memory, and where free blocks lie
 //! afterwards (`quantity`).

@@ -2,6 +2,7 @@
 
 use highorder_lab::Kernel;
 use highorder_record::{Inputs, Record};
+use highorder_sim::machine::FileSystem;
 use highorder_sim::{Machine, Ns};
 use highorder_system::model::{ModelSpec, run_on};
 use highorder_system::{Caches, Failure, System};
@@ -13,7 +14,16 @@ fn run(
     kernel: &str,
     program: impl FnOnce(&mut dyn System, &mut Vec<u64>) -> Result<(), Failure> + Send + 'static,
 ) -> (Vec<u64>, Record, u64) {
-    let machine = Machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
+    run_on_machine(kernel, |_| (), program)
+}
+
+fn run_on_machine(
+    kernel: &str,
+    change: impl FnOnce(&mut Machine),
+    program: impl FnOnce(&mut dyn System, &mut Vec<u64>) -> Result<(), Failure> + Send + 'static,
+) -> (Vec<u64>, Record, u64) {
+    let mut machine = Machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
+    change(&mut machine);
     let kernel = Kernel::load(kernel).unwrap();
     let spec = ModelSpec {
         machine,
@@ -127,30 +137,66 @@ fn reading_a_file_for_the_first_time_since_it_was_written_changes_its_inode() {
 }
 
 #[test]
-fn held_blocks_outlast_memory_pressure() {
+fn held_blocks_outlast_memory_pressure_and_others_do_not() {
     for kernel in ["linux-4.4", "linux-6.12"] {
-        let (_, record, buffers) = run(kernel, |sys, _| {
-            // Sixteen inodes to a block.
-            for number in 0..160 {
-                create(sys, &format!("file-{number}"))?;
-            }
-            // Read through in less time than a transaction lasts.
-            let memory = sys.machine().total_pages * 4096;
-            let file = sys.create_file("large")?;
-            sys.set_file_bytes(file, 2 * memory)?;
-            for at in (0..2 * memory).step_by(1 << 20) {
-                sys.read_file(file, at, 1 << 20)?;
-            }
-            Ok(())
-        });
-        let reclaimed: u64 = ["pgsteal_kswapd", "pgsteal_direct"]
-            .iter()
-            .map(|name| {
+        for is_held in [true, false] {
+            let (_, record, buffers) = run(kernel, move |sys, _| {
+                // Sixteen inodes to a block.
+                for number in 0..160 {
+                    create(sys, &format!("file-{number}"))?;
+                }
+                let file = sys.create_file("large")?;
+                if !is_held {
+                    sys.sync()?;
+                    sys.drop_caches(Caches::Slab)?;
+                }
+                // Read through in less time than a transaction lasts.
+                let began = sys.now();
+                let memory = sys.machine().total_pages * 4096;
+                sys.set_file_bytes(file, 2 * memory)?;
+                for at in (0..2 * memory).step_by(1 << 20) {
+                    sys.read_file(file, at, 1 << 20)?;
+                }
+                assert!(sys.now() - began < Ns::from_secs(4));
+                // Nothing but the large file's block has changed since, where the others were let go.
+                sys.drop_caches(Caches::Pages)
+            });
+            let sum = |name: &str| {
                 let counters = record.after.counters.iter();
                 counters.filter(|(key, _)| key.starts_with(name)).map(|(_, n)| n).sum::<u64>()
-            })
-            .sum();
-        assert!(reclaimed > 50_000, "{kernel}: {reclaimed}");
-        assert_eq!(buffers, 11, "{kernel}");
+            };
+            let reclaimed = sum("pgsteal_kswapd") + sum("pgsteal_direct");
+            assert!(reclaimed > 50_000, "{kernel}: {reclaimed}");
+            assert_eq!(buffers, if is_held { 11 } else { 1 }, "{kernel}");
+        }
     }
+}
+
+#[test]
+fn without_a_journal_a_changed_block_is_dirty_at_once() {
+    let machine = |machine: &mut Machine| machine.file_systems = vec![FileSystem::Xfs; 2];
+    let (noted, _, _) = run_on_machine("linux-6.12", machine, |sys, noted| {
+        create(sys, "file")?;
+        noted.push(sys.counters()["nr_dirty"]);
+        sys.sync()?;
+        noted.push(pages_that_stay(sys)?);
+        Ok(())
+    });
+    assert_eq!(noted, [1, 0]);
+}
+
+#[test]
+fn a_deleted_file_changes_its_inode_too() {
+    let (noted, _, _) = run("linux-4.4", |sys, noted| {
+        create(sys, "file")?;
+        sys.sync()?;
+        // The block is read again where it went.
+        let file = sys.open_file("file")?;
+        sys.close_file(file)?;
+        noted.push(sys.counters()["nr_file_pages"]);
+        sys.unlink("file")?;
+        noted.push(pages_that_stay(sys)?);
+        Ok(())
+    });
+    assert_eq!(noted, [1, 1]);
 }

@@ -98,6 +98,7 @@ fn half_and_then_all(mut sim: Sim<Kernel>, inode: CacheId, left: u64) {
         for open in files {
             filemap::unlink(cx, open.file);
         }
+        writeback::sync(cx);
         // Directories and names of deleted files are remembered until somebody asks for their memory.
         for _ in 0..4 {
             slab::drop_slab(cx);

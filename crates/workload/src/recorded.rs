@@ -86,7 +86,8 @@ impl Script {
         self.steps.iter().any(|step| match step {
             Step::Write(_) => true,
             Step::Hold(fragments) => fragments.file_percent > 0,
-            _ => false,
+            Step::Run(program) => program.leaves_files(),
+            Step::Set { .. } | Step::Sleep(_) | Step::Capture => false,
         })
     }
 
@@ -113,8 +114,8 @@ impl Script {
         self
     }
 
-    /// The script as a workload's main thread runs it, after `setup`, which does not count. The state at its end
-    /// is noted while what it holds is still there.
+    /// The script as a workload's main thread runs it, after `setup`, which does not count. Where a program still holds
+    /// memory, the state at the end is noted while it does, in place of one that was captured before.
     #[must_use]
     pub fn code(self, setup: Option<Self>) -> Code {
         Box::new(move |sys| {

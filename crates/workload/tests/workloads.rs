@@ -7,7 +7,7 @@ use highorder_record::Better;
 use highorder_system::{
     Access, Advice, Caches, Failure, KernelBlock, MemPolicy, Ns, Pattern, Place,
 };
-use highorder_workload::recorded::Program;
+use highorder_workload::recorded::{Program, Script};
 use highorder_workload::{Configured, Value, find};
 use std::collections::BTreeMap;
 
@@ -673,4 +673,35 @@ fn a_recorded_thpscale_fragments_memory_and_touches_huge_pages_places_round_by_r
     assert_eq!(rounds, [PAGES * 40 / 100 / 512 * 512, 2 * half].map(|n| (n, Some(Advice::Huge))));
     assert!(sys.unmapped.iter().all(|round| round.writes.iter().all(|&writes| writes == 1)));
     assert_eq!(sys.held.as_ref().map(Vec::len), Some(2), "held with the last round there");
+}
+
+#[test]
+fn a_recorded_slabload_unlinks_half_of_its_files_or_stops_where_no_inodes_are_left() {
+    let run = |script: Script| {
+        let mut sys = Fake::new(PAGES);
+        script.code(None)(&mut sys).unwrap();
+        let count = |wanted: fn(&&Event) -> bool| sys.events.iter().filter(wanted).count();
+        let created = count(|event| matches!(event, Event::Create(_)));
+        (created, count(|event| matches!(event, Event::Unlink(_))))
+    };
+    let script = || Script::parse("slabload -n 4000").unwrap();
+    let (created, unlinked) = run(script());
+    assert_eq!(created, 4000);
+    assert!((1800..2200).contains(&unlinked), "{unlinked}");
+    // 501 inodes are 500 files and their directory.
+    assert_eq!(run(script().with_inodes(1002)), (1000, 0));
+    assert_eq!(run(script().with_inodes(100_000)), (created, unlinked));
+}
+
+#[test]
+fn a_recorded_churn_stays_under_its_size_and_replaces_what_is_oldest() {
+    let mut sys = Fake::new(PAGES);
+    Script::parse("churn -n 500 -m 8").unwrap().code(None)(&mut sys).unwrap();
+    let held: u64 = sys.mapped.iter().map(|mapping| mapping.area.pages).sum();
+    assert!(held <= 8 * 256, "{held}");
+    assert_eq!(sys.mapped.len() + sys.unmapped.len(), 500);
+    let all = || sys.mapped.iter().chain(&sys.unmapped);
+    assert!(all().all(|mapping| mapping.writes.iter().all(|&writes| writes == 1)));
+    let huge = all().filter(|mapping| mapping.advice == Some(Advice::Huge)).count();
+    assert!((45..=105).contains(&huge), "15 of 100: {huge}");
 }

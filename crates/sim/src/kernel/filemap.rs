@@ -680,6 +680,7 @@ pub fn set_size(
     file: FileId,
     bytes: u64,
 ) -> Result<(), FileError> {
+    inodes::file_changed(cx, process, file);
     let this = cx.world().file_mut(file);
     let old = std::mem::replace(&mut this.size, bytes);
     if bytes >= old {
@@ -732,6 +733,7 @@ fn forget_shadows(cx: &mut KernelCx<'_>, file: FileId, from: u64) {
 /// Takes a file's name away. Its pages go, and then its space: at once, or when nobody maps it any more.
 /// Suspends while pages of it are read or written.
 pub fn unlink(cx: &mut KernelCx<'_>, file: FileId) {
+    inodes::note_change(cx, file);
     cx.world().file_mut(file).is_linked = false;
     let cpu = cx.cpu().0 as usize;
     cx.world().unlink_entry(file, cpu);

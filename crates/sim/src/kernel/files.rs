@@ -1,8 +1,7 @@
 //! Files: their size, where they lie on a disk, and how far ahead they are read.
 //!
-//! Departs: a file system is an allocator of contiguous space, and tables of inodes (see [`super::inodes`]): no
-//! journal, no blocks of directories, no bitmaps. Visible as: creating and deleting files writes less than
-//! there.
+//! Departs: a file system is an allocator of contiguous space, and tables of inodes (see [`super::inodes`]) with their
+//! journal: no blocks of directories, no bitmaps. Visible as: creating and deleting files writes less than there.
 
 use super::{Kernel, PAGE_BYTES};
 use crate::sched::DeviceId;
@@ -202,7 +201,7 @@ impl Kernel {
     }
 
     /// Gives `pages` pages of a file from `index` on a place on the disk, where they have none yet: as late
-    /// as when they are written, so that what is written together lies together.
+    /// as when they are written, so that what is written together lies together. Whether some had none.
     ///
     /// # Errors
     /// The disk is full.
@@ -211,8 +210,8 @@ impl Kernel {
         file: FileId,
         index: u64,
         pages: u64,
-    ) -> Result<(), NoSpace> {
-        let mut at = index;
+    ) -> Result<bool, NoSpace> {
+        let (mut at, mut is_new) = (index, false);
         while at < index + pages {
             let this = self.file(file);
             if let Some((_, there)) = this.find(at) {
@@ -227,9 +226,9 @@ impl Kernel {
                 return Err(NoSpace);
             }
             self.file_mut(file).extend(at, taken.0, got);
-            at += got;
+            (at, is_new) = (at + got, true);
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// Frees the space of pages of a file, none of which is in memory.

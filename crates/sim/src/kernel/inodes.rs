@@ -407,15 +407,18 @@ fn update_times(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId, is_read
     }
 }
 
-/// A file got places on the disk, which its inode tells. Its block is changed where it is in memory.
-pub(crate) fn note_allocation(cx: &mut KernelCx<'_>, file: FileId) {
+/// A file got places on the disk or lost its name, which its inode tells: a journal has to know where its block is in
+/// memory.
+pub(crate) fn note_change(cx: &mut KernelCx<'_>, file: FileId) {
     let kernel = cx.world();
     let this = kernel.file(file);
     let (device, Some(block)) = (this.device, this.inode_block) else { return };
     if let Some(pfn) = kernel.metadata_page(device, block)
+        && kernel.has_journal(device)
         && !kernel.is_journaled(device, block)
     {
-        journal::note_change(cx, device, block, pfn);
+        let is_noted = journal::note_change(cx, device, block, pfn);
+        debug_assert!(is_noted, "there is a journal");
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A change puts a block into the running transaction. Every five seconds that is committed: its blocks are written
 //! to the journal, and only then are they dirty. When they have been written to their places as well, whoever wants
-//! their memory can have it; since 5.14 only the next commit and shrinking let them go.
+//! their memory can have it; since 5.14 only commits and shrinking let them go.
 //!
 //! Models: fs/jbd2/transaction.c (`jbd2_journal_get_write_access`), fs/jbd2/commit.c
 //! (`jbd2_journal_commit_transaction`), fs/jbd2/checkpoint.c (`__jbd2_journal_clean_checkpoint_list`,
@@ -11,10 +11,13 @@
 //! (`buffer_migrate_folio_norefs`, before 5.0 `fallback_migrate_page`): buffers that somebody refers to keep their
 //! page where it is; fs/ext4/super.c (`bdev_try_to_free_page`, before 5.14).
 //! Departs: inode tables alone are journaled, not directories and bitmaps. Visible as: about half as many blocks
-//! are held. `fsync` does not wait for the journal. Visible as: it is faster by a commit. The journal is never full.
-//! Visible as: nothing below some ten thousand changed blocks. A block that changes again while it waits to be
-//! written to its place can be written there before it is committed. Visible as: a few more writes. The journal's
-//! own place is not kept from files. Visible as: nothing.
+//! are held. `fsync` does not wait for the journal. Visible as: it is faster by a commit. A transaction grows for five
+//! seconds however large it is, and the journal is never full. Visible as: nothing below a thousand changed blocks.
+//! Commits and shrinking let go all that is written, where the kernel stops at the first block that is not, and shrinks
+//! by pressure. Visible as: blocks are let go a little earlier. From 5.0 to 5.13, when reclaim could have what is
+//! written and migration could not, both can. Visible as: those kernels' compaction moves a few blocks more. A block
+//! that changes again while it waits to be written to its place can be written there before it is committed. Visible
+//! as: a few more writes. The journal's own place is not kept from files. Visible as: nothing.
 
 use super::{Kernel, KernelCx, PAGE_BYTES};
 use crate::device::Io;
@@ -25,6 +28,7 @@ use crate::time::Ns;
 use highorder_mm::Pfn;
 use highorder_mm::filemap::CachedPage;
 use highorder_mm::frame::PageFlags;
+use highorder_mm::vmstat::Vm;
 use std::collections::BTreeSet;
 
 /// How long a transaction runs at most (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
@@ -188,6 +192,7 @@ impl Kernel {
 
 /// A block of a disk's inode tables, in memory at `pfn`, has changed. Whether a journal takes care of it: else it is
 /// the caller's to have it written.
+#[must_use]
 pub(super) fn note_change(cx: &mut KernelCx<'_>, device: DeviceId, block: u64, pfn: Pfn) -> bool {
     let now = cx.now();
     let kernel = cx.world();
@@ -205,7 +210,7 @@ pub(super) fn note_change(cx: &mut KernelCx<'_>, device: DeviceId, block: u64, p
     true
 }
 
-/// The kernel thread that commits a disk's transactions. Never returns.
+/// The kernel thread that commits a disk's transactions. Returns only where there is no journal.
 pub(super) fn kjournald(cx: &mut KernelCx<'_>, device: DeviceId) {
     loop {
         let now = cx.now();
@@ -232,25 +237,26 @@ pub(super) fn commit(cx: &mut KernelCx<'_>, device: DeviceId) {
         cx.wait_for_io_in(queue, None);
     }
     let kernel = cx.world();
-    kernel.release_written_blocks(device);
-    let Some(journal) = kernel.journal(device) else { return };
-    if journal.running.is_empty() {
+    if kernel.journal(device).is_none_or(|journal| journal.running.is_empty()) {
         return;
     }
+    kernel.release_written_blocks(device);
+    let Some(journal) = kernel.journal(device) else { return };
     journal.committing = std::mem::take(&mut journal.running);
     let mut left = journal.committing.len() as u64 + EXTRA_BLOCKS;
-    let mut last = None;
+    let mut tickets = Vec::new();
     while left > 0 {
         let kernel = cx.world();
         let Some(journal) = kernel.journal(device) else { return };
         let (at, blocks) = journal.take_place(left.min(BATCH_BLOCKS));
+        kernel.memory.vm.add(Vm::PgPgOut, blocks * PAGE_BYTES / 1024);
         let cost = kernel.costs.block_request.once();
         cx.spend(cost, Mode::System);
-        last = Some(cx.submit(device, Io::write(at, blocks * PAGE_BYTES, TAG)));
+        tickets.push(cx.submit(device, Io::write(at, blocks * PAGE_BYTES, TAG).sync()));
         left -= blocks;
     }
-    if let Some(last) = last {
-        cx.wait_io(last);
+    for ticket in tickets {
+        cx.wait_io(ticket);
     }
     let now = cx.now();
     let kernel = cx.world();

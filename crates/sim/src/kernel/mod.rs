@@ -488,8 +488,10 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         let device = DeviceId(number as u32);
         let task = TaskSpec::kernel_thread(format!("flush-{}", disk.name));
         sim.spawn(task, move |cx| writeback::flusher(cx, device));
-        let task = TaskSpec::kernel_thread(format!("jbd2-{}", disk.name));
-        sim.spawn(task, move |cx| journal::kjournald(cx, device));
+        if sim.world().has_journal(device) {
+            let task = TaskSpec::kernel_thread(format!("jbd2-{}", disk.name));
+            sim.spawn(task, move |cx| journal::kjournald(cx, device));
+        }
     }
     sim
 }

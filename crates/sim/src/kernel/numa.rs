@@ -9,7 +9,8 @@
 //! node with most of its faults when a CPU there is idle, and asks once for each pass over its memory. Visible as:
 //! threads of one process settle each for itself, and on a full node none changes places. What a task uses is told
 //! by faults on pages alone, not by CPUs (`NUMA_CPU`). Of what threads use all the time there is only the page of a
-//! thread's stack that its creator writes. Visible as: shared data draws nobody. Tasks that have ended still count
+//! thread's stack that its creator writes, which stays mapped when the thread has ended. Visible as: shared data
+//! draws nobody. Tasks that have ended still count
 //! as their process's. Visible as: its local base pages are not spared then. The work of a scan does not put the
 //! next one off by two ticks. Shared pages of two nodes count as private when the last fault came from the same
 //! node.
@@ -22,7 +23,7 @@ use super::{Kernel, KernelCx};
 use crate::task::Mode;
 use crate::time::Ns;
 use highorder_mm::alloc::Request;
-use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER};
+use highorder_mm::anon::{Access, Fault, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::numa::Hint;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
@@ -123,12 +124,14 @@ pub fn use_stack(cx: &mut KernelCx<'_>, page: Vpn) {
 /// Suspends.
 pub(crate) fn task_tick(cx: &mut KernelCx<'_>, process: ProcessId) {
     close(cx, process);
+    if fault::check(cx, process).is_err() {
+        // Its memory may be gone.
+        return;
+    }
     let task = cx.task().0;
     let kernel = cx.world();
     let Some(&stack) = kernel.numa.stacks.get(&task) else { return };
-    if let Some(fault @ Fault { kind: FaultKind::Hint(_), .. }) =
-        kernel.memory.touch(stack, 1, Access::Write).fault
-    {
+    if let Some(fault) = kernel.memory.touch(stack, 1, Access::Write).fault {
         // Whoever is killed meanwhile hears of it when it goes on.
         fault::handle_mm_fault(cx, process, fault).ok();
     }

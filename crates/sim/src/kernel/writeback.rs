@@ -301,12 +301,11 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         {
             end += 1;
         }
-        let is_placed = kernel.file(file).find(first).is_some();
-        if kernel.allocate_space(file, first, end - first).is_err() {
+        let Ok(is_placed) = kernel.allocate_space(file, first, end - first) else {
             panic!("the disk of file {} is full: workloads are larger than it", file.0);
-        }
-        if !is_placed {
-            inodes::note_allocation(cx, file);
+        };
+        if is_placed {
+            inodes::note_change(cx, file);
         }
         let kernel = cx.world();
         let device = kernel.file(file).device;
@@ -348,7 +347,12 @@ pub(crate) fn write_one(cx: &mut KernelCx<'_>, pfn: Pfn) {
     let kernel = cx.world();
     // Whoever reclaims has waited since it met the page, which may have gone.
     let Some((file, index)) = kernel.memory.file_page_at(pfn) else { return };
-    if kernel.allocate_space(file, index, 1).is_err() || !kernel.memory.begin_page_writeback(pfn) {
+    let Ok(is_placed) = kernel.allocate_space(file, index, 1) else { return };
+    if is_placed {
+        inodes::note_change(cx, file);
+    }
+    let kernel = cx.world();
+    if !kernel.memory.begin_page_writeback(pfn) {
         return;
     }
     kernel.nr_file_writeback += 1;

@@ -307,10 +307,17 @@ impl System for Thread<'_, '_> {
 
     fn spawn(&mut self, spec: ThreadSpec, code: Code) -> Result<ThreadId, Failure> {
         self.system_call()?;
+        let user_stack = if spec.new_process { None } else { self.write_stack()? };
         let stack = slab::alloc_stack(self.cx, Some(self.process));
-        self.check()?;
         let stack =
-            stack.ok_or_else(|| Failure::Refused("no memory for a thread's stack".to_owned()))?;
+            stack.ok_or_else(|| Failure::Refused("no memory for a thread's stack".to_owned()));
+        if let Err(killed) = self.check() {
+            if let Ok(stack) = stack {
+                slab::free_stack(self.cx, stack);
+            }
+            return Err(killed);
+        }
+        let stack = stack?;
         let process = if spec.new_process {
             let disabled = self.cx.world().process(self.process).thp_disabled;
             let process = self.cx.world().add_process(&spec.name);
@@ -318,10 +325,6 @@ impl System for Thread<'_, '_> {
             process
         } else {
             self.process
-        };
-        let user_stack = match spec.new_process {
-            true => None,
-            false => self.write_stack()?,
         };
         let id = self.shared.borrow_mut().add_thread(process);
         let shared = self.shared.clone();

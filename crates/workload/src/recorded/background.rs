@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 #[derive(Default)]
 pub(super) struct Signals {
     nr_waiting: AtomicU32,
+    /// Programs that ended before they were ready.
+    nr_failed: AtomicU32,
     is_over: AtomicBool,
 }
 
-/// One program's part of them. It counts as ready at the latest when it ends, however it does.
+/// One program's part of them. Nobody waits for it any more when it has ended, however it did.
 pub(super) struct Signal {
     signals: Arc<Signals>,
     is_ready: AtomicBool,
@@ -33,7 +35,10 @@ impl Signal {
 
 impl Drop for Signal {
     fn drop(&mut self) {
-        self.set_ready();
+        if !self.is_ready.load(Ordering::Relaxed) {
+            self.signals.nr_failed.fetch_add(1, Ordering::Relaxed);
+            self.set_ready();
+        }
     }
 }
 
@@ -70,23 +75,32 @@ impl Background {
     }
 
     /// Waits until all of them are.
+    ///
+    /// # Errors
+    /// One ended before, perhaps killed for want of memory.
     pub(super) fn wait_until_ready(&self, sys: &mut dyn System) -> Result<(), Failure> {
         const PAUSE: Ns = Ns::from_millis(10);
         while self.signals.nr_waiting.load(Ordering::Relaxed) > 0 {
             sys.sleep(PAUSE)?;
         }
-        Ok(())
+        match self.signals.nr_failed.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(Failure::Refused("a program in the background ended early".to_owned())),
+        }
     }
 
     /// Has all of them end. One that ran out of memory and was killed has ended, too.
     pub(super) fn end(mut self, sys: &mut dyn System) -> Result<(), Failure> {
         self.signals.is_over.store(true, Ordering::Relaxed);
-        std::mem::take(&mut self.started).into_iter().try_for_each(|program| {
-            match sys.join(program) {
+        let mut first = Ok(());
+        for program in std::mem::take(&mut self.started) {
+            let ended = match sys.join(program) {
                 Ok(()) | Err(Failure::Killed) => Ok(()),
                 failure => failure,
-            }
-        })
+            };
+            first = first.and(ended);
+        }
+        first
     }
 }
 

@@ -116,6 +116,16 @@ impl Program {
         }
     }
 
+    /// Whether it leaves files in the page cache.
+    #[must_use]
+    pub const fn leaves_files(&self) -> bool {
+        match self {
+            Self::Usemem { .. } | Self::Mmapdemo { .. } | Self::Churn(_) => false,
+            Self::Thpscale { fragments, .. } => fragments.file_percent > 0,
+            Self::Fragmenter(_) | Self::Hugestress(_) | Self::Slabload(_) => true,
+        }
+    }
+
     /// The program as a process's first thread runs it.
     #[must_use]
     pub fn code(&self) -> Code {

@@ -38,7 +38,7 @@ impl Slabload {
     pub(super) fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
         let room = self.inodes.map(|n| n * FILES_PER_DIRECTORY / (FILES_PER_DIRECTORY + 1));
         let files = room.unwrap_or(self.files).min(self.files);
-        let name = |file: u64| format!("small-{file}");
+        let name = |file: u64| format!("small-{}/{file}", file / FILES_PER_DIRECTORY);
         for file in 0..files {
             write_new(sys, &name(file), self.bytes, self.bytes.max(1))?;
         }
