@@ -24,6 +24,7 @@ use highorder_kernelfs::{Settings, TextFile, Zoneinfo};
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
 use highorder_mm::policy::LruKind;
+use highorder_mm::types::Migratetype;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn};
 use highorder_record::{Inputs, Record, Store, read_foreign};
@@ -295,7 +296,7 @@ impl Case {
 }
 
 /// Frees as many frames in use of each zone as the set-up had taken there, from its beginning: what it did is done
-/// anew. What remains in use are the kernel's pages and the programs'.
+/// anew. What remains in use, in pageblocks of other types all, are the kernel's pages and the programs'.
 fn free_what_setup_took(
     snapshot: &Snapshot,
     memory: &mut Memory,
@@ -319,7 +320,8 @@ fn free_what_setup_took(
         for pfn in (start.0..end.0).map(Pfn) {
             let frames = memory.frames();
             let is_page = frames.state(pfn) == State::Allocated && frames.order(pfn) == Order(0);
-            if left > 0 && is_page {
+            let is_movable = memory.block_type(pfn) == Migratetype::Movable;
+            if left > 0 && is_page && is_movable {
                 memory.free_to_buddy(ZoneId(at as u8), pfn, Order(0), FreeTo::Policy);
                 left -= 1;
             }

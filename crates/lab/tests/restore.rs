@@ -1,10 +1,11 @@
 //! Restoring the model from snapshots that the shipped recordings have none like.
 
-use highorder_kernelfs::PageFlags;
+use highorder_kernelfs::{PageFlags, Pagetypeinfo, TextFile};
 use highorder_lab::{Kernel, Recording, machine};
 use highorder_mm::frame::State;
-use highorder_mm::types::{MAX_PAGE_ORDER, Order, Pfn};
-use highorder_snapshot::Snapshot;
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
+use highorder_snapshot::live::{Options, Way};
+use highorder_snapshot::{FreeBlock, Snapshot};
 use std::path::Path;
 
 fn snapshot() -> Snapshot {
@@ -54,4 +55,48 @@ fn lists_whose_bounds_cross_serve_as_the_kernel_lets_them() {
     let high_max = pcp.high_max;
     memory.set_pcp_high(highorder_mm::zone::ZoneId(zone as u8), 0, u32::MAX);
     assert_eq!(memory.zones[zone].pcp[0].high, high_max);
+}
+
+#[test]
+fn counts_alone_give_each_type_its_pageblocks_and_its_free_blocks() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/cases/612-small-churn");
+    let proc = case.join("before");
+    let text = std::fs::read(proc.join("pagetypeinfo")).unwrap();
+    let table = Pagetypeinfo::parse("pagetypeinfo", &text).unwrap();
+    let options = Options { way: Way::Counts, proc, sys: case.join("sys"), ..Options::default() };
+    let snapshot = highorder_snapshot::live::take(options).unwrap();
+    let placed = snapshot.placed();
+    let mut nr_rarer = 0;
+    for zone in &placed.zones {
+        for migratetype in [Migratetype::Unmovable, Migratetype::Movable, Migratetype::Reclaimable]
+        {
+            let name = migratetype.name();
+            let row = table.free_row(zone.node, zone.kind.name(), name).unwrap();
+            for (order, said) in row.counts.iter().enumerate() {
+                let is_it = |b: &&FreeBlock| {
+                    b.migratetype == migratetype && usize::from(b.order.0) == order
+                };
+                let free: Vec<_> = zone.free.iter().filter(is_it).collect();
+                assert_eq!(free.len() as u64, said.blocks, "{name} {order}");
+                for block in free {
+                    let of = placed.pageblocks.iter().rfind(|b| b.pfn <= block.pfn).unwrap();
+                    assert_eq!(of.migratetype, migratetype, "{:?}", block.pfn);
+                }
+            }
+        }
+        let rarer = |b: &&highorder_snapshot::PageblockState| {
+            let is_here = zone.spans(b.pfn, 1);
+            is_here && b.migratetype != Migratetype::Movable
+        };
+        nr_rarer += placed.pageblocks.iter().filter(rarer).count() as u64;
+    }
+    let said: u64 = table
+        .nodes
+        .iter()
+        .flat_map(|node| &node.blocks)
+        .map(|row| row.counts.iter().sum::<u64>() - row.counts[1])
+        .sum();
+    assert!(said > 5, "{said}");
+    // A zone that begins within a pageblock shares that one.
+    assert!(nr_rarer + 2 >= said && nr_rarer <= said, "{nr_rarer} of {said}");
 }

@@ -1,8 +1,9 @@
 //! Positions for the free blocks of a counts-only snapshot.
 
 use crate::state::{Exactness, FreeBlock, PageblockState, Snapshot, ZoneState};
-use highorder_kernelfs::{Buddyinfo, TextFile};
+use highorder_kernelfs::{Buddyinfo, Pagetypeinfo, TextFile};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
+use std::ops::Range;
 
 impl Snapshot {
     /// Returns the snapshot with a position for every free block that `/proc/buddyinfo` counts.
@@ -10,8 +11,10 @@ impl Snapshot {
     /// The positions are made up, and `inferred` says so: large blocks go to the end of their
     /// zone, smaller ones each into the smallest piece of memory in use that can hold them beside
     /// a page in use, so that no two free buddies lie side by side unmerged. They are listed from the
-    /// lowest up, as boot leaves the lists. The same counts give the same positions. Pageblocks become
-    /// Movable, as their types are not known. A snapshot that knows positions is returned as it is.
+    /// lowest up, as boot leaves the lists. The same counts give the same positions. Where
+    /// `/proc/pagetypeinfo` is known, as many pageblocks as it counts become Unmovable, Reclaimable and
+    /// HighAtomic, from the zone's beginning, and hold the free blocks of those types; all others become
+    /// Movable. A snapshot that knows positions is returned as it is.
     #[must_use]
     pub fn placed(&self) -> Self {
         let mut snapshot = self.clone();
@@ -22,10 +25,29 @@ impl Snapshot {
         let Some(Ok(table)) = buddyinfo.map(|text| Buddyinfo::parse("buddyinfo", text)) else {
             return snapshot;
         };
+        let order = self.pageblock_order;
+        let types = self.files.get("pagetypeinfo");
+        let types = types.and_then(|text| Pagetypeinfo::parse("pagetypeinfo", text).ok());
+        let types = types.filter(|types| types.page_block_order() == Some(u64::from(order.0)));
+        let mut parts = Vec::new();
         for zone in &mut snapshot.zones {
             let Some(row) = table.zone(zone.node, zone.kind.name()) else { continue };
-            let (free, left_out) = place(zone, &row.counts);
-            zone.free = free;
+            let of_zone = parts_of(zone, order, &row.counts, types.as_ref());
+            // What finds no place among its like goes to the movable ones, which come last.
+            let mut homeless = vec![0; row.counts.len()];
+            for part in &of_zone {
+                let mut counts = part.counts.clone();
+                if part.migratetype == Migratetype::Movable {
+                    counts.iter_mut().zip(&homeless).for_each(|(count, more)| *count += more);
+                    homeless.fill(0);
+                }
+                let (free, left) = place(zone, part, &counts);
+                zone.free.extend(free);
+                homeless.iter_mut().zip(left).for_each(|(all, left)| *all += left);
+            }
+            let left_out: u64 = homeless.iter().sum();
+            zone.free.sort_unstable_by_key(|block| block.pfn);
+            parts.extend(of_zone);
             if left_out > 0 {
                 snapshot.inferred.push(format!(
                     "node {} zone {}: {left_out} free blocks found no place beside pages in use",
@@ -34,27 +56,73 @@ impl Snapshot {
             }
         }
         if snapshot.pageblocks.is_empty() {
-            snapshot.pageblocks = movable_pageblocks(&snapshot);
-            snapshot.inferred.push("every pageblock is taken to be Movable".into());
+            snapshot.pageblocks = pageblocks(&snapshot, &parts);
+            snapshot.inferred.push(match types {
+                Some(_) => "which pageblocks have which type is made up from their numbers".into(),
+                None => "every pageblock is taken to be Movable".into(),
+            });
         }
         snapshot.inferred.push("the positions of free blocks are made up from their counts".into());
         snapshot
     }
 }
 
-fn movable_pageblocks(snapshot: &Snapshot) -> Vec<PageblockState> {
+/// A part of a zone whose pageblocks are of one type.
+struct Part {
+    migratetype: Migratetype,
+    pfns: Range<u64>,
+    /// Free blocks in it, by order.
+    counts: Vec<u64>,
+}
+
+/// The parts of a zone with these free blocks: as many pageblocks of each rarer type as are counted, from the
+/// beginning, and what remains for movable pages.
+fn parts_of(
+    zone: &ZoneState,
+    order: Order,
+    counts: &[u64],
+    types: Option<&Pagetypeinfo>,
+) -> Vec<Part> {
+    const RARER: [Migratetype; 3] =
+        [Migratetype::Unmovable, Migratetype::Reclaimable, Migratetype::HighAtomic];
+    let (node, name) = (zone.node, zone.kind.name());
+    let mut at = u64::from(zone.start_pfn.0);
+    let mut left = counts.to_vec();
+    let mut parts = Vec::new();
+    for (types, migratetype) in types.into_iter().flat_map(|types| RARER.map(|of| (types, of))) {
+        let nr_blocks = types.nr_blocks(node, name, migratetype.name()).unwrap_or(0);
+        let pages = u64::from(order.pages());
+        let end = (at / pages * pages + nr_blocks * pages).clamp(at, zone.end_pfn());
+        let row = types.free_row(node, name, migratetype.name());
+        let mut of_type = vec![0; left.len()];
+        for (order, said) in row.iter().flat_map(|row| row.counts.iter().enumerate()) {
+            // The files were read one after the other: buddyinfo has the last word.
+            if let Some(all) = left.get_mut(order) {
+                of_type[order] = said.blocks.min(*all);
+                *all -= of_type[order];
+            }
+        }
+        parts.push(Part { migratetype, pfns: at..end, counts: of_type });
+        at = end;
+    }
+    parts.push(Part { migratetype: Migratetype::Movable, pfns: at..zone.end_pfn(), counts: left });
+    parts
+}
+
+fn pageblocks(snapshot: &Snapshot, parts: &[Part]) -> Vec<PageblockState> {
     let order = snapshot.pageblock_order;
-    let in_zone = |pfn: u64| {
+    let type_of = |pfn: u64| {
         let end = pfn + u64::from(order.pages());
-        snapshot.zones.iter().any(|z| u64::from(z.start_pfn.0) < end && pfn < z.end_pfn())
+        let part = parts.iter().rfind(|part| part.pfns.start < end && pfn < part.pfns.end);
+        let is_in_zone = |z: &ZoneState| u64::from(z.start_pfn.0) < end && pfn < z.end_pfn();
+        let is_somewhere = snapshot.zones.iter().any(is_in_zone);
+        is_somewhere.then(|| part.map_or(Migratetype::Movable, |part| part.migratetype))
     };
     (0..snapshot.nr_frames)
         .step_by(order.pages() as usize)
-        .filter(|&pfn| in_zone(pfn))
-        .map(|pfn| PageblockState {
-            pfn: Pfn(pfn as u32),
-            migratetype: Migratetype::Movable,
-            skip: false,
+        .filter_map(|pfn| {
+            let migratetype = type_of(pfn)?;
+            Some(PageblockState { pfn: Pfn(pfn as u32), migratetype, skip: false })
         })
         .collect()
 }
@@ -67,33 +135,35 @@ struct Piece {
     is_edge: bool,
 }
 
-/// Places blocks, largest first, and returns them with the number that found no place.
-fn place(zone: &ZoneState, counts: &[u64]) -> (Vec<FreeBlock>, u64) {
+/// Places blocks in a part, largest first, and returns them with the numbers by order that found no place.
+fn place(zone: &ZoneState, part: &Part, counts: &[u64]) -> (Vec<FreeBlock>, Vec<u64>) {
     // Pieces in use by order; the last one of each is the highest.
     let mut pieces: [Vec<Piece>; MAX_PAGE_ORDER as usize + 1] = Default::default();
-    let mut pfn = u64::from(zone.start_pfn.0);
-    while pfn < zone.end_pfn() {
-        let order = largest_order(pfn, zone.end_pfn());
-        // A larger aligned block would have fitted otherwise; the largest order has no buddies.
-        pieces[order as usize].push(Piece { pfn: pfn as u32, is_edge: true });
+    let mut pfn = part.pfns.start;
+    while pfn < part.pfns.end {
+        let order = largest_order(pfn, part.pfns.end);
+        let buddy = pfn ^ (1 << order);
+        let is_in_zone =
+            u64::from(zone.start_pfn.0) <= buddy && buddy + (1 << order) <= zone.end_pfn();
+        let is_edge = order == MAX_PAGE_ORDER || !is_in_zone;
+        pieces[order as usize].push(Piece { pfn: pfn as u32, is_edge });
         pfn += 1 << order;
     }
     let mut free = Vec::new();
-    let mut left_out = 0;
+    let mut left = vec![0; counts.len()];
     for order in (0..=MAX_PAGE_ORDER).rev() {
         for _ in 0..counts.get(usize::from(order)).copied().unwrap_or(0) {
             match take_piece(&mut pieces, order) {
                 Some(pfn) => free.push(FreeBlock {
                     pfn: Pfn(pfn),
                     order: Order(order),
-                    migratetype: Migratetype::Movable,
+                    migratetype: part.migratetype,
                 }),
-                None => left_out += 1,
+                None => left[usize::from(order)] += 1,
             }
         }
     }
-    free.sort_unstable_by_key(|block| block.pfn);
-    (free, left_out)
+    (free, left)
 }
 
 /// Takes a block of `order` out of the pieces: the lower end of a larger one, or else a whole one.
@@ -130,8 +200,13 @@ mod tests {
             counts in proptest::array::uniform11(0u64..40), start in 0u32..5000, len in 1u64..60_000,
         ) {
             let zone = zone(0, start, len);
-            let (free, left_out) = place(&zone, &counts);
-            prop_assert_eq!(free.len() as u64 + left_out, counts.iter().sum::<u64>());
+            let part = Part {
+                migratetype: Migratetype::Movable,
+                pfns: u64::from(start)..zone.end_pfn(),
+                counts: counts.to_vec(),
+            };
+            let (free, left) = place(&zone, &part, &counts);
+            prop_assert_eq!(free.len() as u64 + left.iter().sum::<u64>(), counts.iter().sum::<u64>());
             let mut taken: Vec<_> = free.iter().map(|b| (b.pfn.0, b.pfn.0 + b.order.pages())).collect();
             taken.sort_unstable();
             prop_assert!(taken.windows(2).all(|w| w[0].1 <= w[1].0));
