@@ -6,7 +6,7 @@
 //!
 //! Models: fs/dcache.c (`dput`, `dentry_lru_isolate`, `d_delete`), fs/inode.c (`iput_final`, `inode_lru_isolate`,
 //! `inode_add_lru`, `relatime_need_update`, `file_update_time`), v4.4 and v6.12; the inode tables of ext4 and XFS as
-//! pages of the block device's cache, which [`super::journal`] holds where they change.
+//! pages of the block device's cache, which the journal holds where they change.
 //! Departs: a file has one name. Of metadata only inode tables change. Visible as: `Buffers` and writes lack bitmaps
 //! and directories. Access times are not updated once a day. Visible as: nothing in runs of hours. XFS's inodes are
 //! freed with their VFS part instead of some seconds later, and its buffers are pages of the block device's cache,
