@@ -1,12 +1,13 @@
 //! The journal on the model: blocks of inode tables are held until they are in their places on the disk.
 
-use highorder_lab::Kernel;
+mod common;
+
+use common::model;
 use highorder_record::{Inputs, Record};
 use highorder_sim::machine::FileSystem;
 use highorder_sim::{Machine, Ns};
-use highorder_system::model::{ModelSpec, run_on};
+use highorder_system::model::run_on;
 use highorder_system::{Caches, Failure, System};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Runs a program on 512 MiB with a flash disk. Returns what it noted, the record, and pages of metadata in memory.
@@ -24,21 +25,10 @@ fn run_on_machine(
 ) -> (Vec<u64>, Record, u64) {
     let mut machine = Machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
     change(&mut machine);
-    let kernel = Kernel::load(kernel).unwrap();
-    let spec = ModelSpec {
-        machine,
-        policy: kernel.policy,
-        flows: kernel.flows,
-        knobs: BTreeMap::from([("transparent_hugepage/enabled".to_owned(), "never".to_owned())]),
-        seed: 1,
-        demands: Vec::new(),
-        sample_interval: Ns::from_secs(5),
-        draw: None,
-    };
     let noted = Arc::new(Mutex::new(Vec::new()));
     let seen = noted.clone();
     let code = Box::new(move |sys: &mut dyn System| program(sys, &mut seen.lock().unwrap()));
-    let (record, world) = run_on(spec, Inputs::default(), code).unwrap();
+    let (record, world) = run_on(model(machine, kernel, "never"), Inputs::default(), code).unwrap();
     world.memory.audit().unwrap();
     assert!(record.notes.is_empty(), "{:?}", record.notes);
     let noted = noted.lock().unwrap().clone();

@@ -1,11 +1,14 @@
 //! Very many small files fragment memory: what mixes, and on whose behalf.
 
-use highorder_lab::{Kernel, memory_map};
+mod common;
+
+use common::model;
+use highorder_lab::memory_map;
 use highorder_mm::fallback::FallbackCounts;
 use highorder_mm::types::Migratetype;
 use highorder_record::{Inputs, Record};
-use highorder_sim::{Machine, Ns};
-use highorder_system::model::{ModelSpec, run_on};
+use highorder_sim::Machine;
+use highorder_system::model::run_on;
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 
@@ -24,24 +27,14 @@ struct Left {
 /// low mark; with huge pages a machine of 512 MiB keeps a twentieth of its memory free, more than all slabs.
 fn run(kernel: &str, percent: u32) -> Left {
     let machine = Machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
-    let kernel = Kernel::load(kernel).unwrap();
     let values = BTreeMap::from([
         ("memory".to_owned(), Value::Float(f64::from(percent) / 100.0)),
         ("unlink".to_owned(), Value::Text("none".to_owned())),
         ("read_seconds".to_owned(), Value::Integer(15)),
     ]);
     let workload = highorder_workload::find("small-files", &values).unwrap();
-    let spec = ModelSpec {
-        machine,
-        policy: kernel.policy,
-        flows: kernel.flows,
-        knobs: BTreeMap::from([("transparent_hugepage/enabled".to_owned(), "never".to_owned())]),
-        seed: 1,
-        demands: Vec::new(),
-        sample_interval: Ns::from_secs(5),
-        draw: None,
-    };
-    let (record, world) = run_on(spec, Inputs::default(), workload.code()).unwrap();
+    let (record, world) =
+        run_on(model(machine, kernel, "never"), Inputs::default(), workload.code()).unwrap();
     let pageblocks_mixed = memory_map::map_of("small files", &world).statistics().pageblocks_mixed;
     Left { record, pageblocks_mixed, fallbacks: world.memory.fallbacks() }
 }

@@ -725,15 +725,13 @@ impl Scheduler {
     /// idle (2c83362734da, 23e6082a522e), which is left out. Visible as: on machines of four nodes and more,
     /// and with few threads on kernels since 5.7, threads spread a little differently.
     fn idlest_node(&self, task: usize) -> u32 {
-        // Loads are compared by group capacity.
-        let load_of = |node| self.load_of(node);
         let allowed = |node: u32| {
             (0..self.cpus.len()).any(|cpu| self.cpus[cpu].node == node && self.may_run(task, cpu))
         };
         let creator = self.tasks.get(self.current as usize);
         let local = creator.map(|task| self.cpus[task.cpu].node).filter(|&node| allowed(node));
         let others = (0..self.nr_nodes).filter(|&node| Some(node) != local && allowed(node));
-        let least = others.map(|node| (node, load_of(node))).reduce(|least, other| {
+        let least = others.map(|node| (node, self.load_of(node))).reduce(|least, other| {
             let ((tasks, cpus), (least_tasks, least_cpus)) = (other.1, least.1);
             if tasks * least_cpus < least_tasks * cpus { other } else { least }
         });
@@ -742,14 +740,15 @@ impl Scheduler {
             (None, Some((node, _))) => node,
             (None, None) => 0,
             (Some(local), Some((node, (tasks, cpus)))) => {
-                let (local_tasks, local_cpus) = load_of(local);
+                let (local_tasks, local_cpus) = self.load_of(local);
                 let stays = 100 * local_tasks * cpus < FORK_IMBALANCE * tasks * local_cpus;
                 if stays { local } else { node }
             }
         }
     }
 
-    /// Tasks that run on a node's CPUs or wait for them, as [`Self::load_of_cpu`] counts them, and its CPUs.
+    /// Tasks that run on a node's CPUs or wait for them, as [`Self::load_of_cpu`] counts them, and its CPUs:
+    /// loads are compared by group capacity.
     fn load_of(&self, node: u32) -> (u64, u64) {
         let cpus = (0..self.cpus.len()).filter(|&cpu| self.cpus[cpu].node == node);
         cpus.fold((0, 0), |(tasks, cpus), cpu| (tasks + self.load_of_cpu(cpu), cpus + 1))

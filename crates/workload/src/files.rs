@@ -59,6 +59,18 @@ pub(crate) fn read_all(
     blocks(bytes, block).try_for_each(|(at, part)| sys.read_file(file, at, part))
 }
 
+/// Opens a file, reads its first `bytes` by pieces of `block` bytes, and closes it.
+pub(crate) fn read_once(
+    sys: &mut dyn System,
+    name: &str,
+    bytes: u64,
+    block: u64,
+) -> Result<(), Failure> {
+    let file = sys.open_file(name)?;
+    read_all(sys, file, bytes, block)?;
+    sys.close_file(file)
+}
+
 /// A stream of random numbers: the same for the same seed and stream.
 pub(crate) struct Random(Pcg64);
 

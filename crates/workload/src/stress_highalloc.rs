@@ -9,7 +9,7 @@
 //! memory that is mostly free, and succeed as often as the third.
 
 use crate::Workload;
-use crate::files::{read_all, write_new};
+use crate::files::{read_once, write_new};
 use crate::parameters::{Kind, Parameter, Settings};
 use highorder_record::{Better, Metric, Statistic};
 use highorder_system::{Caches, Failure, KernelBlock, Ns, System};
@@ -66,9 +66,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     if settings.word("rested") == "yes" {
         sys.sleep(Ns::from_secs(settings.count("rest_seconds")))?;
         write_new(sys, FILE, memory_bytes, BLOCK)?;
-        let file = sys.open_file(FILE)?;
-        read_all(sys, file, memory_bytes, BLOCK)?;
-        sys.close_file(file)?;
+        read_once(sys, FILE, memory_bytes, BLOCK)?;
         sys.unlink(FILE)?;
         sys.drop_caches(Caches::All)?;
         sys.set_knob("vm.min_free_kbytes", "1024")?;

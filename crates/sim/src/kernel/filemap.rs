@@ -404,12 +404,11 @@ pub(crate) fn touch_metadata(
         }
     };
     let device = cx.world().file(file).device;
-    if changes && !journal::note_change(cx, device, index, pfn) {
-        let now = cx.now();
-        let kernel = cx.world();
-        if kernel.memory.set_page_dirty(pfn) {
-            kernel.file_mut(file).dirtied_at.get_or_insert(now);
-        }
+    if changes
+        && !journal::note_change(cx, device, index, pfn)
+        && cx.world().memory.set_page_dirty(pfn)
+    {
+        note_dirtied(cx, file);
     }
     cx.world().memory.mark_page_accessed(pfn);
     Ok(())

@@ -19,7 +19,7 @@
 //! that changes again while it waits to be written to its place can be written there before it is committed. Visible
 //! as: a few more writes. The journal's own place is not kept from files. Visible as: nothing.
 
-use super::{Kernel, KernelCx, PAGE_BYTES};
+use super::{Kernel, KernelCx, PAGE_BYTES, filemap};
 use crate::device::Io;
 use crate::machine::FileSystem;
 use crate::sched::{DeviceId, WaitQueue};
@@ -258,7 +258,6 @@ pub(super) fn commit(cx: &mut KernelCx<'_>, device: DeviceId) {
     for ticket in tickets {
         cx.wait_io(ticket);
     }
-    let now = cx.now();
     let kernel = cx.world();
     let Some(journal) = kernel.journal(device) else { return };
     let blocks = std::mem::take(&mut journal.committing);
@@ -268,10 +267,11 @@ pub(super) fn commit(cx: &mut KernelCx<'_>, device: DeviceId) {
     let queue = journal.committed_wait;
     if let Some(file) = kernel.vfs.metadata(device) {
         for block in blocks {
+            let kernel = cx.world();
             if let Some(pfn) = kernel.metadata_page(device, block)
                 && kernel.memory.set_page_dirty(pfn)
             {
-                kernel.file_mut(file).dirtied_at.get_or_insert(now);
+                filemap::note_dirtied(cx, file);
             }
         }
     }

@@ -6,7 +6,7 @@ use super::arguments::Arguments;
 use super::background::Background;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
 use super::program::{Size, map, touch_units};
-use crate::files::{Random, read_all, write_new};
+use crate::files::{Random, read_once, write_new};
 use crate::process::{run_process, run_threads};
 use highorder_system::{Advice, Failure, System, ThreadSpec};
 
@@ -52,9 +52,8 @@ impl Fragmenter {
             readers.start_on(sys, spec, move |sys, signal| {
                 let mut random = Random::new(sys.seed(), STREAM | u128::from(number));
                 while !signal.is_over() {
-                    let file = sys.open_file(&name(number, random.below(each)))?;
-                    read_all(sys, file, FILE_BYTES, WRITE_BYTES)?;
-                    sys.close_file(file)?;
+                    let file = name(number, random.below(each));
+                    read_once(sys, &file, FILE_BYTES, WRITE_BYTES)?;
                 }
                 Ok(())
             })?;

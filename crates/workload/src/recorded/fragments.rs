@@ -4,7 +4,7 @@ use super::Unknown;
 use super::arguments::Arguments;
 use super::background::Background;
 use super::program::{UNIT_PAGES, map};
-use crate::files::{Random, write_new};
+use crate::files::{Random, read_once, write_new};
 use highorder_system::{Access, Advice, Failure, Ns, Pattern, System};
 
 /// Begins the number of the random stream: "fragmem" in ASCII.
@@ -59,9 +59,7 @@ impl Fragments {
             }
         }
         for number in 0..files {
-            let file = sys.open_file(&name(number))?;
-            sys.read_file(file, 0, FILE_BYTES)?;
-            sys.close_file(file)?;
+            read_once(sys, &name(number), FILE_BYTES, FILE_BYTES)?;
         }
         // The original's own sequence is not known, but was the same in every run; any random half will do.
         let mut random = Random::new(0, STREAM);

@@ -5,7 +5,7 @@ use super::arguments::Arguments;
 use super::background::Background;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
 use super::program::{Size, UNIT_PAGES, map};
-use crate::files::{Random, read_all, write_new};
+use crate::files::{Random, read_once, write_new};
 use highorder_system::{Access, Advice, Failure, KernelBlock, Ns, Page, Pattern, System};
 
 /// Begins the number of the random stream: "hugestre" in ASCII.
@@ -69,9 +69,7 @@ impl Hugestress {
                 }
                 signal.set_ready();
                 for file in (0..files).cycle().take_while(|_| !signal.is_over()) {
-                    let open = sys.open_file(&name(file))?;
-                    read_all(sys, open, FILE_BYTES, WRITE_BYTES)?;
-                    sys.close_file(open)?;
+                    read_once(sys, &name(file), FILE_BYTES, WRITE_BYTES)?;
                 }
                 Ok(())
             })?;
