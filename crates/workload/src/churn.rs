@@ -18,16 +18,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "churn",
+    about: "threads map, touch and unmap areas of random sizes around a given live set",
     parameters: &[
-        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
-        Parameter { name: "area_max", kind: Kind::Size { default: 16 << 20 } },
-        Parameter { name: "area_min", kind: Kind::Size { default: 64 << 10 } },
-        Parameter { name: "live", kind: Kind::Memory { default_millionths: 500_000 } },
+        Parameter {
+            name: "advice",
+            about: "What is advised of each area.",
+            unit: "",
+            kind: Kind::Word(ADVICE),
+        },
+        Parameter {
+            name: "area_max",
+            about: "The largest area.",
+            unit: "",
+            kind: Kind::Size { default: 16 << 20 },
+        },
+        Parameter {
+            name: "area_min",
+            about: "The smallest area.",
+            unit: "",
+            kind: Kind::Size { default: 64 << 10 },
+        },
+        Parameter {
+            name: "live",
+            about: "What all threads hold mapped together, at most.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 500_000 },
+        },
         Parameter {
             name: "operations",
+            about: "What each thread does after memory is full: one in two writes to an area, the other replaces some.",
+            unit: "operations",
             kind: Kind::Count { least: 0, most: 1_000_000_000_000, default: 10_000 },
         },
-        Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 1 } },
+        Parameter {
+            name: THREADS,
+            about: "Threads of the one process.",
+            unit: "threads",
+            kind: Kind::Count { least: 1, most: 8192, default: 1 },
+        },
     ],
     check: |settings| settings.check_at_most("area_min", "area_max"),
     run,

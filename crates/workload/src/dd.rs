@@ -11,10 +11,26 @@ use highorder_system::{Caches, Code, Failure, Ns, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "dd",
+    about: "one file is written from beginning to end, and read again",
     parameters: &[
-        Parameter { name: "block", kind: Kind::Size { default: 1 << 20 } },
-        Parameter { name: "reads", kind: Kind::Count { least: 0, most: 1000, default: 1 } },
-        Parameter { name: "size", kind: Kind::Memory { default_millionths: 1_500_000 } },
+        Parameter {
+            name: "block",
+            about: "Written or read by one call.",
+            unit: "",
+            kind: Kind::Size { default: 1 << 20 },
+        },
+        Parameter {
+            name: "reads",
+            about: "How often the file is read after it was written, each time from an empty page cache.",
+            unit: "times",
+            kind: Kind::Count { least: 0, most: 1000, default: 1 },
+        },
+        Parameter {
+            name: "size",
+            about: "The file.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 1_500_000 },
+        },
     ],
     check: |_| Ok(()),
     run,

@@ -19,46 +19,110 @@ use std::collections::VecDeque;
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "fleet",
+    about: "services keep a machine nearly full, and replace areas and files period after period",
     parameters: &[
-        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
-        // Of areas, drawn at random, that ask for huge pages where the others take no advice.
+        Parameter {
+            name: "advice",
+            about: "What is advised of each area.",
+            unit: "",
+            kind: Kind::Word(ADVICE),
+        },
         Parameter {
             name: "advised_percent",
+            about: "Areas, drawn at random, that ask for huge pages where the others take no advice.",
+            unit: "percent",
             kind: Kind::Count { least: 0, most: 100, default: 0 },
         },
-        Parameter { name: "anon", kind: Kind::Memory { default_millionths: 700_000 } },
-        Parameter { name: "area_max", kind: Kind::Fixed { default: 4 << 20 } },
-        Parameter { name: "area_min", kind: Kind::Fixed { default: 64 << 10 } },
-        // Replaced in a period by all threads together.
-        Parameter { name: "anon_turnover", kind: Kind::Size { default: 64 << 20 } },
-        Parameter { name: "files", kind: Kind::Memory { default_millionths: 500_000 } },
-        Parameter { name: "file_size", kind: Kind::Fixed { default: 64 << 20 } },
-        // Read in a period by all threads together.
-        Parameter { name: "file_turnover", kind: Kind::Size { default: 64 << 20 } },
-        // Given back and written to again in a period by all threads together.
-        Parameter { name: "heap_turnover", kind: Kind::Size { default: 16 << 20 } },
+        Parameter {
+            name: "anon",
+            about: "Anonymous memory of all threads together.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 700_000 },
+        },
+        Parameter {
+            name: "area_max",
+            about: "The largest area.",
+            unit: "",
+            kind: Kind::Fixed { default: 4 << 20 },
+        },
+        Parameter {
+            name: "area_min",
+            about: "The smallest area.",
+            unit: "",
+            kind: Kind::Fixed { default: 64 << 10 },
+        },
+        Parameter {
+            name: "anon_turnover",
+            about: "Areas replaced in a period by all threads together.",
+            unit: "",
+            kind: Kind::Size { default: 64 << 20 },
+        },
+        Parameter {
+            name: "files",
+            about: "Large files that are read at random, together.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 500_000 },
+        },
+        Parameter {
+            name: "file_size",
+            about: "One of these files.",
+            unit: "",
+            kind: Kind::Fixed { default: 64 << 20 },
+        },
+        Parameter {
+            name: "file_turnover",
+            about: "Read of them in a period by all threads together.",
+            unit: "",
+            kind: Kind::Size { default: 64 << 20 },
+        },
+        Parameter {
+            name: "heap_turnover",
+            about: "Given back and written to again in a period by all threads together, page by page.",
+            unit: "",
+            kind: Kind::Size { default: 16 << 20 },
+        },
         Parameter {
             name: "period_ms",
+            about: "A period.",
+            unit: "milliseconds",
             kind: Kind::Count { least: 1, most: 3_600_000, default: 10_000 },
         },
         Parameter {
             name: "seconds",
+            about: "How long the services run.",
+            unit: "seconds",
             kind: Kind::Count { least: 1, most: 31_536_000, default: 604_800 },
         },
         Parameter {
             name: "small_files",
+            about: "Small files that are kept; the oldest beyond are deleted.",
+            unit: "files",
             kind: Kind::Count { least: 0, most: 100_000_000, default: 20_000 },
         },
-        // Written in a period by all threads together.
         Parameter {
             name: "small_file_turnover",
+            about: "Small files written in a period by all threads together.",
+            unit: "files",
             kind: Kind::Count { least: 0, most: 1_000_000, default: 64 },
         },
-        Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 16 } },
-        // What the files of the tree hold together.
-        Parameter { name: "tree", kind: Kind::Memory { default_millionths: 20_000 } },
-        // Visited in a period by all threads together.
-        Parameter { name: "tree_turnover", kind: Kind::Size { default: 1 << 20 } },
+        Parameter {
+            name: THREADS,
+            about: "Services.",
+            unit: "threads",
+            kind: Kind::Count { least: 1, most: 8192, default: 16 },
+        },
+        Parameter {
+            name: "tree",
+            about: "What the files of a tree of small ones hold together.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 20_000 },
+        },
+        Parameter {
+            name: "tree_turnover",
+            about: "Visited of the tree in a period by all threads together.",
+            unit: "",
+            kind: Kind::Size { default: 1 << 20 },
+        },
     ],
     check,
     run,

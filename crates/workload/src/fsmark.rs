@@ -19,22 +19,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "fsmark",
+    about: "threads write files of one size, iteration after iteration",
     parameters: &[
         // fs_mark's own: DEFAULT_IO_SIZE, fs_mark.h.
-        Parameter { name: "block", kind: Kind::Fixed { default: 16 << 10 } },
-        Parameter { name: "directories", kind: Kind::Count { least: 1, most: 65536, default: 16 } },
+        Parameter {
+            name: "block",
+            about: "Written by one call.",
+            unit: "",
+            kind: Kind::Fixed { default: 16 << 10 },
+        },
+        Parameter {
+            name: "directories",
+            about: "Directories of each thread.",
+            unit: "directories",
+            kind: Kind::Count { least: 1, most: 65536, default: 16 },
+        },
         Parameter {
             name: "directory_files",
+            about: "Files that go into a directory before the next one has its turn.",
+            unit: "files",
             kind: Kind::Count { least: 1, most: 1_000_000, default: 256 },
         },
-        Parameter { name: "file_size", kind: Kind::Size { default: 30 << 20 } },
+        Parameter {
+            name: "file_size",
+            about: "One file.",
+            unit: "",
+            kind: Kind::Size { default: 30 << 20 },
+        },
         Parameter {
             name: "iterations",
+            about: "How often as many files are written again.",
+            unit: "iterations",
             kind: Kind::Count { least: 1, most: 1_000_000, default: 15 },
         },
-        // Written in each iteration, in whole files, the same number by each thread.
-        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 1_000_000 } },
-        Parameter { name: "threads_per_cpu", kind: Kind::Count { least: 1, most: 64, default: 4 } },
+        Parameter {
+            name: "memory",
+            about: "Written in each iteration, in whole files, the same number by each thread.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 1_000_000 },
+        },
+        Parameter {
+            name: "threads_per_cpu",
+            about: "Threads for each CPU of the machine.",
+            unit: "threads",
+            kind: Kind::Count { least: 1, most: 64, default: 4 },
+        },
     ],
     check: |_| Ok(()),
     run,

@@ -53,7 +53,7 @@ mod stutter;
 mod thpscale;
 mod usemem;
 
-pub use parameters::{ParameterError, Value};
+pub use parameters::{ParameterError, ParameterInfo, Value};
 
 use highorder_system::{Code, Failure, System};
 use parameters::{Parameter, Setting, Settings};
@@ -63,6 +63,8 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 struct Workload {
     name: &'static str,
+    /// What it does, in one line.
+    about: &'static str,
     parameters: &'static [Parameter],
     /// Says what is wrong with values that are each possible, but not together.
     check: fn(&Settings) -> Result<(), ParameterError>,
@@ -105,6 +107,26 @@ pub fn names() -> &'static [&'static str] {
     &NAMES
 }
 
+/// What a user is told of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadInfo {
+    /// Its name in experiments.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Its parameters, in alphabetical order.
+    pub parameters: Vec<ParameterInfo>,
+}
+
+/// What there is to say of the workload of this name.
+#[must_use]
+pub fn describe(name: &str) -> Option<WorkloadInfo> {
+    let workload = WORKLOADS.into_iter().find(|workload| workload.name == name)?;
+    let mut parameters: Vec<_> = workload.parameters.iter().map(Parameter::info).collect();
+    parameters.sort_by_key(|parameter| parameter.name);
+    Some(WorkloadInfo { name: workload.name, about: workload.about, parameters })
+}
+
 /// The workload of this name with these values of its parameters; what is not given has its default.
 ///
 /// # Errors
@@ -113,7 +135,7 @@ pub fn find(name: &str, values: &BTreeMap<String, Value>) -> Result<Configured, 
     let workload = WORKLOADS.into_iter().find(|workload| workload.name == name);
     let workload = workload.ok_or_else(|| ParameterError {
         key: None,
-        message: format!("no workload `{name}`, expected one of {}", NAMES.join(", ")),
+        message: format!("no workload `{name}`, {}", highorder_names::expected(name, &NAMES)),
     })?;
     let settings = Settings::read(workload.name, workload.parameters, values)?;
     (workload.check)(&settings)?;

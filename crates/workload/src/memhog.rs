@@ -11,14 +11,27 @@ use highorder_system::{Access, Code, Failure, Ns, Pattern, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "memhog",
+    about: "one process writes its memory once and sleeps with it",
     parameters: &[
-        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
+        Parameter {
+            name: "advice",
+            about: "What is advised of the memory.",
+            unit: "",
+            kind: Kind::Word(ADVICE),
+        },
         // As long as stutter waits before it copies.
         Parameter {
             name: "hold_seconds",
+            about: "How long it sleeps.",
+            unit: "seconds",
             kind: Kind::Count { least: 0, most: 1_000_000, default: 10 },
         },
-        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 750_000 } },
+        Parameter {
+            name: "memory",
+            about: "What it writes.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 750_000 },
+        },
     ],
     check: |_| Ok(()),
     run,

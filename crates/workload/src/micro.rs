@@ -14,11 +14,18 @@ use highorder_system::{Access, Code, Failure, Ns, Pattern, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "micro",
+    about: "processes write every page of sparse files that they have mapped",
     parameters: &[
-        // Of all files of a test.
-        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 10_000_000 } },
+        Parameter {
+            name: "memory",
+            about: "All files of a test together; there are two tests.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 10_000_000 },
+        },
         Parameter {
             name: "processes_per_cpu",
+            about: "Processes for each CPU of the machine, each with a file of its own.",
+            unit: "processes",
             kind: Kind::Count { least: 1, most: 64, default: 1 },
         },
     ],

@@ -14,14 +14,44 @@ use highorder_system::{Access, Advice, Code, Failure, Pattern, Place, System, Th
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "mmap-demo",
+    about: "one thread on one node's CPUs fills a buffer larger than that node",
     parameters: &[
-        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
-        // Percent of the node's pageblocks in which a page stays in use.
-        Parameter { name: "fragment", kind: Kind::Count { least: 0, most: 100, default: 0 } },
-        Parameter { name: "fragment_with", kind: Kind::Word(FRAGMENT_WITH) },
-        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 800_000 } },
-        Parameter { name: "node", kind: Kind::Count { least: 0, most: 1023, default: 0 } },
-        Parameter { name: "passes", kind: Kind::Count { least: 1, most: 1_000_000, default: 3 } },
+        Parameter {
+            name: "advice",
+            about: "What is advised of the buffer.",
+            unit: "",
+            kind: Kind::Word(ADVICE),
+        },
+        Parameter {
+            name: "fragment",
+            about: "The node's pageblocks in which a page stays in use from before.",
+            unit: "percent",
+            kind: Kind::Count { least: 0, most: 100, default: 0 },
+        },
+        Parameter {
+            name: "fragment_with",
+            about: "What that page is: pinned by the kernel, anonymous, or of a file.",
+            unit: "",
+            kind: Kind::Word(FRAGMENT_WITH),
+        },
+        Parameter {
+            name: "memory",
+            about: "The buffer.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 800_000 },
+        },
+        Parameter {
+            name: "node",
+            about: "The node on whose CPUs the thread runs.",
+            unit: "node",
+            kind: Kind::Count { least: 0, most: 1023, default: 0 },
+        },
+        Parameter {
+            name: "passes",
+            about: "How often the buffer is filled.",
+            unit: "passes",
+            kind: Kind::Count { least: 1, most: 1_000_000, default: 3 },
+        },
     ],
     check: |_| Ok(()),
     run,

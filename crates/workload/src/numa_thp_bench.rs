@@ -19,12 +19,30 @@ use highorder_system::{
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "numa-thp-bench",
+    about: "one thread writes at random, with huge pages and without, near and far",
     parameters: &[
-        Parameter { name: "area", kind: Kind::Size { default: 4 << 30 } },
-        Parameter { name: "cpu_node", kind: Kind::Count { least: 0, most: 1023, default: 0 } },
-        Parameter { name: "memory_node", kind: Kind::Count { least: 0, most: 63, default: 0 } },
+        Parameter {
+            name: "area",
+            about: "What is written to.",
+            unit: "",
+            kind: Kind::Size { default: 4 << 30 },
+        },
+        Parameter {
+            name: "cpu_node",
+            about: "The node on whose CPUs the thread runs.",
+            unit: "node",
+            kind: Kind::Count { least: 0, most: 1023, default: 0 },
+        },
+        Parameter {
+            name: "memory_node",
+            about: "The node that the area lies on.",
+            unit: "node",
+            kind: Kind::Count { least: 0, most: 63, default: 0 },
+        },
         Parameter {
             name: "writes",
+            about: "Writes whose time is taken, with huge pages and without.",
+            unit: "writes",
             kind: Kind::Count { least: 1, most: 1 << 40, default: 10_000_000 },
         },
     ],

@@ -61,7 +61,52 @@ impl ParameterError {
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
+    /// What it is, in a sentence or two.
+    pub(crate) about: &'static str,
+    /// What a count counts, or what follows a size, as in "16 MiB a second"; else empty.
+    pub(crate) unit: &'static str,
     pub(crate) kind: Kind,
+}
+
+/// What a user is told of a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterInfo {
+    /// Its name in experiments.
+    pub name: &'static str,
+    /// What it is, in a sentence or two.
+    pub about: &'static str,
+    /// In what it is counted; empty for words.
+    pub unit: String,
+    /// Which values it takes.
+    pub allowed: String,
+    /// Its words, if it takes one of these and nothing else.
+    pub words: &'static [&'static str],
+    /// Its value if none is given, as experiments write it.
+    pub default: String,
+    /// Whether `--scale` makes it smaller: sizes, but not shares of memory, which are of less memory then.
+    pub is_scaled: bool,
+}
+
+impl Parameter {
+    /// What a user is told of it.
+    pub(crate) fn info(&self) -> ParameterInfo {
+        let Self { name, about, unit, kind } = self;
+        let size = || ["bytes", unit].join(" ").trim_end().to_owned();
+        let (unit, words): (_, &[&str]) = match kind {
+            Kind::Count { .. } => ((*unit).to_owned(), &[]),
+            Kind::Memory { .. } | Kind::MemoryOrNone { .. } => ("of memory, or bytes".into(), &[]),
+            Kind::Size { .. } | Kind::Fixed { .. } => (size(), &[]),
+            Kind::Word(words) => (String::new(), words),
+        };
+        let default = match kind.default() {
+            text @ (Setting::Size(_) | Setting::Fixed(_) | Setting::Word(_)) => {
+                format!("\"{text}\"")
+            }
+            number => number.to_string(),
+        };
+        let is_scaled = matches!(kind, Kind::Size { .. });
+        ParameterInfo { name, about, unit, allowed: kind.expected(), words, default, is_scaled }
+    }
 }
 
 /// What values a parameter takes, and its default.
@@ -117,6 +162,15 @@ impl Kind {
             }
             _ => None,
         }
+    }
+
+    /// The end of a message about a value that it does not take.
+    fn expected_of(&self, found: &Value) -> String {
+        let meant = match (self, found) {
+            (Self::Word(words), Value::Text(text)) => highorder_names::did_you_mean(text, words),
+            _ => None,
+        };
+        meant.unwrap_or_else(|| format!("expected {}", self.expected()))
     }
 
     fn expected(&self) -> String {
@@ -210,14 +264,14 @@ impl Settings {
     ) -> Result<Self, ParameterError> {
         if let Some(key) = values.keys().find(|key| !parameters.iter().any(|p| p.name == **key)) {
             let known: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
-            let known = known.join(", ");
-            let message = format!("`{workload}` has no parameter `{key}`, expected one of {known}");
+            let expected = highorder_names::expected(key, &known);
+            let message = format!("`{workload}` has no parameter `{key}`, {expected}");
             return Err(ParameterError::new(key, message));
         }
-        let read = |Parameter { name, kind }: &Parameter| {
+        let read = |Parameter { name, kind, .. }: &Parameter| {
             let Some(value) = values.get(*name) else { return Ok((*name, kind.default())) };
             let setting = kind.read(value).ok_or_else(|| {
-                let message = format!("`{name}` is {value}, expected {}", kind.expected());
+                let message = format!("`{name}` is {value}, {}", kind.expected_of(value));
                 ParameterError::new(name, message)
             })?;
             Ok((*name, setting))

@@ -17,18 +17,42 @@ use highorder_system::{Code, Failure, Ns, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "postmark",
+    about: "files of random sizes are created, read, made longer and deleted",
     parameters: &[
-        Parameter { name: "block", kind: Kind::Fixed { default: 4096 } },
-        // Files at the beginning: as many of the largest size as fit this.
-        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 4_000_000 } },
-        Parameter { name: "size_max", kind: Kind::Size { default: 5 << 20 } },
-        Parameter { name: "size_min", kind: Kind::Size { default: 3096 } },
+        Parameter {
+            name: "block",
+            about: "Read or written by one call.",
+            unit: "",
+            kind: Kind::Fixed { default: 4096 },
+        },
+        Parameter {
+            name: "memory",
+            about: "Files at the beginning: as many of the largest size as fit this.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 4_000_000 },
+        },
+        Parameter {
+            name: "size_max",
+            about: "The largest file.",
+            unit: "",
+            kind: Kind::Size { default: 5 << 20 },
+        },
+        Parameter {
+            name: "size_min",
+            about: "The smallest file.",
+            unit: "",
+            kind: Kind::Size { default: 3096 },
+        },
         Parameter {
             name: "subdirectories",
+            about: "Directories that the files are spread over.",
+            unit: "directories",
             kind: Kind::Count { least: 1, most: 100_000, default: 100 },
         },
         Parameter {
             name: "transactions",
+            about: "Each reads a file or makes it longer, and creates a file or deletes one.",
+            unit: "transactions",
             kind: Kind::Count { least: 0, most: 1_000_000_000, default: 15_000 },
         },
     ],

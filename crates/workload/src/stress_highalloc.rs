@@ -16,21 +16,50 @@ use highorder_system::{Caches, Failure, KernelBlock, Ns, System};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "stress-highalloc",
+    about: "a module asks for most of memory in huge pages, pass after pass",
     parameters: &[
-        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 950_000 } },
-        Parameter { name: "order", kind: Kind::Count { least: 0, most: 10, default: 9 } },
-        Parameter { name: "passes", kind: Kind::Count { least: 0, most: 1000, default: 2 } },
+        Parameter {
+            name: "memory",
+            about: "Asked for in a pass.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 950_000 },
+        },
+        Parameter {
+            name: "order",
+            about: "The order of what is asked for.",
+            unit: "order",
+            kind: Kind::Count { least: 0, most: 10, default: 9 },
+        },
+        Parameter {
+            name: "passes",
+            about: "Passes before the rest.",
+            unit: "passes",
+            kind: Kind::Count { least: 0, most: 1000, default: 2 },
+        },
         Parameter {
             name: "pause_seconds",
+            about: "Between two of these passes.",
+            unit: "seconds",
             kind: Kind::Count { least: 0, most: 86_400, default: 5 },
         },
-        // Asked for in a second.
-        Parameter { name: "rate", kind: Kind::Fixed { default: 16 << 20 } },
+        Parameter {
+            name: "rate",
+            about: "Asked for in a second.",
+            unit: "a second",
+            kind: Kind::Fixed { default: 16 << 20 },
+        },
         Parameter {
             name: "rest_seconds",
+            about: "How long the machine rests before the last pass.",
+            unit: "seconds",
             kind: Kind::Count { least: 0, most: 86_400, default: 180 },
         },
-        Parameter { name: "rested", kind: Kind::Word(&["yes", "no"]) },
+        Parameter {
+            name: "rested",
+            about: "Whether a last pass follows: after a rest, a file of the size of memory, and with `vm.min_free_kbytes` at 1024.",
+            unit: "",
+            kind: Kind::Word(&["yes", "no"]),
+        },
     ],
     check: |_| Ok(()),
     run,

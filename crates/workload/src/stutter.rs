@@ -24,13 +24,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "stutter",
+    about: "mappings of 128 MiB are timed while most of memory is taken and a file is copied",
     parameters: &[
-        // What was advised of the mappings whose time is taken.
-        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
-        Parameter { name: "file", kind: Kind::Memory { default_millionths: 2_000_000 } },
-        Parameter { name: "hog", kind: Kind::Memory { default_millionths: 750_000 } },
-        Parameter { name: "mapping", kind: Kind::Size { default: 128 << 20 } },
-        Parameter { name: "rounds", kind: Kind::Count { least: 1, most: 1000, default: 5 } },
+        Parameter {
+            name: "advice",
+            about: "What is advised of the mappings whose time is taken.",
+            unit: "",
+            kind: Kind::Word(ADVICE),
+        },
+        Parameter {
+            name: "file",
+            about: "The file that is copied.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 2_000_000 },
+        },
+        Parameter {
+            name: "hog",
+            about: "What a hog writes once in each round, and holds.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 750_000 },
+        },
+        Parameter {
+            name: "mapping",
+            about: "A mapping whose time is taken.",
+            unit: "",
+            kind: Kind::Size { default: 128 << 20 },
+        },
+        Parameter {
+            name: "rounds",
+            about: "How often a hog comes, the file is copied, and the hog goes.",
+            unit: "rounds",
+            kind: Kind::Count { least: 1, most: 1000, default: 5 },
+        },
     ],
     check: |_| Ok(()),
     run,

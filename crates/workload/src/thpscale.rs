@@ -24,10 +24,26 @@ use highorder_system::{
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "thpscale",
+    about: "threads ask for huge pages in memory full of holes and page cache",
     parameters: &[
-        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
-        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 800_000 } },
-        Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 1 } },
+        Parameter {
+            name: "advice",
+            about: "What is advised of the memory in which the time of each huge page is taken.",
+            unit: "",
+            kind: Kind::Word(ADVICE),
+        },
+        Parameter {
+            name: "memory",
+            about: "Memory of all threads together, and a file of the same size.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 800_000 },
+        },
+        Parameter {
+            name: THREADS,
+            about: "Threads of the one process.",
+            unit: "threads",
+            kind: Kind::Count { least: 1, most: 8192, default: 1 },
+        },
     ],
     check: |_| Ok(()),
     run,

@@ -21,15 +21,40 @@ use highorder_system::{Access, Advice, Area, Code, Failure, Ns, Pattern, System,
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "usemem",
+    about: "threads write to each page of their memory, while others read a mapped file",
     parameters: &[
-        // What was advised of the memory that is written.
-        Parameter { name: "advice", kind: Kind::Word(ADVICE) },
+        Parameter {
+            name: "advice",
+            about: "What is advised of the memory that is written.",
+            unit: "",
+            kind: Kind::Word(ADVICE),
+        },
         // The read 0.2 of a working set of 0.8 of memory; 0.0 for no second process.
-        Parameter { name: "file", kind: Kind::MemoryOrNone { default_millionths: 160_000 } },
+        Parameter {
+            name: "file",
+            about: "A file of which each thread of a second process reads the first N-th, N being their number; 0.0: no such process.",
+            unit: "",
+            kind: Kind::MemoryOrNone { default_millionths: 160_000 },
+        },
         // The written 0.8 of it.
-        Parameter { name: "memory", kind: Kind::Memory { default_millionths: 640_000 } },
-        Parameter { name: "passes", kind: Kind::Count { least: 1, most: 1_000_000, default: 30 } },
-        Parameter { name: THREADS, kind: Kind::Count { least: 1, most: 8192, default: 1 } },
+        Parameter {
+            name: "memory",
+            about: "Written by the first process, a part by each of its threads.",
+            unit: "",
+            kind: Kind::Memory { default_millionths: 640_000 },
+        },
+        Parameter {
+            name: "passes",
+            about: "How often all of it is written, and read.",
+            unit: "passes",
+            kind: Kind::Count { least: 1, most: 1_000_000, default: 30 },
+        },
+        Parameter {
+            name: THREADS,
+            about: "Threads of each of the two processes.",
+            unit: "threads",
+            kind: Kind::Count { least: 1, most: 8192, default: 1 },
+        },
     ],
     check: |_| Ok(()),
     run,

@@ -1,6 +1,6 @@
 //! Names, parameters and what is said of wrong ones.
 
-use highorder_workload::{Value, find, names};
+use highorder_workload::{Value, describe, find, names};
 use std::collections::BTreeMap;
 
 fn values<const N: usize>(values: [(&str, Value); N]) -> BTreeMap<String, Value> {
@@ -31,10 +31,53 @@ fn names_are_sorted_and_unique() {
 
 #[test]
 fn an_unknown_workload_is_told_with_those_there_are() {
-    let error = find("usmem", &BTreeMap::new()).unwrap_err();
+    let error = find("kernbench", &BTreeMap::new()).unwrap_err();
     assert_eq!(error.key, None);
-    let expected = format!("no workload `usmem`, expected one of {}", names().join(", "));
+    let expected = format!("no workload `kernbench`, expected one of {}", names().join(", "));
     assert_eq!(error.message, expected);
+}
+
+#[test]
+fn a_misspelt_workload_is_told_the_one_that_was_meant() {
+    let error = find("usmem", &BTreeMap::new()).unwrap_err();
+    assert_eq!(error.message, "no workload `usmem`, did you mean `usemem`?");
+}
+
+#[test]
+fn every_parameter_says_what_it_is_and_its_default_is_a_value_that_it_takes() {
+    for name in names() {
+        let workload = describe(name).expect("a workload");
+        assert!(!workload.about.is_empty(), "{name}");
+        let defaults = find(name, &BTreeMap::new()).unwrap().values();
+        let described: Vec<&str> = workload.parameters.iter().map(|p| p.name).collect();
+        assert_eq!(described, defaults.keys().map(String::as_str).collect::<Vec<_>>(), "{name}");
+        for parameter in &workload.parameters {
+            let what = format!("{name}.{}", parameter.name);
+            assert!(parameter.about.ends_with('.'), "{what}: {}", parameter.about);
+            assert_eq!(parameter.unit.is_empty(), !parameter.words.is_empty(), "{what}");
+            assert_eq!(parameter.default.trim_matches('"'), defaults[parameter.name], "{what}");
+            let value = match parameter.default.strip_prefix('"') {
+                Some(text) => Value::Text(text.trim_end_matches('"').to_owned()),
+                None if parameter.default.contains('.') => {
+                    Value::Float(parameter.default.parse().expect("a share"))
+                }
+                None => Value::Integer(parameter.default.parse().expect("a count")),
+            };
+            let given = values([(parameter.name, value)]);
+            assert_eq!(find(name, &given).unwrap().values(), defaults, "{what}");
+        }
+    }
+    assert_eq!(describe("kernbench"), None);
+}
+
+#[test]
+fn words_are_told_where_a_parameter_takes_words() {
+    let usemem = describe("usemem").expect("a workload");
+    let advice = usemem.parameters.iter().find(|p| p.name == "advice").expect("a parameter");
+    assert_eq!(advice.words, ["none", "huge", "no-huge"]);
+    assert_eq!(advice.allowed, "\"none\" or \"huge\" or \"no-huge\"");
+    let error = find("usemem", &values([("advice", Value::Text("hugh".into()))])).unwrap_err();
+    assert_eq!(error.message, "`advice` is \"hugh\", did you mean `huge`?");
 }
 
 #[test]
@@ -45,8 +88,12 @@ fn wrong_parameters_are_told_with_what_was_found_and_expected() {
         error.message
     };
     assert_eq!(
+        told("usemem", "speed", Value::Integer(3)),
+        "`usemem` has no parameter `speed`, expected one of advice, file, memory, passes, threads"
+    );
+    assert_eq!(
         told("usemem", "pases", Value::Integer(3)),
-        "`usemem` has no parameter `pases`, expected one of advice, file, memory, passes, threads"
+        "`usemem` has no parameter `pases`, did you mean `passes`?"
     );
     assert_eq!(
         told("usemem", "passes", Value::Integer(-1)),
