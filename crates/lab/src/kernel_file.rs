@@ -1,6 +1,7 @@
 //! Kernel files: a kernel is a file of policy values, based on another one and overriding it.
 
 use crate::InputError;
+use crate::toml_comments::{self, commented_values};
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
@@ -85,6 +86,41 @@ impl Kernel {
         Err(InputError::file(&source.path, "`based_on` goes round in a circle"))
     }
 
+    /// Every value of this kernel with the file that sets it and the source that is named there.
+    ///
+    /// # Errors
+    /// As [`Kernel::load`].
+    pub fn explain(name: &str) -> Result<Explained, InputError> {
+        // What is wrong with the values is found there.
+        let kernel = Self::load(name)?;
+        let mut sources = vec![Source::find(name, None)?];
+        loop {
+            let source = &sources[sources.len() - 1];
+            let Some(base) = source.parse()?.based_on else { break };
+            sources.push(Source::find(&base, Some(source))?);
+        }
+        let mut values = Vec::<ExplainedValue>::new();
+        for source in sources.iter().rev() {
+            let commented = commented_values(&source.text).map_err(|e| source.refuse(&e))?;
+            for value in commented.into_iter().filter(|value| value.key.contains('.')) {
+                let explained = ExplainedValue {
+                    key: value.key,
+                    value: value.text,
+                    source: value.comment,
+                    set_by: source.name(),
+                    line: value.line,
+                };
+                match values.iter_mut().find(|known| known.key == explained.key) {
+                    Some(known) => *known = explained,
+                    None => values.push(explained),
+                }
+            }
+        }
+        let chain = sources.iter().map(Source::name).collect();
+        let Self { name, release, description, .. } = kernel;
+        Ok(Explained { name, release, description, chain, values })
+    }
+
     /// The kernel of this release among those that come with the program.
     ///
     /// # Errors
@@ -100,14 +136,53 @@ impl Kernel {
             Some((name, _)) => Self::load(name),
             None => Err(InputError::other(format!(
                 "no kernel file for release {release}; there are {} (say which with --kernel)",
-                built_in_names()
+                names().join(", ")
             ))),
         }
     }
 }
 
-fn built_in_names() -> String {
-    BUILT_IN.map(|(name, _)| name).join(", ")
+/// A kernel as its files tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Name of the file, without its ending.
+    pub name: String,
+    /// The release it describes.
+    pub release: String,
+    /// One line for people.
+    pub description: String,
+    /// The files that set its values: its own, what that is based on, and so on.
+    pub chain: Vec<String>,
+    /// Its values in the order of the file that all others are based on.
+    pub values: Vec<ExplainedValue>,
+}
+
+/// A value of a kernel, and where it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedValue {
+    /// Its table and key: `compaction.free_scan`.
+    pub key: String,
+    /// The value as the file has it.
+    pub value: String,
+    /// The comment beside it, which names its source.
+    pub source: Option<String>,
+    /// The file that sets it, one of the chain.
+    pub set_by: String,
+    /// The line of that file, counted from 1.
+    pub line: usize,
+}
+
+/// The end of a message about something that does not come with the program under this name.
+pub(crate) fn expected(found: &str, known: &[&str]) -> String {
+    let expected = highorder_names::expected(found, known);
+    // After a question there is nothing to add.
+    if expected.ends_with('?') { expected } else { format!("{expected}, or a .toml file") }
+}
+
+/// The names of the kernels that come with the program.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
 
 /// Text of a kernel file and where it is from.
@@ -145,10 +220,9 @@ impl Source {
                 let path = format!("kernels/{name}.toml").into();
                 Ok(Self { path, text: (*text).to_owned(), is_built_in: true })
             }
-            None => Err(InputError::other(format!(
-                "no kernel `{name}`; there are {}, or give a .toml file",
-                built_in_names()
-            ))),
+            None => {
+                Err(InputError::other(format!("no kernel `{name}`, {}", expected(name, &names()))))
+            }
         }
     }
 
@@ -157,12 +231,13 @@ impl Source {
     }
 
     fn parse(&self) -> Result<Values, InputError> {
-        toml::from_str(&self.text).map_err(|error| {
-            let line = error.span().map_or(1, |span| {
-                self.text[..span.start.min(self.text.len())].matches('\n').count() + 1
-            });
-            InputError::line(&self.path, line, error.message().trim_end())
-        })
+        toml::from_str(&self.text).map_err(|error| self.refuse(&error))
+    }
+
+    fn refuse(&self, error: &toml::de::Error) -> InputError {
+        let line = error.span().map_or(1, |span| toml_comments::line_of(&self.text, &span));
+        let message = highorder_names::shortened(error.message().trim_end());
+        InputError::line(&self.path, line, message)
     }
 }
 
@@ -1250,6 +1325,58 @@ mod tests {
             found.compaction.free_pages = FreePages::Scanner;
             assert_eq!(found, base, "{name}");
         }
+    }
+
+    #[test]
+    fn every_value_of_every_kernel_names_its_source() {
+        let all = Kernel::explain("linux-6.12").unwrap().values.len();
+        for name in names() {
+            let explained = Kernel::explain(name).unwrap();
+            assert_eq!(explained.values.len(), all, "{name}");
+            for value in &explained.values {
+                let source = value.source.as_deref().unwrap_or_default();
+                assert!(source.len() > 3 && !source.starts_with("likewise"), "{name}: {value:?}");
+                assert!(explained.chain.contains(&value.set_by), "{name}: {value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_is_told_with_the_file_of_the_chain_that_sets_it() {
+        let (_folder, path) =
+            written("based_on = \"linux-6.1\"\n\n[watermark]\nboost_factor = 0   # our choice\n");
+        let explained = Kernel::explain(&path).unwrap();
+        assert_eq!(explained.chain, ["mine", "linux-6.1", "linux-6.12"]);
+        assert_eq!(explained.release, "6.1");
+        let value = |key: &str| explained.values.iter().find(|value| value.key == key).unwrap();
+        let boost = ExplainedValue {
+            key: "watermark.boost_factor".into(),
+            value: "0".into(),
+            source: Some("our choice".into()),
+            set_by: "mine".into(),
+            line: 4,
+        };
+        assert_eq!(*value("watermark.boost_factor"), boost);
+        assert_eq!(value("lru.kind").set_by, "linux-6.1");
+        assert_eq!(value("lru.kind").value, "\"classic\"");
+        assert_eq!(value("freelist.max_order").set_by, "linux-6.12");
+        assert_eq!(
+            value("khugepaged.scan_sleep_ms").source.as_deref(),
+            Some("mm/khugepaged.c: khugepaged_init")
+        );
+    }
+
+    #[test]
+    fn a_near_miss_is_told_what_was_meant() {
+        let refused = |name: &str| Kernel::load(name).unwrap_err().to_string();
+        assert_eq!(refused("linux-4.41"), "no kernel `linux-4.41`, did you mean `linux-4.4`?");
+        assert!(refused("linux-7.0").contains("expected one of linux-3.3, "));
+        let (_folder, path) = written("based_on = \"linux-6.12\"\n\n[freelist]\nmerg = \"head\"\n");
+        let error = refused(&path);
+        assert!(
+            error.ends_with("mine.toml:4: unknown field `merg`, did you mean `merge`?"),
+            "{error}"
+        );
     }
 
     #[test]

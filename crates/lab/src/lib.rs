@@ -16,6 +16,7 @@ pub mod reproduce;
 pub mod run;
 mod run_inputs;
 pub mod target;
+pub mod toml_comments;
 pub mod trace_text;
 pub mod validate;
 
