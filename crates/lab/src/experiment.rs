@@ -5,6 +5,7 @@
 //! is read and checked before anything runs, and what is wrong is told all at once, each with its line.
 
 use crate::demands::DemandValues;
+use crate::toml_comments::line_of;
 use crate::{InputError, Kernel, Target, kernel_file};
 use highorder_real::knobs::Knobs;
 use highorder_record::matrix::BETWEEN_PARTS;
@@ -188,8 +189,8 @@ impl Experiment {
                 Self::parse_for(&path, text, targets)
             }
             None => Err(InputError::other(format!(
-                "no experiment `{name}`; there are {}, or give a .toml file",
-                names(&BUILT_IN)
+                "no experiment `{name}`, {}",
+                highorder_names::expected_or_file(name, &names(&BUILT_IN))
             ))),
         }
     }
@@ -206,7 +207,7 @@ impl Experiment {
     fn parse_for(path: &Path, text: &str, targets: &[Target]) -> Result<Self, InputError> {
         let values: Values = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, &span));
-            InputError::line(path, line, error.message().trim_end())
+            InputError::line(path, line, highorder_names::shortened(error.message().trim_end()))
         })?;
         let is_for_model = targets.contains(&Target::Model);
         let is_for_others = targets.iter().any(|target| *target != Target::Model);
@@ -345,9 +346,8 @@ impl Checks<'_> {
             return Some(path.to_string_lossy().into_owned());
         }
         if !built_in.iter().any(|(known, _)| known == text) {
-            let expected = names(built_in);
-            let message =
-                format!("`{key}` is `{text}`, expected one of {expected}, or a .toml file");
+            let expected = highorder_names::expected_or_file(text, &names(built_in));
+            let message = format!("`{key}` is `{text}`, {expected}");
             self.refuse(name.span(), message);
             return None;
         }
@@ -359,11 +359,8 @@ impl Checks<'_> {
         let (text, known) = (name.get_ref(), published::names());
         let found = known.iter().find(|known| *known == text).copied();
         if found.is_none() {
-            let expected = known.join(", ");
-            self.refuse(
-                name.span(),
-                format!("`published` is `{text}`, expected one of {expected}"),
-            );
+            let expected = highorder_names::expected(text, &known);
+            self.refuse(name.span(), format!("`published` is `{text}`, {expected}"));
         }
         found
     }
@@ -756,10 +753,6 @@ fn is_path(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|e| e == "toml") || name.contains('/')
 }
 
-fn names(built_in: &[(&str, &str)]) -> String {
-    built_in.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
-}
-
-fn line_of(text: &str, span: &Range<usize>) -> usize {
-    text[..span.start.min(text.len())].matches('\n').count() + 1
+fn names<'a>(built_in: &[(&'a str, &str)]) -> Vec<&'a str> {
+    built_in.iter().map(|(name, _)| *name).collect()
 }

@@ -22,6 +22,7 @@ use highorder_sim::kernel::policy::{
     ThpDisable, ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
+use highorder_system::model::{Knob, KnobValue};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -121,6 +122,15 @@ impl Kernel {
         Ok(Explained { name, release, description, chain, values })
     }
 
+    /// A knob as this kernel boots with it; `None` if it has none.
+    #[must_use]
+    pub fn knob(&self, knob: &Knob) -> Option<KnobValue> {
+        let mut parts = self.release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        let release = (parts.next()?.ok()?, parts.next()?.ok()?);
+        let is_known = knob.since.is_none_or(|since| release >= since);
+        knob.on(&self.policy, &self.flows).filter(|_| is_known)
+    }
+
     /// The kernel of this release among those that come with the program.
     ///
     /// # Errors
@@ -172,13 +182,6 @@ pub struct ExplainedValue {
     pub line: usize,
 }
 
-/// The end of a message about something that does not come with the program under this name.
-pub(crate) fn expected(found: &str, known: &[&str]) -> String {
-    let expected = highorder_names::expected(found, known);
-    // After a question there is nothing to add.
-    if expected.ends_with('?') { expected } else { format!("{expected}, or a .toml file") }
-}
-
 /// The names of the kernels that come with the program.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
@@ -220,9 +223,10 @@ impl Source {
                 let path = format!("kernels/{name}.toml").into();
                 Ok(Self { path, text: (*text).to_owned(), is_built_in: true })
             }
-            None => {
-                Err(InputError::other(format!("no kernel `{name}`, {}", expected(name, &names()))))
-            }
+            None => Err(InputError::other(format!(
+                "no kernel `{name}`, {}",
+                highorder_names::expected_or_file(name, &names())
+            ))),
         }
     }
 
@@ -1231,6 +1235,7 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highorder_system::model::knobs;
 
     fn written(text: &str) -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
@@ -1367,9 +1372,39 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_has_the_knobs_that_its_release_had() {
+        let knob = |kernel: &str, name: &str| {
+            let knob = Knob::find(name).unwrap();
+            Kernel::load(kernel).unwrap().knob(knob)
+        };
+        let value = |default: &str, allowed: &str| {
+            Some(KnobValue { default: Some(default.into()), allowed: allowed.into() })
+        };
+        assert_eq!(knob("linux-4.4", "vm.swappiness"), value("60", "a whole number, 0..=100"));
+        assert_eq!(knob("linux-6.12", "vm.swappiness"), value("60", "a whole number, 0..=200"));
+        for name in ["vm.watermark_scale_factor", "vm.watermark_boost_factor"] {
+            assert_eq!(knob("linux-4.4", name), None, "{name}");
+            assert!(knob("linux-6.12", name).is_some(), "{name}");
+        }
+        let defrag = "transparent_hugepage/defrag";
+        assert_eq!(knob("linux-4.4", defrag), value("always", "always, madvise, never"));
+        assert_eq!(
+            knob("linux-6.12", defrag),
+            value("madvise", "always, defer, defer+madvise, madvise, never")
+        );
+        let computed = knob("linux-6.12", "vm.min_free_kbytes").unwrap();
+        assert_eq!(computed.default, None, "it depends on the machine");
+        for (name, _) in BUILT_IN {
+            let kernel = Kernel::load(name).unwrap();
+            let known = knobs().iter().filter(|knob| kernel.knob(knob).is_some()).count();
+            assert!(known >= 12, "{name}: {known}");
+        }
+    }
+
+    #[test]
     fn a_near_miss_is_told_what_was_meant() {
         let refused = |name: &str| Kernel::load(name).unwrap_err().to_string();
-        assert_eq!(refused("linux-4.41"), "no kernel `linux-4.41`, did you mean `linux-4.4`?");
+        assert_eq!(refused("linux-6.22"), "no kernel `linux-6.22`, did you mean `linux-6.12`?");
         assert!(refused("linux-7.0").contains("expected one of linux-3.3, "));
         let (_folder, path) = written("based_on = \"linux-6.12\"\n\n[freelist]\nmerg = \"head\"\n");
         let error = refused(&path);

@@ -29,6 +29,7 @@ pub(crate) fn machine_values(machine: &Machine) -> Map {
         swap,
         sched,
         costs,
+        sources: _,
     } = machine;
     let mut map = Map::new();
     let mut put = |key: String, value: String| drop(map.insert(key, value));

@@ -14,6 +14,8 @@
 /// Our choice: with 5, a mistake in `usemem` or two in `transparent_hugepage` are near misses, and `linux-7.0` is not
 /// taken for `linux-4.4`.
 const LETTERS_PER_MISTAKE: usize = 5;
+/// A name shorter than this may have none: another letter is another name, as of disks `sda` and `sdb`.
+const LETTERS_MIN: usize = 4;
 /// As many names are suggested at most: more are no suggestion but a list.
 const SUGGESTIONS_MAX: usize = 3;
 /// The least part of a name by which it is known.
@@ -28,7 +30,7 @@ const PART_MIN: usize = 3;
 pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Vec<&'a str> {
     let found = found.to_lowercase();
     let length = found.chars().count();
-    let most = (length / LETTERS_PER_MISTAKE).max(1).min(length.saturating_sub(1));
+    let most = if length < LETTERS_MIN { 0 } else { (length / LETTERS_PER_MISTAKE).max(1) };
     let distance = |name: &str| {
         let name = name.to_lowercase();
         let end = name.rfind(['.', '/']).map_or("", |at| &name[at + 1..]);
@@ -73,6 +75,13 @@ pub fn expected(found: &str, known: &[&str]) -> String {
     })
 }
 
+/// The same for what can be a file of one's own too.
+#[must_use]
+pub fn expected_or_file(found: &str, known: &[&str]) -> String {
+    let or_file = || format!("{}, or a .toml file", expected(found, known));
+    did_you_mean(found, known).unwrap_or_else(or_file)
+}
+
 /// What a reader of TOML or JSON says of an unknown key or word, with what was probably meant in place of all that
 /// are known; any other message as it is.
 ///
@@ -106,7 +115,7 @@ mod tests {
         }
         assert_eq!(nearest("postmark", &known), [""; 0]);
         assert_eq!(nearest("", &known), [""; 0]);
-        assert_eq!(nearest("x", &["y", "z"]), [""; 0], "another letter is another name");
+        assert_eq!(nearest("sdc", &["sda", "sdb"]), [""; 0], "another letter is another name");
     }
 
     #[test]

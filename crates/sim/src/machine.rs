@@ -96,6 +96,12 @@ macro_rules! costs {
         pub struct Costs { $($(#[doc = $doc])+ pub $name: Cost),* }
 
         impl Costs {
+            /// What each is the cost of, by the names that machine files use.
+            #[must_use]
+            pub fn about() -> Vec<(&'static str, &'static str)> {
+                vec![$((stringify!($name), concat!($($doc),+).trim())),*]
+            }
+
             /// All of them by the names that machine files use.
             #[must_use]
             pub fn by_name(&self) -> Vec<(&'static str, &Cost)> {
@@ -259,6 +265,21 @@ pub struct Machine {
     pub sched: SchedSpec,
     /// What primitive work costs.
     pub costs: Costs,
+    /// Where the numbers are from that are no costs.
+    pub sources: Sources,
+}
+
+/// Where a machine's numbers are from, but for its costs, each of which says it itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// Of its memory.
+    pub memory: String,
+    /// Of what a running system holds, if it does.
+    pub in_use: Option<String>,
+    /// Of the scheduler's times.
+    pub sched: String,
+    /// Of each disk.
+    pub disks: Vec<String>,
 }
 
 impl Machine {
@@ -276,8 +297,8 @@ impl Machine {
         match BUILT_IN.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => Self::parse(&PathBuf::from(format!("machines/{name}.toml")), text),
             None => Err(InputError::other(format!(
-                "no machine `{name}`; there are {}, or give a .toml file",
-                BUILT_IN.map(|(name, _)| name).join(", ")
+                "no machine `{name}`, {}",
+                highorder_names::expected_or_file(name, &BUILT_IN.map(|(name, _)| name))
             ))),
         }
     }
@@ -289,7 +310,7 @@ impl Machine {
     pub fn parse(path: &Path, text: &str) -> Result<Self, InputError> {
         let values: Values = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, &span));
-            InputError::line(path, line, error.message().trim_end())
+            InputError::line(path, line, highorder_names::shortened(error.message().trim_end()))
         })?;
         let mut checks = Checks { path, text, problems: Vec::new() };
         let machine = values.finish(&mut checks);
@@ -684,6 +705,12 @@ impl Values {
             }
         }
         let swap = self.swap.iter().filter_map(|swap| swap.finish(&disks, checks)).collect();
+        let sources = Sources {
+            memory: memory.source.get_ref().clone(),
+            in_use: self.in_use.as_ref().map(|values| values.source.get_ref().clone()),
+            sched: self.sched.source.get_ref().clone(),
+            disks: self.disks.iter().map(|disk| disk.source.get_ref().clone()).collect(),
+        };
         Machine {
             name: checks.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             description: self.description,
@@ -705,6 +732,7 @@ impl Values {
             swap,
             sched: self.sched.finish(costs.context_switch.once(), checks),
             costs,
+            sources,
         }
     }
 }
@@ -904,8 +932,11 @@ impl SwapValues {
         let name = self.disk.get_ref();
         let Some(device) = disks.iter().position(|disk| disk.name == *name) else {
             let known: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let message = format!("no disk `{name}`, expected one of this file: {known}");
+            let expected = highorder_names::did_you_mean(name, &known).unwrap_or_else(|| {
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                format!("expected one of this file: {known}")
+            });
+            let message = format!("no disk `{name}`, {expected}");
             checks.refuse(&self.disk.span(), message);
             return None;
         };

@@ -6,10 +6,12 @@
 
 mod compaction;
 mod fragmentation;
+mod knobs;
 mod settings;
 mod state;
 mod thread;
 
+pub use knobs::{Knob, KnobValue, knobs};
 pub use settings::check_knob;
 
 use crate::{Code, MachineInfo, NodeInfo};

@@ -3,6 +3,7 @@
 //! Models: kernel/sysctl.c, mm/page_alloc.c (`min_free_kbytes_sysctl_handler` and its fellows), v4.4 and
 //! v6.12; mm/compaction.c (`sysctl_extfrag_threshold` and its fellows), v4.4 and v6.12.
 
+use super::knobs::{self, Knob, Values};
 use highorder_mm::policy::Policy;
 use highorder_sim::Ns;
 use highorder_sim::kernel::policy::{
@@ -10,7 +11,6 @@ use highorder_sim::kernel::policy::{
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_sim::kernel::{Flows, Kernel, Knobs};
-use std::ops::RangeInclusive;
 
 /// Says what is wrong with a knob's value, if anything: unknown name, or a value out of range.
 ///
@@ -39,29 +39,6 @@ pub(super) struct Settings {
     /// Whether the kernel can balance nodes (3.8).
     knows_numa_balancing: bool,
 }
-
-const NAMES: [&str; 20] = [
-    "vm.swappiness",
-    "vm.page-cluster",
-    "vm.min_free_kbytes",
-    "vm.watermark_scale_factor",
-    "vm.watermark_boost_factor",
-    "vm.zone_reclaim_mode",
-    "kernel.numa_balancing",
-    "vm.extfrag_threshold",
-    "vm.compact_unevictable_allowed",
-    "vm.compaction_proactiveness",
-    "transparent_hugepage/enabled",
-    "transparent_hugepage/defrag",
-    "transparent_hugepage/use_zero_page",
-    "transparent_hugepage/khugepaged/defrag",
-    "transparent_hugepage/khugepaged/pages_to_scan",
-    "transparent_hugepage/khugepaged/scan_sleep_millisecs",
-    "transparent_hugepage/khugepaged/alloc_sleep_millisecs",
-    "transparent_hugepage/khugepaged/max_ptes_none",
-    "transparent_hugepage/khugepaged/max_ptes_swap",
-    "transparent_hugepage/khugepaged/max_ptes_shared",
-];
 
 /// The words of `transparent_hugepage/enabled`, in the order in which reading it shows them.
 const ENABLED: [(&str, Enabled); 3] =
@@ -102,7 +79,7 @@ impl Settings {
     }
 
     /// Those of a kernel that has every knob.
-    const fn most_permissive() -> Self {
+    pub(super) const fn most_permissive() -> Self {
         let thp = Thp {
             knobs: ThpKnobs {
                 enabled: Enabled::Always,
@@ -154,43 +131,35 @@ impl Settings {
     /// What was found and what was expected.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "vm.swappiness" => {
-                let max = u64::from(self.swappiness_max);
-                self.knobs.swappiness = number(name, value, 0..=max)? as u8;
-            }
-            "vm.page-cluster" => self.page_cluster = number(name, value, 0..=5)? as u8,
-            "vm.min_free_kbytes" => {
-                self.min_free_kbytes = Some(number(name, value, 128..=1 << 32)?);
-            }
+            "vm.swappiness" => self.knobs.swappiness = self.number(name, value)? as u8,
+            "vm.page-cluster" => self.page_cluster = self.number(name, value)? as u8,
+            "vm.min_free_kbytes" => self.min_free_kbytes = Some(self.number(name, value)?),
             "vm.watermark_scale_factor" => {
-                let scale = number(name, value, 1..=3000)? as u32;
-                match &mut self.watermark_scale_factor {
-                    Some(factor) => *factor = scale,
-                    None => return Err(format!("`{name}`: this kernel has no such knob")),
-                }
+                let scale = self.number(name, value)? as u32;
+                *had(name, &mut self.watermark_scale_factor)? = scale;
             }
             "vm.watermark_boost_factor" => {
-                self.watermark_boost_factor = number(name, value, 0..=1_000_000)? as u32;
+                self.watermark_boost_factor = self.number(name, value)? as u32;
             }
             "vm.zone_reclaim_mode" => {
-                self.knobs.zone_reclaim_mode = number(name, value, 0..=15)? as u32;
+                self.knobs.zone_reclaim_mode = self.number(name, value)? as u32;
             }
             "kernel.numa_balancing" => {
-                let on = number(name, value, 0..=1)? == 1;
+                let on = self.number(name, value)? == 1;
                 if !self.knows_numa_balancing {
                     return Err(format!("`{name}`: this kernel has no such knob"));
                 }
                 self.knobs.numa_balancing = on;
             }
             "vm.extfrag_threshold" => {
-                self.extfrag_threshold = number(name, value, 0..=1000)? as u16;
+                self.extfrag_threshold = self.number(name, value)? as u16;
             }
             "vm.compact_unevictable_allowed" => {
-                let allowed = number(name, value, 0..=1)? == 1;
+                let allowed = self.number(name, value)? == 1;
                 *had(name, &mut self.compact_unevictable_allowed)? = allowed;
             }
             "vm.compaction_proactiveness" => {
-                let percent = number(name, value, 0..=100)? as u8;
+                let percent = self.number(name, value)? as u8;
                 *had(name, &mut self.compaction_proactiveness)? = percent;
             }
             "vm.compact_memory" => {
@@ -207,32 +176,57 @@ impl Settings {
     }
 
     fn set_thp(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let Some(knob) = Knob::find(name) else { return Err(unknown(name)) };
+        let number = match knob.values {
+            Values::Number(..) => self.number(name, value)?,
+            Values::Words => 0,
+        };
         let words = self.thp_defrag_words();
         let thp = &mut self.knobs.thp;
-        let Some(at) = NAMES.iter().position(|known| *known == name) else {
-            return Err(unknown(name));
-        };
-        let flag = || Ok::<_, String>(number(name, value, 0..=1)? == 1);
-        let millis =
-            || Ok::<_, String>(Ns::from_millis(number(name, value, 0..=u64::from(u32::MAX))?));
-        let entries = || Ok::<_, String>(number(name, value, 0..=511)? as u32);
-        match NAMES[at].trim_start_matches("transparent_hugepage/") {
-            "enabled" => thp.enabled = word(name, value, ENABLED.to_vec())?,
-            "defrag" => thp.defrag = word(name, value, words)?,
-            "use_zero_page" => thp.use_zero_page = flag()?,
-            "khugepaged/defrag" => thp.khugepaged.defrag = flag()?,
-            "khugepaged/pages_to_scan" => {
-                thp.khugepaged.pages_to_scan = number(name, value, 1..=u64::from(u32::MAX))? as u32;
+        match knob.name.trim_start_matches("transparent_hugepage/") {
+            "enabled" => thp.enabled = word(name, value, &ENABLED)?,
+            "defrag" => thp.defrag = word(name, value, &words)?,
+            "use_zero_page" => thp.use_zero_page = number == 1,
+            "khugepaged/defrag" => thp.khugepaged.defrag = number == 1,
+            "khugepaged/pages_to_scan" => thp.khugepaged.pages_to_scan = number as u32,
+            "khugepaged/scan_sleep_millisecs" => {
+                thp.khugepaged.scan_sleep = Ns::from_millis(number);
             }
-            "khugepaged/scan_sleep_millisecs" => thp.khugepaged.scan_sleep = millis()?,
-            "khugepaged/alloc_sleep_millisecs" => thp.khugepaged.alloc_sleep = millis()?,
-            "khugepaged/max_ptes_none" => thp.khugepaged.max_ptes_none = entries()?,
+            "khugepaged/alloc_sleep_millisecs" => {
+                thp.khugepaged.alloc_sleep = Ns::from_millis(number);
+            }
+            "khugepaged/max_ptes_none" => thp.khugepaged.max_ptes_none = number as u32,
             "khugepaged/max_ptes_swap" => {
-                *had(name, &mut thp.khugepaged.max_ptes_swap)? = entries()?;
+                *had(name, &mut thp.khugepaged.max_ptes_swap)? = number as u32;
             }
-            _ => *had(name, &mut thp.khugepaged.max_ptes_shared)? = entries()?,
+            _ => *had(name, &mut thp.khugepaged.max_ptes_shared)? = number as u32,
         }
         Ok(())
+    }
+
+    /// A number within the knob's bounds on this kernel.
+    fn number(&self, name: &str, value: &str) -> Result<u64, String> {
+        let Some(Knob { values: Values::Number(least, most), .. }) = Knob::find(name) else {
+            return Err(unknown(name));
+        };
+        let most = self.most(name, *most);
+        let found = value.parse().ok().filter(|number| (*least..=most).contains(number));
+        found.ok_or_else(|| {
+            format!("`{name}` is `{value}`, expected a whole number from {least} to {most}")
+        })
+    }
+
+    /// The largest number that this kernel takes, of a knob that takes `most` on some kernel.
+    pub(super) fn most(&self, name: &str, most: u64) -> u64 {
+        if name == "vm.swappiness" { self.swappiness_max.into() } else { most }
+    }
+
+    /// The words that this kernel takes, of a knob that takes words.
+    pub(super) fn words(&self, name: &str) -> Vec<&'static str> {
+        match name {
+            "transparent_hugepage/enabled" => ENABLED.map(|(word, _)| word).to_vec(),
+            _ => self.thp_defrag_words().into_iter().map(|(word, _)| word).collect(),
+        }
     }
 
     /// The words that this kernel's `transparent_hugepage/defrag` knows.
@@ -266,15 +260,32 @@ impl Settings {
 
     /// One by name, as reading it shows.
     pub(super) fn get(&self, name: &str, kernel: &Kernel) -> Option<String> {
-        Some(match name {
+        let computed = || {
+            use highorder_mm::watermark::Mark;
+            let min = |zone: &highorder_mm::zone::Zone| zone.watermarks.raw(Mark::Min);
+            let pages: u64 = kernel.memory.zones.iter().map(min).sum();
+            (pages * 4).to_string()
+        };
+        Some(self.shown(name)?.unwrap_or_else(computed))
+    }
+
+    /// What a knob is, the word of several that is in force; a knob that the kernel computes is `Some(None)`.
+    pub(super) fn at_boot(&self, name: &str) -> Option<Option<String>> {
+        let shown = self.shown(name)?;
+        let in_force =
+            |shown: String| match shown.split_once('[').and_then(|(_, s)| s.split_once(']')) {
+                Some((word, _)) => word.to_owned(),
+                None => shown,
+            };
+        Some(shown.map(in_force))
+    }
+
+    /// One by name, as reading it shows; `Some(None)` if it is computed from the machine's memory.
+    fn shown(&self, name: &str) -> Option<Option<String>> {
+        Some(Some(match name {
             "vm.swappiness" => self.knobs.swappiness.to_string(),
             "vm.page-cluster" => self.page_cluster.to_string(),
-            "vm.min_free_kbytes" => {
-                use highorder_mm::watermark::Mark;
-                let min = |zone: &highorder_mm::zone::Zone| zone.watermarks.raw(Mark::Min);
-                let pages: u64 = kernel.memory.zones.iter().map(min).sum();
-                self.min_free_kbytes.unwrap_or(pages * 4).to_string()
-            }
+            "vm.min_free_kbytes" => return Some(self.min_free_kbytes.map(|kib| kib.to_string())),
             "vm.watermark_scale_factor" => self.watermark_scale_factor?.to_string(),
             "vm.watermark_boost_factor" => self.watermark_boost_factor.to_string(),
             "vm.zone_reclaim_mode" => self.knobs.zone_reclaim_mode.to_string(),
@@ -286,8 +297,8 @@ impl Settings {
                 u8::from(self.compact_unevictable_allowed?).to_string()
             }
             "vm.compaction_proactiveness" => self.compaction_proactiveness?.to_string(),
-            _ => return self.get_thp(name.strip_prefix("transparent_hugepage/")?),
-        })
+            _ => return self.get_thp(name.strip_prefix("transparent_hugepage/")?).map(Some),
+        }))
     }
 
     /// What the steps read.
@@ -313,7 +324,7 @@ impl Settings {
 }
 
 fn unknown(name: &str) -> String {
-    format!("unknown knob `{name}`, expected one of {}", NAMES.join(", "))
+    format!("unknown knob `{name}`, {}", highorder_names::expected(name, &knobs::names()))
 }
 
 /// A knob that not every kernel has.
@@ -322,11 +333,11 @@ fn had<'a, T>(name: &str, knob: &'a mut Option<T>) -> Result<&'a mut T, String> 
 }
 
 /// What a word stands for.
-fn word<T: Copy>(name: &str, value: &str, words: Vec<(&str, T)>) -> Result<T, String> {
+fn word<T: Copy>(name: &str, value: &str, words: &[(&'static str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == value);
     found.map(|&(_, meant)| meant).ok_or_else(|| {
         let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-        format!("`{name}` is `{value}`, expected one of {}", words.join(", "))
+        format!("`{name}` is `{value}`, {}", highorder_names::expected(value, &words))
     })
 }
 
@@ -339,11 +350,4 @@ fn chosen<T: PartialEq>(words: &[(&str, T)], value: T) -> String {
             },
         );
     shown.collect::<Vec<_>>().join(" ")
-}
-
-fn number(name: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
-    value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
-        let (first, last) = (range.start(), range.end());
-        format!("`{name}` is `{value}`, expected a whole number from {first} to {last}")
-    })
 }
