@@ -1,8 +1,10 @@
 //! `highorder calibrate`: what this machine is like, as a machine file.
 
+use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, Replace};
 use crate::real::Guests;
+use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::{RealOptions, Target};
 use highorder_real::{Image, Limits, VmSpec, vm};
 use highorder_sim::Machine;
@@ -21,7 +23,11 @@ For each --disk a nameless file of 64 MiB is written there. Swap areas on these 
 machine; others are named in comments. Nothing is changed.
 
 With --on vm:IMAGE a guest measures itself, with the nodes, CPUs, memory and swap of --machine and each \
-swap area on a disk of its own: on the machine it writes, the model pays the guest's own costs.")]
+swap area on a disk of its own: on the machine it writes, the model pays the guest's own costs.
+
+Examples:
+  highorder calibrate --out this-machine.toml
+  highorder calibrate --on vm:debian:6.12 --out guest.toml")]
 pub(crate) struct Arguments {
     /// The machine file to write, instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -36,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "WHERE", default_value = "host")]
     on: Target,
     /// The shape of the guest: a machine's name, or a .toml file
-    #[arg(long, value_name = "MACHINE", default_value = "guest-tcg")]
+    #[arg(long, value_name = "MACHINE", default_value = "guest-tcg", add = ArgValueCompleter::new(complete::machines))]
     machine: String,
     #[command(flatten)]
     guests: Guests,

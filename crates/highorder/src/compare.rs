@@ -1,8 +1,10 @@
 //! `highorder compare`: records of a store, or of real machines, side by side.
 
+use crate::complete;
 use crate::failure::Failure;
 use crate::output;
 use crate::results::{Printing, Results, Variant};
+use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::Experiment;
 use highorder_lab::experiment::BUILT_IN;
 use highorder_record::{Entry, Inputs, Record, Store, read_foreign, store};
@@ -17,17 +19,22 @@ pub(crate) const DEFAULT_STORE: &str = "highorder-store";
 #[command(after_help = "\
 Each of A, B ... is one of
 
-  usemem-anon:swappiness-*   EXPERIMENT:VARIANT, where * stands for any text and ? for any character
-  swappiness-10              a variant, of whatever experiment
-  fe309f66                   the beginning of a record's identity, or its name in the store
-  DIRECTORY                  one record; a store; or a folder of a real machine's /proc, captured
-                             before/ and after/ a workload
+  usemem-anon:swappiness-*  EXPERIMENT:VARIANT; * is any text, ? any character
+  swappiness-10             a variant, of whatever experiment
+  fe309f66                  the beginning of a record's identity, or its name
+  DIRECTORY                 a record, a store, or a real machine's /proc
 
-Records that differ only in threads, seed or repetition are one column. The first is the base:
-changes are in percent of it, and positive where they are improvements.")]
+Such a folder of /proc has what was captured before/ and after/ a workload.
+
+Records that differ only in threads, seed or repetition are one column. The first is the base: \
+changes are in percent of it, and positive where they are improvements.
+
+Examples:
+  highorder compare 'mmap-demo:*' --noise
+  highorder compare usemem-anon:swappiness-60 usemem-anon:swappiness-10")]
 pub(crate) struct Arguments {
     /// What to compare; the first is the base
-    #[arg(value_name = "A B", required = true)]
+    #[arg(value_name = "A B", required = true, add = ArgValueCompleter::new(complete::columns))]
     what: Vec<String>,
     /// The folder of records
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
@@ -133,16 +140,28 @@ fn select(
         .collect();
     records.retain(|record| is_wanted(&record.inputs));
     if records.is_empty() {
-        let there = match there.is_empty() {
-            true => "it is empty".to_owned(),
-            false => format!("there are {}", there.into_iter().collect::<Vec<_>>().join(", ")),
-        };
-        let store = store.folder().display();
         return Err(Failure::input(format!(
-            "`{what}` names nothing in the store {store}; {there}"
+            "`{what}` names nothing in the store {}; {}",
+            store.folder().display(),
+            what_is_there(what, &there)
         )));
     }
     Ok(records)
+}
+
+/// What a store has in place of what was asked for.
+fn what_is_there(what: &str, there: &BTreeSet<String>) -> String {
+    if there.is_empty() {
+        return "it is empty".to_owned();
+    }
+    let whole: Vec<&str> = there.iter().map(String::as_str).collect();
+    // A variant may be named without its experiment.
+    let variants: BTreeSet<&str> =
+        whole.iter().filter_map(|name| Some(name.split_once(':')?.1)).collect();
+    let variants: Vec<&str> = variants.into_iter().collect();
+    let known = if what.contains(':') { &whole } else { &variants };
+    highorder_names::did_you_mean(what, known)
+        .unwrap_or_else(|| format!("there are {}", whole.join(", ")))
 }
 
 /// Whether a text fits a pattern in which `*` stands for any text and `?` for any character.

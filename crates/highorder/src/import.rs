@@ -9,12 +9,16 @@ use std::path::PathBuf;
 /// What to import, and where to.
 #[derive(clap::Args)]
 #[command(after_help = "\
-FOLDER is what run-mmtests.sh NAME left: the folder NAME of its log folder, with iter-0, iter-1 ...; one of
+FOLDER is what run-mmtests.sh NAME left: the folder NAME of its log folder, with iter-0, iter-1 ...; one of \
 these; or the log folder itself as it was before 2019, with tests-timestamp-NAME and BENCHMARK-NAME.
 
-Each benchmark of each repetition becomes a record: the counters before and after, and the times. Of
-usemem, thpscale, thpfioscale and stutter the results are read as well. `highorder compare NAME` then
-shows it, beside runs of the model for one.")]
+Each benchmark of each repetition becomes a record: the counters before and after, and the times. Of \
+usemem, thpscale, thpfioscale and stutter the results are read as well. `highorder compare NAME` then \
+shows it, beside runs of the model for one.
+
+Examples:
+  highorder import work/log/usemem-test
+  highorder import work/log --store records")]
 pub(crate) struct Arguments {
     /// The results
     #[arg(value_name = "FOLDER")]

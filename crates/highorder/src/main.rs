@@ -5,7 +5,8 @@
 //! 1. write `src/VERB.rs` with its arguments and its work:
 //!    `#[derive(clap::Args)] pub(crate) struct Arguments { ... }` and
 //!    `pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure>`;
-//! 2. add it to [`cli::Verb`] and to [`cli::GROUPS`], and an example to `cli::EXAMPLES`;
+//! 2. add it to [`cli::Verb`] and to [`cli::GROUPS`], an example to `cli::EXAMPLES`, and examples to the end of its
+//!    help, which a test runs or reads;
 //! 3. add its arm to [`run()`] below.
 //!
 //! Help, completions and man pages follow from the definition. What a verb prints and writes goes
@@ -14,9 +15,11 @@
 mod calibrate;
 mod cli;
 mod compare;
+mod complete;
 mod completions;
 mod failure;
 mod import;
+mod list;
 mod man;
 mod map;
 mod matrix;
@@ -27,6 +30,8 @@ mod reproduce;
 mod restore_knobs;
 mod results;
 mod run;
+mod sheet;
+mod show;
 mod snapshot;
 mod trace;
 mod validate;
@@ -39,6 +44,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // As process 1 of a guest it is that guest's program, and this does not return.
     highorder_real::guest::init_if_guest();
+    // Asked by a shell for completions, it prints these, and this does not return either.
+    completions::complete_if_asked();
     let verb = cli::parse();
     match panic::catch_unwind(|| run(&verb)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -60,6 +67,8 @@ fn run(verb: &Verb) -> Result<(), Failure> {
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
+        Verb::List(arguments) => list::run(arguments),
+        Verb::Show(arguments) => show::run(arguments),
         Verb::Run(arguments) => run::run(arguments),
         Verb::Compare(arguments) => compare::run(arguments),
         Verb::Reproduce(arguments) => reproduce::run(arguments),

@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 
 /// Where to.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  highorder man > highorder.1
+  highorder man man1")]
 pub(crate) struct Arguments {
     /// Folder for one page per verb, made if need be; without it, the main page is printed
     #[arg(value_name = "DIR")]

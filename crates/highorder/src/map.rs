@@ -31,6 +31,10 @@ enum When {
 
 /// What to draw, and where to.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  highorder map
+  highorder map today.snap --png today.png")]
 pub(crate) struct Arguments {
     /// A snapshot file, a recorded state's folder, or `live` for this machine as it is now
     #[arg(value_name = "SNAPSHOT|live", default_value = LIVE)]

@@ -132,6 +132,12 @@ pub(crate) fn progress(len: Option<u64>, what: &'static str) -> ProgressBar {
     bar
 }
 
+/// A value for programs, in lines.
+pub(crate) fn json(value: &serde_json::Value) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    text.map(|text| text + "\n").map_err(|error| Failure::internal(format!("JSON: {error}")))
+}
+
 /// A command line as it can be pasted into a shell.
 pub(crate) fn shell_command<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = words.into_iter().map(shell_word).collect();

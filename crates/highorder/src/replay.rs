@@ -4,9 +4,11 @@ mod lockstep;
 mod tables;
 mod then;
 
+use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, Replace, VERSION};
 use clap::ValueEnum;
+use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::free_running::{self, Comparison, Side};
 use highorder_lab::{Kernel, Recording};
 use highorder_report::map::MapZone;
@@ -45,19 +47,23 @@ enum Then {
 /// What to replay, and how.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A recording is a folder with state0/ (every page before), trace.txt (plain, .gz or .zst: the events of
+A recording is a folder with state0/ (every page before), trace.txt (plain, .gz or .zst: the events of \
 ftrace) and, to compare with, state1/ (every page after). tests/guest/record.sh makes one.
 
-Free-running, only the demand comes from the recording: which requests were made and which blocks freed,
+Free-running, only the demand comes from the recording: which requests were made and which blocks freed, \
 what compaction took, when lists were drained. Every choice is the model's own.
 
-With --then compact_memory nothing is replayed: the state before, or a snapshot, is compacted as the kernel
-does it, zone by zone. Where the recording's case.json says \"then\": \"compact_memory\", its state1 is what
+With --then compact_memory nothing is replayed: the state before, or a snapshot, is compacted as the kernel \
+does it, zone by zone. Where the recording's case.json says \"then\": \"compact_memory\", its state1 is what \
 the recorded kernel made of it, and is shown beside.
 
-In lockstep the state follows the recording, and before each recorded choice the model is asked for its
-own. What the kernel does not trace is inferred and counted apart: pages handed out in bulk, blocks that
-compaction captured, frees past a locked per-CPU list.")]
+In lockstep the state follows the recording, and before each recorded choice the model is asked for its \
+own. What the kernel does not trace is inferred and counted apart: pages handed out in bulk, blocks that \
+compaction captured, frees past a locked per-CPU list.
+
+Examples:
+  highorder replay tests/data/recordings/612-rec-compact --lockstep
+  highorder replay tests/data/recordings/612-rec-fragslab --vs linux-6.12-ungrouped")]
 pub(crate) struct Arguments {
     /// The recording's folder; with --then a snapshot or one state will do
     #[arg(value_name = "RECORDING")]
@@ -70,10 +76,10 @@ pub(crate) struct Arguments {
     lockstep: bool,
     /// The kernel whose rules the model has: a kernel file, or the name of a built-in one [default: the
     /// recorded one]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", add = ArgValueCompleter::new(complete::kernels))]
     kernel: Option<String>,
     /// Also serve the same demand under this kernel's rules; may be given several times
-    #[arg(long, value_name = "K2")]
+    #[arg(long, value_name = "K2", add = ArgValueCompleter::new(complete::kernels))]
     vs: Vec<String>,
     /// Write pictures into this folder: memory side by side, where it differs, free blocks, the way there
     #[arg(long, value_name = "D")]

@@ -31,7 +31,11 @@ table's first column as ours did. The exit code is 0 even where claims fail: wha
 
 At less than full scale ours has less memory and does less on it. Amounts (pages, bytes, faults, events, \
 seconds) are then shown as of full size: divided by the scale. Files by second are smaller ones, and are \
-multiplied by it. Shares, other rates and the time of a single fault are shown as they are.")]
+multiplied by it. Shares, other rates and the time of a single fault are shown as they are.
+
+Examples:
+  highorder reproduce --only 002_mmap_demo --scale 1/64
+  highorder reproduce --scale 1/16 --score")]
 pub(crate) struct Arguments {
     /// Only these: a document's number, tables, or an experiment, such as 000,002_mmap_demo,fsmark
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]

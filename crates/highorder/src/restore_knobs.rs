@@ -9,9 +9,12 @@ use std::path::PathBuf;
 /// Where it is kept what settings were.
 #[derive(clap::Args)]
 #[command(after_help = "\
-`highorder run --on host --apply-knobs` keeps in a file what settings were before it changes them, and puts
-them back however it ends, but for a crash of the machine's kernel or of all its processes at once. Then
-this finishes it, from the file. It takes root.")]
+`highorder run --on host --apply-knobs` keeps in a file what settings were before it changes them, and puts \
+them back however it ends, but for a crash of the machine's kernel or of all its processes at once. Then \
+this finishes it, from the file. It takes root.
+
+Examples:
+  sudo highorder restore-knobs")]
 pub(crate) struct Arguments {
     /// The folder with the file
     #[arg(long, value_name = "DIR", default_value = STATE_FOLDER)]

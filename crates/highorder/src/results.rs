@@ -1,8 +1,10 @@
 //! What runs left, as `run` and `compare` print it: the field's tables, one column for each variant.
 
+use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, Replace, VERSION};
 use clap::ValueEnum;
+use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::memory_map::Moment;
 use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
@@ -54,7 +56,7 @@ pub(crate) struct Printing {
     listing: Option<f64>,
     /// In the form of these published tables, whose rows come first and in their order [default: what the
     /// experiment says]
-    #[arg(long, value_name = "TABLES", value_parser = published_form)]
+    #[arg(long, value_name = "TABLES", value_parser = published_form, add = ArgValueCompleter::new(complete::forms))]
     published: Option<String>,
 }
 
@@ -62,7 +64,7 @@ fn published_form(text: &str) -> Result<String, String> {
     let names = published::names();
     match names.contains(&text) {
         true => Ok(text.to_owned()),
-        false => Err(format!("expected one of {}", names.join(", "))),
+        false => Err(highorder_names::expected(text, &names)),
     }
 }
 

@@ -1,11 +1,12 @@
 //! `highorder run`: an experiment's runs, and what they say.
 
 use crate::compare::{self, DEFAULT_STORE};
+use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, PictureFile};
 use crate::real::{Guests, STATE_FOLDER};
 use crate::results::{Printing, Results, Variant};
-use highorder_lab::experiment::BUILT_IN;
+use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::{
     ExecuteError, Executed, Experiment, ModelSize, Plan, RealError, RealOptions, Run, Scale,
     Target, Watch,
@@ -24,10 +25,10 @@ use std::time::Duration;
 
 /// What to run, and how.
 #[derive(clap::Args)]
-#[command(after_help = after_help())]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// The experiment: a .toml file, or the name of a built-in one
-    #[arg(value_name = "EXPERIMENT")]
+    #[arg(value_name = "EXPERIMENT", add = ArgValueCompleter::new(complete::experiments))]
     experiment: String,
     /// Where to run: model, host or vm:IMAGE; may be given several times
     #[arg(long, value_name = "WHERE", default_value = "model")]
@@ -59,51 +60,30 @@ pub(crate) struct Arguments {
     host: Host,
 }
 
-/// What `--help` tells beside the arguments.
-fn after_help() -> String {
-    let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-    let intro = format!(
-        "An experiment is a file that names a machine, kernels, a workload, thread counts and seeds; \
-         docs/experiments.md describes it. These come with the program: {}.",
-        names.join(", ")
-    );
-    format!("{}\n\n{AFTER_HELP}", filled(&intro))
-}
-
-/// A paragraph in lines as long as those around it.
-fn filled(text: &str) -> String {
-    const WIDTH: usize = 100;
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always one");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.len() + 1 + word.len() <= WIDTH {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines.join("\n")
-}
-
 const AFTER_HELP: &str = "\
+An experiment is a file that names a machine, kernels, a workload, thread counts and seeds; docs/experiments.md \
+describes it. `highorder list experiments` has those that come with the program, and `highorder show NAME` what each \
+does and about how long it takes.
+
 --on says where it runs, several times for several columns side by side:
 
-  model            the model, under each variant's kernel file
-  host             this machine's kernel, with real memory, of which 1 GiB stays to others, and files
-                   in a folder below --folder
-  vm:debian:6.12   Debian's kernel of that release in QEMU, fetched with apt-get once
-  vm:./bzImage     a kernel image in QEMU, with the folder modules beside it
+  model           the model, under each variant's kernel file
+  host            this machine's kernel, with real memory
+  vm:debian:6.12  Debian's kernel of that release in QEMU
+  vm:./bzImage    a kernel image in QEMU, with the folder modules beside it
 
-A real kernel has no kernel file: there variants differ in knobs, machine and workload only. Guests
-have the machine file's nodes, CPUs, memory and swap, and an ext4 for files, which mkfs.ext4 makes. At
-most two of them run at once, and on the host one run at a time.
+On the host 1 GiB of memory stays free for others, and files lie in a folder below --folder. Debian's kernels are \
+fetched with apt-get, once. A real kernel has no kernel file: there variants differ in knobs, machine and workload only. Guests have the machine \
+file's nodes, CPUs, memory and swap, and an ext4 for files, which mkfs.ext4 makes. At most two of them run at once, \
+and on the host one run at a time.
 
-Every run leaves a record in the store, and a run that is there already is not run again. Ctrl-C
-lets the runs under way finish; a second one ends at once. Either way, and after being killed, the
-same command goes on where it stopped, and the store ends up with the same bytes.";
+Every run leaves a record in the store, and a run that is there already is not run again. Ctrl-C lets the runs under \
+way finish; a second one ends at once. Either way, and after being killed, the same command goes on where it stopped, \
+and the store ends up with the same bytes.
+
+Examples:
+  highorder run mmap-demo --scale 1/64
+  highorder run usemem-small --on model --on vm:debian:6.12";
 
 /// What may be done to this machine.
 #[derive(clap::Args)]

@@ -39,9 +39,12 @@ impl From<Way> for live::Way {
 /// Where to and how.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Nothing on the machine is changed. The file holds where pages lie and what for, never what they
-contain. It is compressed and checksummed, and only its owner may read it: it tells where the kernel
-keeps its memory.")]
+Nothing on the machine is changed. The file holds where pages lie and what for, never what they \
+contain. It is compressed and checksummed, and only its owner may read it: it tells where the kernel \
+keeps its memory.
+
+Examples:
+  sudo highorder snapshot -o today.snap --label \"before the upgrade\"")]
 pub(crate) struct Arguments {
     /// The file to write
     #[arg(short, long, value_name = "FILE")]

@@ -21,14 +21,18 @@ enum Format {
 /// What to read, and what to draw.
 #[derive(clap::Args)]
 #[command(after_help = "\
-TRACE is text as /sys/kernel/tracing/trace or `trace-cmd report` give it, plain, .gz or .zst, with the
+TRACE is text as /sys/kernel/tracing/trace or `trace-cmd report` give it, plain, .gz or .zst, with the \
 `compaction` events; `highorder run EXPERIMENT --trace DIR` writes such files for the model:
 
   echo 1 > /sys/kernel/tracing/events/compaction/enable
   cat /sys/kernel/tracing/trace_pipe > trace.txt
 
-The picture has a panel for each zone: where the migrate scanner and the free scanner are over time, and
-below it how many pages each batch moved.")]
+The picture has a panel for each zone: where the migrate scanner and the free scanner are over time, and \
+below it how many pages each batch moved.
+
+Examples:
+  highorder run mmap-demo --scale 1/64 --trace traces
+  highorder trace trace.txt --picture trace.png")]
 pub(crate) struct Arguments {
     /// The trace
     #[arg(value_name = "TRACE")]

@@ -1,7 +1,9 @@
 //! `highorder validate`: the model beside real kernels, case by case.
 
+use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, PictureFile, VERSION};
+use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::validate::{
     BLOCKS_NAME, Case, Compared, FALLBACKS_NAME, FRAGMENTING_NAME, FREE_PAGES_NAME,
     HUGE_SHARE_NAME, Judged, OrderAgreement, Outcome, Quantity, Row, case_folders, live,
@@ -31,7 +33,11 @@ each zone, order and type, 1 where no place has any of both.
 The relative error is the distance as a share of the real figure, or of a floor where that is larger: 512 \
 pages, 16 events, 8 fallbacks, a tenth of anonymous memory. How far free blocks lie apart is an error by \
 itself. Cases that differ in one setting are also compared with each other: does the model put them in \
-the same order? Cases whose mechanisms the model does not have yet are listed with what is missing.")]
+the same order? Cases whose mechanisms the model does not have yet are listed with what is missing.
+
+Examples:
+  highorder validate --only small-usemem
+  highorder validate --picture model-against-real.png")]
 pub(crate) struct Arguments {
     /// The folder of cases, or one case
     #[arg(long, value_name = "DIR", default_value = "tests/data/cases")]
@@ -41,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "IMAGE")]
     live: Vec<String>,
     /// The experiments that --live runs
-    #[arg(long, value_name = "EXPERIMENT", default_values_t = ["usemem-small".to_owned(), "swap-small".to_owned()])]
+    #[arg(long, value_name = "EXPERIMENT", add = ArgValueCompleter::new(complete::experiments), default_values_t = ["usemem-small".to_owned(), "swap-small".to_owned()])]
     experiment: Vec<String>,
     /// Only cases whose name holds this text; may be given several times
     #[arg(long = "only", value_name = "TEXT")]

@@ -143,7 +143,8 @@ mod tests {
     fn what_is_wrong_with_a_demand_is_said_key_by_key() {
         let rest = "rate_per_s = 1.0\nlifetime_s = 1.0\n";
         for (keys, expected) in [
-            ("kind = \"objects\"", "`kind` is `objects`, expected one of kernel-stack,"),
+            ("kind = \"objects\"", "`kind` is `objects`, did you mean `object`?"),
+            ("kind = \"dentries\"", "`kind` is `dentries`, expected one of kernel-stack,"),
             ("kind = \"object\"", "an object needs a `size` in bytes"),
             ("kind = \"object\"\nsize = 8193", "`size` is 8193, expected 1 to 8192 bytes"),
             ("kind = \"object\"\nsize = 8\norder = 1", "`order` is given for object"),

@@ -182,6 +182,15 @@ pub struct ExplainedValue {
     pub line: usize,
 }
 
+impl ExplainedValue {
+    /// The value as programs read it.
+    #[must_use]
+    pub fn parsed(&self) -> toml::Value {
+        let text = || toml::Value::String(self.value.clone());
+        self.value.parse().unwrap_or_else(|_| text())
+    }
+}
+
 /// The names of the kernels that come with the program.
 #[must_use]
 pub fn names() -> Vec<&'static str> {

@@ -1,5 +1,6 @@
 //! Kernel files, experiments and their runs, recordings and their replay.
 
+pub mod catalogue;
 pub mod compact_memory;
 mod demands;
 pub mod error;
@@ -16,6 +17,7 @@ pub mod reproduce;
 pub mod run;
 mod run_inputs;
 pub mod target;
+pub mod times;
 pub mod toml_comments;
 pub mod trace_text;
 pub mod validate;

@@ -1,0 +1,225 @@
+//! An experiment: what it compares, how it is run, and about how long that takes.
+
+use super::{Shown, begun};
+use crate::failure::Failure;
+use crate::output::shell_command;
+use highorder_lab::catalogue::Kind;
+use highorder_lab::times::{self, Time};
+use highorder_lab::{Experiment, Scale, Variant};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// The scale that is tried first where nobody has measured anything.
+const SMALL: &str = "1/16";
+
+/// All that there is to say of an experiment.
+pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
+    let experiment = Experiment::load(name)?;
+    let is_built_in = name == experiment.name;
+    let mut sheet = begun(Kind::Experiment, &experiment.name, &experiment.description);
+    let machines = each_once(&experiment, |variant| variant.machine.name.clone());
+    let workloads = each_once(&experiment, |variant| variant.workload.name().to_owned());
+    let nr_runs = experiment.plan(Scale::FULL)?.runs.len();
+    let threads: Vec<String> =
+        experiment.threads.iter().flatten().map(ToString::to_string).collect();
+    let runs = format!(
+        "{nr_runs}: {} x {} x {}",
+        counted(experiment.variants.len(), "variant"),
+        counted(experiment.threads.len(), "step of threads"),
+        counted(experiment.seeds.len(), "seed")
+    );
+    let mut rows = vec![
+        ("machine", machines.join(", ")),
+        ("workload", workloads.join(", ")),
+        (
+            "threads",
+            if threads.is_empty() { "the workload's".to_owned() } else { threads.join(", ") },
+        ),
+        ("runs", runs),
+    ];
+    rows.extend(
+        experiment.published.map(|form| ("published", format!("it repeats the tables {form}"))),
+    );
+    sheet.line("");
+    sheet.fields("", &rows);
+    let common = common_values(&experiment);
+    sheet.heading("Parameters that all variants share");
+    sheet.paragraph("  ", &listed(&common));
+    sheet.heading("Variants, the first being the base");
+    for variant in &experiment.variants {
+        sheet.fields("  ", &[(variant.name.as_str(), differing(variant, &experiment, &common))]);
+    }
+    sheet.heading("To run it");
+    let commands = commands(name, &experiment.name, is_built_in);
+    let rows: Vec<(&str, String)> =
+        commands.iter().map(|command| (command.words.as_str(), command.duration())).collect();
+    sheet.fields("  ", &rows);
+    sheet.paragraph("  ", note(is_built_in));
+    let json = json!({
+        "kind": "experiment",
+        "name": experiment.name,
+        "about": experiment.description,
+        "machines": machines,
+        "workloads": workloads,
+        "threads": experiment.threads,
+        "seeds": experiment.seeds,
+        "nr_runs": nr_runs,
+        "published": experiment.published,
+        "parameters": common,
+        "variants": experiment.variants.iter().map(variant_json).collect::<Vec<_>>(),
+        "commands": commands.iter().map(Command::json).collect::<Vec<_>>(),
+    });
+    Ok(Shown { sheet, json })
+}
+
+/// A way to run it.
+struct Command {
+    words: String,
+    scale: String,
+    time: Option<&'static Time>,
+}
+
+impl Command {
+    fn duration(&self) -> String {
+        match self.time {
+            Some(time) => format!("about {}", in_words(time.cpu_seconds)),
+            None => "not measured".to_owned(),
+        }
+    }
+
+    fn json(&self) -> Json {
+        json!({
+            "command": self.words,
+            "scale": self.scale,
+            "cpu_seconds": self.time.map(|time| time.cpu_seconds),
+        })
+    }
+}
+
+/// The command lines: small ones first.
+fn commands(given: &str, name: &str, is_built_in: bool) -> Vec<Command> {
+    let times = times::times().iter();
+    let times: Vec<&Time> = times.filter(|time| is_built_in && time.experiment == name).collect();
+    let command = |scale: &str| {
+        let scaled = ["--scale", scale];
+        let words = ["highorder", "run", given].into_iter();
+        let words = words.chain(scaled.into_iter().filter(|_| scale != "1"));
+        Command {
+            words: shell_command(words),
+            scale: scale.to_owned(),
+            time: times.iter().copied().find(|time| time.scale == scale),
+        }
+    };
+    let small = times.iter().map(|time| time.scale).find(|scale| *scale != "1");
+    vec![command(small.unwrap_or(SMALL)), command("1")]
+}
+
+fn note(is_built_in: bool) -> &'static str {
+    if is_built_in { times::NOTE } else { "While it runs, the bar says how long is left." }
+}
+
+/// A duration as people say it: two digits at most.
+fn in_words(seconds: u32) -> String {
+    match seconds {
+        0..=1 => "a second".to_owned(),
+        2..=99 => format!("{seconds} seconds"),
+        100..=5999 => format!("{} minutes", (seconds + 30) / 60),
+        _ => format!("{} hours", (seconds + 1800) / 3600),
+    }
+}
+
+fn each_once(experiment: &Experiment, of: impl Fn(&Variant) -> String) -> Vec<String> {
+    let mut found = Vec::new();
+    for value in experiment.variants.iter().map(of) {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// The workload's parameters that are the same in all variants.
+fn common_values(experiment: &Experiment) -> BTreeMap<String, String> {
+    let mut variants = experiment.variants.iter().map(|variant| variant.workload.values());
+    let mut common = variants.next().unwrap_or_default();
+    for values in variants {
+        common.retain(|key, value| values.get(key) == Some(value));
+    }
+    // Steps of threads set it.
+    if experiment.threads.iter().any(Option::is_some) {
+        common.remove("threads");
+    }
+    common
+}
+
+/// What a variant is, but for what all share.
+fn differing(
+    variant: &Variant,
+    experiment: &Experiment,
+    common: &BTreeMap<String, String>,
+) -> String {
+    let first = &experiment.variants[0];
+    let mut parts = vec![variant.kernel.name.clone()];
+    let others = experiment.variants.iter();
+    if others.clone().any(|other| other.machine.name != first.machine.name) {
+        parts.push(variant.machine.name.clone());
+    }
+    let swap = |variant: &Variant| variant.machine.swap.iter().map(|area| area.bytes).sum::<u64>();
+    if others.clone().any(|other| swap(other) != swap(first)) {
+        parts.push(format!("{} MiB of swap", swap(variant) >> 20));
+    }
+    if others.clone().any(|other| other.workload.name() != first.workload.name()) {
+        parts.push(variant.workload.name().to_owned());
+    }
+    let own: BTreeMap<String, String> = variant
+        .workload
+        .values()
+        .into_iter()
+        .filter(|(key, _)| !common.contains_key(key) && key != "threads")
+        .collect();
+    if !own.is_empty() {
+        parts.push(listed(&own));
+    }
+    parts.extend(variant.knobs.iter().map(|(knob, value)| format!("{knob} = {value}")));
+    parts.join("; ")
+}
+
+fn listed(values: &BTreeMap<String, String>) -> String {
+    let values: Vec<String> =
+        values.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    if values.is_empty() { "none".to_owned() } else { values.join(", ") }
+}
+
+fn counted(nr: usize, what: &str) -> String {
+    match (nr, what.split_once(' ')) {
+        (1, _) => format!("1 {what}"),
+        (_, Some((first, rest))) => format!("{nr} {first}s {rest}"),
+        (_, None) => format!("{nr} {what}s"),
+    }
+}
+
+fn variant_json(variant: &Variant) -> Json {
+    json!({
+        "name": variant.name,
+        "kernel": variant.kernel.name,
+        "machine": variant.machine.name,
+        "workload": variant.workload.name(),
+        "parameters": variant.workload.values(),
+        "knobs": variant.knobs,
+        "published": variant.published,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_told_roughly() {
+        let said = [0, 1, 59, 100, 600, 6000, 20_000].map(in_words);
+        assert_eq!(
+            said,
+            ["a second", "a second", "59 seconds", "2 minutes", "10 minutes", "2 hours", "6 hours"]
+        );
+    }
+}
