@@ -28,6 +28,7 @@ pub mod calibrate;
 pub mod device;
 pub mod error;
 mod events;
+pub mod input_file;
 pub mod kernel;
 pub mod machine;
 pub mod sched;

@@ -6,16 +6,20 @@
 //! Departs: which pages the firmware keeps within a zone is not modelled, but for the first MiB. Visible
 //! as: DMA32 has no holes below its end.
 
+mod layers;
+
 use crate::device::{DeviceKind, DeviceSpec, FlashTimes};
 use crate::error::InputError;
+use crate::input_file::{Kind, Source};
 use crate::sched::{DeviceId, SchedSpec, SimSpec};
 use crate::time::Ns;
 use highorder_mm::types::{Pfn, ZoneKind};
 use highorder_mm::{NodeSpec, ZoneSpec};
+use layers::Layers;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The machine files that come with the program, by name.
 pub const BUILT_IN: [(&str, &str); 10] = [
@@ -33,6 +37,9 @@ pub const BUILT_IN: [(&str, &str); 10] = [
     ("one-node-8g-in-use", include_str!("../../../machines/one-node-8g-in-use.toml")),
     ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
 ];
+
+/// Machine files.
+const KIND: Kind = Kind { word: "machine", built_in: &BUILT_IN };
 
 /// Bytes of a base page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -57,6 +64,8 @@ const DMA_PRESENT_PAGES: u64 = 4096 - 1 - 96 - 1;
 const DMA_MANAGED_PAGES: u64 = 4096 - PAGES_PER_MIB;
 /// Distance of a node to itself: `LOCAL_DISTANCE`, include/linux/topology.h.
 const LOCAL_DISTANCE: u32 = 10;
+/// Distance to another node where the firmware says nothing: `REMOTE_DISTANCE`, include/linux/topology.h.
+const REMOTE_DISTANCE: u32 = 20;
 /// The most that a distance can be: a byte in the firmware's table (SLIT), 255 meaning unreachable.
 const DISTANCE_MAX: u32 = 254;
 
@@ -288,31 +297,27 @@ impl Machine {
     /// # Errors
     /// The file and line of every misspelt, missing or impossible value.
     pub fn load(name: &str) -> Result<Self, InputError> {
-        let path = Path::new(name);
-        if path.extension().is_some_and(|e| e == "toml") || name.contains('/') {
-            let text = std::fs::read_to_string(path)
-                .map_err(|e| InputError::file(path, format!("cannot be read: {e}")))?;
-            return Self::parse(path, &text);
-        }
-        match BUILT_IN.iter().find(|(known, _)| *known == name) {
-            Some((_, text)) => Self::parse(&PathBuf::from(format!("machines/{name}.toml")), text),
-            None => Err(InputError::other(format!(
-                "no machine `{name}`, {}",
-                highorder_names::expected_or_file(name, &BUILT_IN.map(|(name, _)| name))
-            ))),
-        }
+        Self::finish(KIND.find(name)?)
     }
 
-    /// The machine that a file's text describes; the path is for its name and for messages.
+    /// The machine that a file's text describes; the path is for its name, for messages, and to find what the
+    /// file is based on.
     ///
     /// # Errors
     /// As [`Machine::load`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, InputError> {
-        let values: Values = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line_of(text, &span));
-            InputError::line(path, line, highorder_names::shortened(error.message().trim_end()))
+        let (path, text) = (path.to_owned(), text.to_owned());
+        Self::finish(Source { path, text, is_built_in: false })
+    }
+
+    fn finish(file: Source) -> Result<Self, InputError> {
+        let layers = Layers::read(&KIND, file)?;
+        let values = toml::de::Deserializer::from(layers.merged()?);
+        let values = Values::deserialize(values).map_err(|error: toml::de::Error| {
+            let message = highorder_names::shortened(error.message().trim_end());
+            layers.refuse(&error.span().unwrap_or_default(), message)
         })?;
-        let mut checks = Checks { path, text, problems: Vec::new() };
+        let mut checks = Checks { layers: &layers, problems: Vec::new() };
         let machine = values.finish(&mut checks);
         if checks.problems.is_empty() {
             Ok(machine)
@@ -481,20 +486,15 @@ fn zone(kind: ZoneKind, at: u64, bytes: u64) -> ZoneSpec {
     }
 }
 
-fn line_of(text: &str, span: &Range<usize>) -> usize {
-    text[..span.start.min(text.len())].matches('\n').count() + 1
-}
-
 /// Gathers what is wrong, with its line.
 struct Checks<'a> {
-    path: &'a Path,
-    text: &'a str,
+    layers: &'a Layers,
     problems: Vec<InputError>,
 }
 
 impl Checks<'_> {
     fn refuse(&mut self, span: &Range<usize>, message: impl std::fmt::Display) {
-        self.problems.push(InputError::line(self.path, line_of(self.text, span), message));
+        self.problems.push(self.layers.refuse(span, message));
     }
 
     /// The value, if it lies in the range.
@@ -520,37 +520,55 @@ impl Checks<'_> {
     }
 }
 
+// What is said of a key here is what docs/machines.md says of it.
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Values {
-    description: String,
+    /// One line for people.
+    description: Option<String>,
+    /// Memory that is there and that the page allocator does not hand out.
     memory: MemoryValues,
+    /// What a system that has run for a while holds; left out, memory is as boot leaves it.
     in_use: Option<InUseValues>,
+    /// The nodes, node 0 first; one at least.
     #[serde(rename = "node")]
     nodes: Spanned<Vec<NodeValues>>,
+    /// Times of the scheduler.
     sched: SchedValues,
+    /// Disks; left out, there is none, and workloads that use files cannot run.
     #[serde(rename = "disk", default)]
     disks: Vec<DiskValues>,
+    /// Swap areas, the first to be filled first; left out, there is none.
     #[serde(rename = "swap", default)]
     swap: Vec<SwapValues>,
+    /// What primitive work costs, in time of one CPU that does nothing else meanwhile.
     costs: CostValues,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MemoryValues {
+    /// Addresses below 4 GiB that are no memory but devices (PCI); the memory that they displace lies above 4 GiB.
     device_hole_mib: Spanned<u64>,
+    /// Bytes of `struct page` for each page, taken from the top of each node.
     memmap_bytes_per_page: Spanned<u64>,
+    /// What the kernel keeps below 4 GiB on the first node: its image.
     reserved_low_mib: Spanned<u64>,
+    /// What it keeps at the top of the first node: hash tables and other early allocations.
     reserved_high_mib: Spanned<u64>,
+    /// Where the table's values are from.
     source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InUseValues {
+    /// Of 1000 pageblocks, those that the kernel has filled with unmovable pages.
     unmovable_blocks_per_1000: Spanned<u64>,
+    /// Holes in 1000 such pageblocks: the number of free blocks of each order from 0 to 8.
     holes_per_1000_blocks: Spanned<Vec<u32>>,
+    /// Where the table's values are from.
     source: Spanned<String>,
 }
 
@@ -597,72 +615,105 @@ impl InUseValues {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeValues {
+    /// The node's memory; the first node needs what is reserved and 32 MiB.
     memory_mib: Spanned<u64>,
+    /// The node's CPUs; 0 for a node that has memory alone.
     cpus: Spanned<u64>,
-    distances: Spanned<Vec<u32>>,
+    /// The distance to each node in the firmware's unit (SLIT): 10 to itself, 11 to 254 to another one. Left out, 10
+    /// and 20, as the kernel takes them to be where the firmware says nothing.
+    distances: Option<Spanned<Vec<u32>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SchedValues {
+    /// In this time each task that can run has its turn (`sched_latency_ns`).
     latency_ns: Spanned<u64>,
+    /// The least time that a task runs before another takes over (`sched_min_granularity_ns`).
     min_granularity_ns: Spanned<u64>,
+    /// How far a woken task must be behind the running one to take over at once (`sched_wakeup_granularity_ns`).
     wakeup_granularity_ns: Spanned<u64>,
+    /// Where the table's values are from.
     source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DiskValues {
+    /// Its name, such as `sda`; no two disks have one.
     name: Spanned<String>,
+    /// Its size in units of 10^9 bytes. Swap areas have their places on it, and files the rest.
     capacity_gb: Spanned<u64>,
+    /// Requests that may wait for it (`queue/nr_requests`).
     nr_requests: Spanned<u64>,
+    /// The longest request (`queue/max_sectors_kb`).
     max_request_kib: Spanned<u64>,
+    /// What `queue/rotational` says: `true` or `false`. Left out, the truth.
     says_rotational: Option<bool>,
+    /// The file system on it: `ext4` or `xfs`. Left out, `ext4`.
     filesystem: Option<FileSystem>,
+    /// The times of a disk that turns. A disk has either this or `flash`.
     rotating: Option<RotatingValues>,
+    /// The times of one that does not.
     flash: Option<FlashValues>,
+    /// Where its values are from.
     source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RotatingValues {
+    /// How fast it turns.
     turns_per_minute: Spanned<u64>,
+    /// Time to move the heads to the next track.
     seek_track_ns: Spanned<u64>,
+    /// Time to move them to a track somewhere; at least `seek_track_ns`.
     seek_average_ns: Spanned<u64>,
+    /// Time that a request takes besides moving, turning and transfer.
     command_ns: Spanned<u64>,
+    /// Its bandwidth along a track.
     bytes_per_second: Spanned<u64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FlashValues {
+    /// Requests that it works on at the same time.
     queue_depth: Spanned<u64>,
+    /// The times of reads, the three keys below.
     read: FlashTimesValues,
+    /// The times of writes, the same keys.
     write: FlashTimesValues,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FlashTimesValues {
+    /// Time until the data of a request begin to come; those of several requests overlap.
     access_ns: Spanned<u64>,
+    /// Time of a request during which no other one makes progress, besides its transfer.
     command_ns: Spanned<u64>,
+    /// Its bandwidth.
     bytes_per_second: Spanned<u64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SwapValues {
+    /// The name of the disk that the area lies on.
     disk: Spanned<String>,
+    /// Where it begins there.
     offset_mib: Spanned<u64>,
+    /// Its size.
     size_mib: Spanned<u64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CostValue {
+    /// The time that it takes.
     ns: Spanned<f64>,
+    /// Where the number is from.
     source: Spanned<String>,
 }
 
@@ -704,7 +755,15 @@ impl Values {
                 checks.refuse(&disk.name.span(), message);
             }
         }
-        let swap = self.swap.iter().filter_map(|swap| swap.finish(&disks, checks)).collect();
+        let swap: Vec<SwapArea> =
+            self.swap.iter().filter_map(|swap| swap.finish(&disks, checks)).collect();
+        let description = self.description.unwrap_or_else(|| {
+            let Some(base) = checks.layers.base() else {
+                checks.refuse(&(0..0), "missing field `description`");
+                return String::new();
+            };
+            format!("{}, otherwise {}", shape(&nodes, &disks, &swap), base.name())
+        });
         let sources = Sources {
             memory: memory.source.get_ref().clone(),
             in_use: self.in_use.as_ref().map(|values| values.source.get_ref().clone()),
@@ -712,8 +771,8 @@ impl Values {
             disks: self.disks.iter().map(|disk| disk.source.get_ref().clone()).collect(),
         };
         Machine {
-            name: checks.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            description: self.description,
+            name: checks.layers.file().name(),
+            description,
             nodes,
             dma32_end_bytes: DMA32_END_MIB * MIB,
             device_hole_bytes: hole * MIB,
@@ -735,6 +794,49 @@ impl Values {
             sources,
         }
     }
+}
+
+/// A machine's shape in a line, in the words of the descriptions of those that come with the program.
+fn shape(nodes: &[Node], disks: &[DeviceSpec], swap: &[SwapArea]) -> String {
+    let size = |bytes: u64| {
+        let mib = bytes / MIB;
+        if mib > 0 && mib % 1024 == 0 {
+            format!("{} GiB", mib / 1024)
+        } else {
+            format!("{mib} MiB")
+        }
+    };
+    let nr = nodes.len();
+    let all_alike = nodes.iter().all(|node| {
+        node.memory_bytes == nodes[0].memory_bytes && node.cpus.len() == nodes[0].cpus.len()
+    });
+    let mut parts = Vec::new();
+    match nodes {
+        [node] => {
+            parts.push(format!("1 node x {}", size(node.memory_bytes)));
+            parts.push(format!("{} CPUs", node.cpus.len()));
+        }
+        [node, ..] if all_alike => {
+            parts.push(format!("{nr} nodes x {}", size(node.memory_bytes)));
+            parts.push(format!("{nr} x {} CPUs", node.cpus.len()));
+        }
+        _ => {
+            let sizes: Vec<String> = nodes.iter().map(|node| size(node.memory_bytes)).collect();
+            let cpus: Vec<String> = nodes.iter().map(|node| node.cpus.len().to_string()).collect();
+            parts.push(format!("{nr} nodes x {}", sizes.join(" + ")));
+            parts.push(format!("{} CPUs", cpus.join(" + ")));
+        }
+    }
+    parts.push(match disks.len() {
+        0 => "no disk".to_owned(),
+        1 => "a disk".to_owned(),
+        nr => format!("{nr} disks"),
+    });
+    parts.push(match swap.iter().map(|area| area.bytes).sum() {
+        0 => "no swap".to_owned(),
+        bytes => format!("{} of swap", size(bytes)),
+    });
+    parts.join(", ")
 }
 
 /// The least memory in MiB that a node can have: the first one needs what is reserved and 32 MiB.
@@ -766,8 +868,11 @@ fn nodes(
             checks.refuse(&value.memory_mib.span(), message);
         }
         let cpus = checks.within("cpus", &value.cpus, 0..8193, " (NR_CPUS)") as u32;
-        let distances = value.distances.get_ref();
-        let span = value.distances.span();
+        let from_default = |to| if to == number { LOCAL_DISTANCE } else { REMOTE_DISTANCE };
+        let (distances, span) = match &value.distances {
+            Some(given) => (given.get_ref().clone(), given.span()),
+            None => ((0..nr).map(from_default).collect(), values.span()),
+        };
         if distances.len() != nr {
             let message = format!(
                 "`distances` has {} entries, expected {nr}: one to each node",
@@ -790,11 +895,7 @@ fn nodes(
                 checks.refuse(&span, message);
             }
         }
-        nodes.push(Node {
-            memory_bytes: mib * MIB,
-            cpus: next_cpu..next_cpu + cpus,
-            distances: distances.clone(),
-        });
+        nodes.push(Node { memory_bytes: mib * MIB, cpus: next_cpu..next_cpu + cpus, distances });
         next_cpu += cpus;
     }
     if nr > 0 && values.get_ref().iter().all(|value| *value.cpus.get_ref() == 0) {
@@ -934,7 +1035,7 @@ impl SwapValues {
             let known: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
             let expected = highorder_names::did_you_mean(name, &known).unwrap_or_else(|| {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                format!("expected one of this file: {known}")
+                format!("expected one of this machine: {known}")
             });
             let message = format!("no disk `{name}`, {expected}");
             checks.refuse(&self.disk.span(), message);

@@ -1,0 +1,121 @@
+//! Files that may be based on one another: how a file names its base, and where that is found.
+
+use crate::error::InputError;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A kind of file of which some come with the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// What such a file describes, such as `machine`; the files lie in the folder `machines`.
+    pub word: &'static str,
+    /// Those that come with the program: names and texts.
+    pub built_in: &'static [(&'static str, &'static str)],
+}
+
+/// Text of a file and where it is from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its path; of a file that comes with the program, where the project has it.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: String,
+    /// Whether it came with the program: then its path is a name, and nothing is looked for beside it.
+    pub is_built_in: bool,
+}
+
+impl Kind {
+    /// The file of this name: a path, or one that comes with the program.
+    ///
+    /// # Errors
+    /// The file cannot be read, or there is no such name.
+    pub fn find(&self, name: &str) -> Result<Source, InputError> {
+        if is_path(name) { read(Path::new(name)) } else { self.built_in(name).map_err(unplaced) }
+    }
+
+    /// The file that another one is based on: a path, relative to that one's folder; or the name of a file
+    /// beside it, or of one that comes with the program. `named_at` is where the other one's text says so.
+    ///
+    /// # Errors
+    /// The line that names what cannot be read, or what there is not.
+    pub fn find_base(
+        &self,
+        name: &str,
+        named_in: &Source,
+        named_at: &Range<usize>,
+    ) -> Result<Source, InputError> {
+        let refuse = |message: String| named_in.refuse(named_at, format!("`based_on`: {message}"));
+        let folder = named_in.path.parent().unwrap_or(Path::new(""));
+        if is_path(name) {
+            return read(&folder.join(name)).map_err(|error| refuse(error.to_string()));
+        }
+        let beside = folder.join(format!("{name}.toml"));
+        // A file of the name of its base is based on the one that comes with the program.
+        if !named_in.is_built_in && beside != named_in.path && beside.is_file() {
+            return read(&beside).map_err(|error| refuse(error.to_string()));
+        }
+        self.built_in(name).map_err(refuse)
+    }
+
+    fn built_in(&self, name: &str) -> Result<Source, String> {
+        let Self { word, built_in } = self;
+        match built_in.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => Ok(Source {
+                path: format!("{word}s/{name}.toml").into(),
+                text: (*text).to_owned(),
+                is_built_in: true,
+            }),
+            None => {
+                let names: Vec<&str> = built_in.iter().map(|(name, _)| *name).collect();
+                let expected = highorder_names::expected_or_file(name, &names);
+                Err(format!("no {word} `{name}`, {expected}"))
+            }
+        }
+    }
+}
+
+impl Source {
+    /// A problem at a place of the text.
+    #[must_use]
+    pub fn refuse(&self, span: &Range<usize>, message: impl std::fmt::Display) -> InputError {
+        InputError::line(&self.path, self.line(span.start), message)
+    }
+
+    /// The line of a byte of the text, counted from 1.
+    #[must_use]
+    pub fn line(&self, byte: usize) -> usize {
+        let until = self.text.as_bytes().get(..byte).unwrap_or(self.text.as_bytes());
+        until.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    /// Name of the file, without its ending.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Whether both are the same file, whatever the way to it.
+    #[must_use]
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        let place = |source: &Self| std::fs::canonicalize(&source.path).ok();
+        self.is_built_in == other.is_built_in
+            && (self.path == other.path
+                || (!self.is_built_in && place(self).is_some() && place(self) == place(other)))
+    }
+}
+
+/// Whether this names a file, not something that comes with the program.
+#[must_use]
+pub fn is_path(name: &str) -> bool {
+    name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml")
+}
+
+fn read(path: &Path) -> Result<Source, InputError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| InputError::file(path, format!("cannot be read: {e}")))?;
+    Ok(Source { path: path.to_owned(), text, is_built_in: false })
+}
+
+fn unplaced(message: String) -> InputError {
+    InputError::other(message)
+}
