@@ -19,7 +19,7 @@ use crate::kallsyms::Symbols;
 use crate::kcore::{Kcore, Lists, Machine, Plan, SYMBOLS};
 use crate::placed::largest_order;
 use crate::state::{Exactness, FreeBlock, PageblockState, PcpState, Snapshot, ZoneState};
-use highorder_kernelfs::{PageFlags, Pagetypeinfo, TextFile, Zoneinfo, ZoneinfoZone};
+use highorder_kernelfs::{Meminfo, PageFlags, Pagetypeinfo, TextFile, Zoneinfo, ZoneinfoZone};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -34,6 +34,8 @@ pub const TEXT_FILES: [&str; 6] =
 const PAGEBLOCK_ORDER_X86_64: Order = Order(9);
 /// A memory section of x86-64: 128 MiB ÷ 4 KiB.
 const FRAMES_PER_SECTION: usize = 1 << 15;
+/// A base page in the unit of `/proc/meminfo`.
+const KIB_PER_PAGE: u64 = 4;
 /// Pages on per-CPU lists may come and go between reading a count and reading the lists.
 const PAUSE_BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
@@ -122,6 +124,12 @@ impl Texts {
         }
     }
 
+    /// Memory that the kernel manages, in base pages (`MemTotal`).
+    fn total_pages(&self) -> Option<u64> {
+        let meminfo = Meminfo::parse("meminfo", self.files.get("meminfo")?).ok()?;
+        meminfo.get("MemTotal").map(|kib| kib / KIB_PER_PAGE)
+    }
+
     fn pagetypeinfo(&self) -> Option<Pagetypeinfo> {
         Pagetypeinfo::parse("pagetypeinfo", self.files.get("pagetypeinfo")?).ok()
     }
@@ -150,6 +158,9 @@ fn skeleton(options: &Options<'_>, texts: &Texts, exactness: Exactness) -> Resul
         }
     }
     zones.sort_by_key(|zone| (zone.node, zone.kind));
+    if zoneinfo.zones.iter().all(|row| row.managed().is_none()) && !zones.is_empty() {
+        inferred.push(derive_managed(&mut zones, texts.total_pages()));
+    }
     let release = fs::read_to_string(options.proc.join("sys/kernel/osrelease")).ok();
     let taken_at_s = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|d| d.as_secs());
     Ok(Snapshot {
@@ -196,6 +207,31 @@ fn zone_of_row(row: &ZoneinfoZone, kind: ZoneKind, start_pfn: u64) -> ZoneState 
         free: Vec::new(),
         pcp: pcp.collect(),
     }
+}
+
+/// Says how much of each zone the allocator manages where zoneinfo does not (before 3.8, 9feedc9d831e): `MemTotal`
+/// is what it manages in all (`totalram_pages`), of which each zone has the share that it has of what is present.
+fn derive_managed(zones: &mut [ZoneState], total_pages: Option<u64>) -> String {
+    let present: u64 = zones.iter().map(|zone| zone.present_pages).sum();
+    let Some(total) = total_pages.filter(|&total| total <= present) else {
+        for zone in zones {
+            zone.managed_pages = zone.present_pages;
+        }
+        return "zones are taken to manage all pages that are present: zoneinfo has no `managed`, and \
+                meminfo no MemTotal that fits"
+            .to_owned();
+    };
+    let mut left = total;
+    let (mut pages, mut of_present) = (total, present);
+    for zone in zones {
+        let share = u128::from(pages) * u128::from(zone.present_pages);
+        // What rounding leaves is the last zone's.
+        zone.managed_pages = share.checked_div(u128::from(of_present)).unwrap_or(0) as u64;
+        left -= zone.managed_pages;
+        (pages, of_present) = (left, of_present - zone.present_pages);
+    }
+    "managed pages of zones are derived from MemTotal and present pages: zoneinfo has no `managed`"
+        .to_owned()
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -696,5 +732,32 @@ fn drop_contradictions(snapshot: &mut Snapshot) {
         snapshot
             .inferred
             .push(format!("{corrected} per-CPU counts were set to what the lists hold"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::tests::zone;
+
+    #[test]
+    fn managed_pages_are_shared_out_as_present_pages_are() {
+        let zones = |present: [u64; 3]| {
+            present.map(|pages| ZoneState { present_pages: pages, ..zone(0, 0, pages.max(1)) })
+        };
+        let derived = |present, total| {
+            let mut zones = zones(present);
+            let said = derive_managed(&mut zones, total);
+            assert!(said.contains("zoneinfo has no `managed`"), "{said}");
+            zones.map(|zone| zone.managed_pages)
+        };
+        assert_eq!(derived([0, 1000, 3000], Some(3600)), [0, 900, 2700]);
+        let odd = derived([7, 11, 13], Some(29));
+        assert_eq!(odd.iter().sum::<u64>(), 29, "{odd:?}");
+        assert!(odd.iter().zip([7, 11, 13]).all(|(&managed, present)| managed <= present));
+        // No MemTotal, or more than there is.
+        for total in [None, Some(32)] {
+            assert_eq!(derived([7, 11, 13], total), [7, 11, 13]);
+        }
     }
 }

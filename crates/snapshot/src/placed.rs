@@ -12,7 +12,7 @@ impl Snapshot {
     /// zone, smaller ones each into the smallest piece of memory in use that can hold them beside
     /// a page in use, so that no two free buddies lie side by side unmerged. They are listed from the
     /// lowest up, as boot leaves the lists. The same counts give the same positions. Where
-    /// `/proc/pagetypeinfo` is known, as many pageblocks as it counts become Unmovable, Reclaimable and
+    /// `/proc/pagetypeinfo` is known, as many pageblocks as it counts become Reserve, Unmovable, Reclaimable and
     /// HighAtomic, from the zone's beginning, and hold the free blocks of those types; all others become
     /// Movable. A snapshot that knows positions is returned as it is.
     #[must_use]
@@ -83,8 +83,13 @@ fn parts_of(
     counts: &[u64],
     types: Option<&Pagetypeinfo>,
 ) -> Vec<Part> {
-    const RARER: [Migratetype; 3] =
-        [Migratetype::Unmovable, Migratetype::Reclaimable, Migratetype::HighAtomic];
+    const RARER: [Migratetype; 4] = [
+        // Before 4.4, the first pageblocks of a zone (setup_zone_migrate_reserve).
+        Migratetype::Reserve,
+        Migratetype::Unmovable,
+        Migratetype::Reclaimable,
+        Migratetype::HighAtomic,
+    ];
     let (node, name) = (zone.node, zone.kind.name());
     let mut at = u64::from(zone.start_pfn.0);
     let mut left = counts.to_vec();
