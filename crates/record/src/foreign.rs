@@ -323,7 +323,10 @@ fn read_workload(folder: &Path, record: &mut Record, captured: &mut Xxh3) -> Res
             record.notes.push(format!("A program of the workload failed: {}.", plain(error)));
             continue;
         }
-        let Some(program) = result.get("prog").and_then(Json::as_str) else {
+        // Where it does not say which program it is of, it is of the one that the command begins with.
+        let command = record.inputs.workload.values.get("command");
+        let first = command.and_then(|command| command.split_ascii_whitespace().next());
+        let Some(program) = result.get("prog").and_then(Json::as_str).or(first) else {
             return Err(ForeignError::bad(&path, i + 1, "no key `prog`", "the program's name"));
         };
         metrics.object(program, "", &result);
