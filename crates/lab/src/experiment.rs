@@ -12,7 +12,7 @@ use highorder_record::matrix::BETWEEN_PARTS;
 use highorder_record::{PublishedForm, published};
 use highorder_sim::kernel::demand::Demand;
 use highorder_sim::{Machine, Ns, machine};
-use highorder_system::model::check_knob;
+use highorder_system::model::{check_knob, check_knob_of};
 use highorder_workload::{Configured, ParameterError, Value};
 use serde::Deserialize;
 use serde_spanned::Spanned;
@@ -616,9 +616,14 @@ impl VariantValues {
                     continue;
                 }
             };
-            let checked = match checks.is_for_model {
-                true => check_knob(key.get_ref(), &text),
-                false => Knobs::new("/").path(key.get_ref()).map(drop).map_err(|e| e.to_string()),
+            let checked = match (checks.is_for_model, &kernel) {
+                (true, Some(kernel)) => {
+                    check_knob_of(&kernel.policy, &kernel.flows, key.get_ref(), &text)
+                }
+                (true, None) => check_knob(key.get_ref(), &text),
+                (false, _) => {
+                    Knobs::new("/").path(key.get_ref()).map(drop).map_err(|e| e.to_string())
+                }
             };
             if let Err(message) = checked {
                 checks.refuse(key.span(), message);

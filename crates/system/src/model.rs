@@ -12,7 +12,7 @@ mod state;
 mod thread;
 
 pub use knobs::{Knob, KnobValue, knobs};
-pub use settings::check_knob;
+pub use settings::{check_knob, check_knob_of};
 
 use crate::{Code, MachineInfo, NodeInfo};
 use highorder_mm::Memory;
@@ -138,7 +138,7 @@ type SharedRef = Rc<RefCell<Shared>>;
 /// A task panicked, or nothing would ever have happened again.
 ///
 /// # Panics
-/// If a knob is unknown or a value impossible: see [`check_knob`].
+/// If a knob is unknown or a value impossible: see [`check_knob_of`].
 pub fn run(spec: ModelSpec, inputs: Inputs, workload: Code) -> Result<Record, RunError> {
     run_on(spec, inputs, workload).map(|(record, _)| record)
 }

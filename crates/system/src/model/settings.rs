@@ -20,6 +20,19 @@ pub fn check_knob(name: &str, value: &str) -> Result<(), String> {
     Settings::most_permissive().set(name, value)
 }
 
+/// The same for one kernel, which may not have the knob, or not know the word.
+///
+/// # Errors
+/// What was found and what was expected.
+pub fn check_knob_of(
+    policy: &Policy,
+    flows: &Flows,
+    name: &str,
+    value: &str,
+) -> Result<(), String> {
+    Settings::of(policy, flows).set(name, value)
+}
+
 /// Settings of a kernel, at boot or later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
