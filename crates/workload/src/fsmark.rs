@@ -74,14 +74,14 @@ const SHOWN: [Statistic; 4] = [Statistic::Min, Statistic::Mean, Statistic::Stdde
 
 /// What each thread does in each iteration.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    threads: u32,
-    files_each: u64,
-    file_bytes: u64,
-    block: u64,
-    directories: u64,
-    directory_files: u64,
-    iterations: u64,
+pub(crate) struct Plan {
+    pub(crate) threads: u32,
+    pub(crate) files_each: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) block: u64,
+    pub(crate) directories: u64,
+    pub(crate) directory_files: u64,
+    pub(crate) iterations: u64,
 }
 
 /// What a thread measured of one iteration.
@@ -121,7 +121,8 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-fn process(sys: &mut dyn System, plan: Plan) -> Result<(), Failure> {
+/// All iterations.
+pub(crate) fn process(sys: &mut dyn System, plan: Plan) -> Result<(), Failure> {
     for iteration in 0..plan.iterations {
         let measured = Arc::new(Mutex::new(Vec::new()));
         run_threads(sys, "fs_mark", plan.threads, |number| {

@@ -61,7 +61,13 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-fn process(sys: &mut dyn System, name: &str, pages: u64, page_bytes: u64) -> Result<(), Failure> {
+/// Writes a word to every page of a new sparse file through a shared mapping.
+pub(crate) fn process(
+    sys: &mut dyn System,
+    name: &str,
+    pages: u64,
+    page_bytes: u64,
+) -> Result<(), Failure> {
     let file = sys.create_file(name)?;
     sys.set_file_bytes(file, pages * page_bytes)?;
     let area = sys.map_file(file, 0, pages, Access::Write)?;
@@ -72,7 +78,7 @@ fn process(sys: &mut dyn System, name: &str, pages: u64, page_bytes: u64) -> Res
 }
 
 /// Waits until kswapd scans nothing any more, but not for ever.
-fn wait_for_kswapd(sys: &mut dyn System) -> Result<(), Failure> {
+pub(crate) fn wait_for_kswapd(sys: &mut dyn System) -> Result<(), Failure> {
     let mut before = scanned(sys);
     for _ in 0..TRIES {
         sys.sleep(IDLE)?;

@@ -83,14 +83,15 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is to be done.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    files: u64,
-    size_min: u64,
-    size_max: u64,
-    block: u64,
-    subdirectories: u64,
-    transactions: u64,
+pub(crate) struct Plan {
+    pub(crate) files: u64,
+    pub(crate) size_min: u64,
+    pub(crate) size_max: u64,
+    pub(crate) block: u64,
+    pub(crate) subdirectories: u64,
+    pub(crate) transactions: u64,
 }
 
 /// A file that is there.
@@ -100,7 +101,7 @@ struct File {
 }
 
 /// What is there, and what was done.
-struct Postmark {
+pub(crate) struct Postmark {
     plan: Plan,
     random: Random,
     files: Vec<File>,
@@ -111,7 +112,7 @@ struct Postmark {
 }
 
 impl Postmark {
-    fn new(plan: Plan, seed: u64) -> Self {
+    pub(crate) fn new(plan: Plan, seed: u64) -> Self {
         Self {
             plan,
             random: Random::new(seed, STREAM),
@@ -123,7 +124,7 @@ impl Postmark {
         }
     }
 
-    fn run(mut self, sys: &mut dyn System) -> Result<(), Failure> {
+    pub(crate) fn run(mut self, sys: &mut dyn System) -> Result<(), Failure> {
         let began = sys.now();
         for _ in 0..self.plan.files {
             self.create(sys)?;

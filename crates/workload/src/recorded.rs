@@ -8,18 +8,28 @@ mod background;
 mod churn;
 mod fragmenter;
 mod fragments;
+mod fsmark;
+mod highalloc;
 mod hugestress;
+mod mapstream;
+mod postmark;
 mod program;
 mod slabload;
+mod stutter;
 
 pub use churn::Churn;
 pub use fragmenter::Fragmenter;
 pub use fragments::Fragments;
+pub use fsmark::Fsmark;
+pub use highalloc::Highalloc;
 pub use hugestress::Hugestress;
+pub use mapstream::Mapstream;
+pub use postmark::Postmark;
 pub use program::{Program, Size};
 pub use slabload::Slabload;
+pub use stutter::Stutter;
 
-use crate::files::{append, read_all};
+use crate::files::{append, read_all, write_new};
 use crate::process::run_process;
 use arguments::Arguments;
 use background::Background;
@@ -41,6 +51,10 @@ pub enum Step {
     Hold(Fragments),
     /// `dd` and `sync`, perhaps `cat`: a file is written.
     Write(Written),
+    /// `dd` alone: a file is written by blocks, or read.
+    Dd(Dd),
+    /// `sync`: what is dirty is written.
+    Sync,
     /// `echo`: a file of /proc/sys is written.
     Set {
         /// The knob, as `vm.compact_memory`.
@@ -84,10 +98,10 @@ impl Script {
     #[must_use]
     pub fn leaves_files(&self) -> bool {
         self.steps.iter().any(|step| match step {
-            Step::Write(_) => true,
+            Step::Write(_) | Step::Dd(_) => true,
             Step::Hold(fragments) => fragments.file_percent > 0,
             Step::Run(program) => program.leaves_files(),
-            Step::Set { .. } | Step::Sleep(_) | Step::Capture => false,
+            Step::Set { .. } | Step::Sleep(_) | Step::Capture | Step::Sync => false,
         })
     }
 
@@ -100,7 +114,7 @@ impl Script {
     /// Whether it fills slab caches that nobody else did.
     #[must_use]
     pub fn loads_slab(&self) -> bool {
-        self.programs().any(|program| matches!(program, Program::Slabload(_)))
+        self.programs().any(Program::loads_slab)
     }
 
     /// The same on a file system that can give so many inodes.
@@ -150,6 +164,8 @@ impl Script {
 impl Step {
     fn parse(command: &str) -> Result<Self, Unknown> {
         let malformed = |what: &str| Unknown::Malformed(format!("`{command}`, expected {what}"));
+        // What a program prints does not matter; `echo` is for a file's sake.
+        let command = if command.starts_with("echo") { command } else { without_output(command) };
         let mut words = command.split_whitespace();
         match words.next().unwrap_or_default() {
             "fragmem" => {
@@ -170,6 +186,8 @@ impl Step {
                 seconds.map(Self::Sleep).ok_or_else(|| malformed("whole seconds"))
             }
             "snap" => Ok(Self::Capture),
+            "sync" if words.next().is_none() => Ok(Self::Sync),
+            "dd" if let Some(dd) = Dd::of(words.clone()) => Ok(Self::Dd(dd)),
             "dd" | "taskset" | "sync" | "cat" => {
                 let command = command.to_owned();
                 Err(Unknown::Needs(vec![format!("files written otherwise: `{command}`")]))
@@ -185,6 +203,12 @@ impl Step {
             }
             Self::Hold(fragments) => fragments.hold(sys, background),
             Self::Write(written) => written.write(sys),
+            Self::Dd(dd) => {
+                let dd = dd.clone();
+                let code: Code = Box::new(move |sys| dd.run(sys));
+                run_process(sys, ThreadSpec::process("dd"), code).map(|_| ())
+            }
+            Self::Sync => sys.sync(),
             Self::Set { knob, value } => sys.set_knob(knob, value),
             Self::Sleep(seconds) => sys.sleep(Ns::from_secs(*seconds)),
             Self::Capture => {
@@ -235,6 +259,72 @@ fn written_file(setup: &str) -> Option<Written> {
     };
     let written = Written { name: file_name(path), bytes: count << 20, is_read, cpus };
     commands.next().is_none().then_some(written)
+}
+
+/// A command without what says where its output goes, if that is nowhere.
+fn without_output(command: &str) -> &str {
+    const NOWHERE: [&str; 5] = ["2>&1", "2>/dev/null", ">/dev/null", "> /dev/null", "2> /dev/null"];
+    let mut command = command.trim_end();
+    while let Some(rest) = NOWHERE.iter().find_map(|what| command.strip_suffix(what)) {
+        command = rest.trim_end();
+    }
+    command
+}
+
+/// A `dd` that writes zeros to a file, or reads a file through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dd {
+    /// The file.
+    pub name: String,
+    /// Bytes at a time.
+    pub block: u64,
+    /// Written in all; `None` if the file is read.
+    pub writes: Option<u64>,
+}
+
+impl Dd {
+    /// Its operands, if they ask for no more than that.
+    fn of<'a>(operands: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let (mut from, mut to, mut block, mut count) = (None, None, None, None);
+        for operand in operands {
+            match operand.split_once('=')? {
+                ("if", path) => from = Some(path),
+                ("of", path) => to = Some(path),
+                ("bs", size) => block = Some(size_of(size)?),
+                ("count", blocks) => count = Some(blocks.parse::<u64>().ok()?),
+                _ => return None,
+            }
+        }
+        let block = block.filter(|&bytes| bytes > 0)?;
+        match (from?, to?, count) {
+            ("/dev/zero", path, Some(count)) if path.starts_with("/data/") => {
+                Some(Self { name: file_name(path), block, writes: Some(count.checked_mul(block)?) })
+            }
+            (path, "/dev/null", None) if path.starts_with("/data/") => {
+                Some(Self { name: file_name(path), block, writes: None })
+            }
+            _ => None,
+        }
+    }
+
+    fn run(&self, sys: &mut dyn System) -> Result<(), Failure> {
+        if let Some(bytes) = self.writes {
+            return write_new(sys, &self.name, bytes, self.block);
+        }
+        let file = sys.open_file(&self.name)?;
+        let bytes = sys.file_bytes(file)?;
+        read_all(sys, file, bytes, self.block)?;
+        sys.close_file(file)
+    }
+}
+
+/// A size as dd has it: a number, perhaps of KiB or MiB.
+fn size_of(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 10),
+        None => text.strip_suffix('M').map_or((text, 0), |digits| (digits, 20)),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// The last part of a path: all of a workload's files lie in one folder.
@@ -329,6 +419,7 @@ mod tests {
         let expected = Program::Thpscale {
             fragments: Fragments { anon_percent: 30, file_percent: 50, keep: 0 },
             size: Size::Percent(40),
+            advice: Some(Advice::Huge),
             rounds: vec![1, 2],
         };
         assert_eq!(scale, expected);

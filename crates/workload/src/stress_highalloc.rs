@@ -71,11 +71,11 @@ const BLOCK: u64 = 1 << 20;
 
 /// A pass.
 #[derive(Clone, Copy, Debug)]
-struct Pass {
-    order: u8,
-    attempts: u64,
+pub(crate) struct Pass {
+    pub(crate) order: u8,
+    pub(crate) attempts: u64,
     /// From one attempt to the next.
-    pace: Ns,
+    pub(crate) pace: Ns,
 }
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
@@ -90,7 +90,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         if number > 1 {
             sys.sleep(Ns::from_secs(settings.count("pause_seconds")))?;
         }
-        pass.run(sys, &format!("Pass {number}"))?;
+        pass.run_and_report(sys, &format!("Pass {number}"))?;
     }
     if settings.word("rested") == "yes" {
         sys.sleep(Ns::from_secs(settings.count("rest_seconds")))?;
@@ -99,13 +99,24 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         sys.unlink(FILE)?;
         sys.drop_caches(Caches::All)?;
         sys.set_knob("vm.min_free_kbytes", "1024")?;
-        pass.run(sys, "while Rested")?;
+        pass.run_and_report(sys, "while Rested")?;
     }
     Ok(())
 }
 
 impl Pass {
-    fn run(self, sys: &mut dyn System, row: &str) -> Result<(), Failure> {
+    fn run_and_report(self, sys: &mut dyn System, row: &str) -> Result<(), Failure> {
+        let nr_taken = self.run(sys)?;
+        // A whole number, as the test's script computes it.
+        if let Some(percent) = (100 * nr_taken).checked_div(self.attempts) {
+            let like = Metric::new(row, "%", Better::Points).shown_as(&[Statistic::Plain], 2);
+            sys.report(&like, percent as f64);
+        }
+        Ok(())
+    }
+
+    /// Asks for all of them, keeps those that it gets, frees them at the end, and says how many they were.
+    pub(crate) fn run(self, sys: &mut dyn System) -> Result<u64, Failure> {
         let mut taken = Vec::new();
         for _ in 0..self.attempts {
             let next = sys.now() + self.pace;
@@ -115,12 +126,9 @@ impl Pass {
                 sys.sleep(next - now)?;
             }
         }
-        // A whole number, as the test's script computes it.
-        if let Some(percent) = (100 * taken.len() as u64).checked_div(self.attempts) {
-            let like = Metric::new(row, "%", Better::Points).shown_as(&[Statistic::Plain], 2);
-            sys.report(&like, percent as f64);
-        }
         sys.note_held();
-        taken.into_iter().try_for_each(|block| sys.free_block(block))
+        let nr_taken = taken.len() as u64;
+        taken.into_iter().try_for_each(|block| sys.free_block(block))?;
+        Ok(nr_taken)
     }
 }

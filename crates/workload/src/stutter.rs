@@ -95,21 +95,12 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let hog_pages = settings.pages("hog", machine);
     let mapping = (settings.size("mapping") / page_bytes).max(1);
     let advice = advice(settings.word("advice"));
-    write_new(sys, FILE, file_bytes, BLOCK)?;
-    sys.sync()?;
-    sys.drop_caches(Caches::All)?;
+    make_file(sys, file_bytes)?;
     sys.note_before();
     let (began, before) = (sys.now(), sys.cpu_use());
-    let stop = Flag::default();
-    let stopped = stop.clone();
-    let sampler: Code = Box::new(move |sys| sample(sys, mapping, advice, &stopped));
-    let sampler = sys.spawn(ThreadSpec::process("mmap-sampler"), sampler)?;
-    let mut nr_killed = 0;
-    let rounds = (0..settings.count("rounds"))
-        .try_for_each(|_| round(sys, hog_pages, file_bytes, &mut nr_killed));
-    stop.raise();
-    nr_killed += was_killed(sys, sampler)?;
-    rounds?;
+    let rounds = settings.count("rounds");
+    let course = Course { hog_pages, file_bytes, mapping, advice, rounds, settle: SETTLE };
+    let nr_killed = course.run(sys)?;
     let (now, after) = (sys.now(), sys.cpu_use());
     report_seconds(sys, "User", after.user - before.user);
     report_seconds(sys, "System", after.system - before.system);
@@ -121,6 +112,64 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     sys.unlink(FILE)
 }
 
+/// Makes the file that is copied, and drops it from memory.
+pub(crate) fn make_file(sys: &mut dyn System, bytes: u64) -> Result<(), Failure> {
+    write_new(sys, FILE, bytes, BLOCK)?;
+    sys.sync()?;
+    sys.drop_caches(Caches::All)
+}
+
+/// What is done once the file is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    /// Pages that the hog takes.
+    pub(crate) hog_pages: u64,
+    pub(crate) file_bytes: u64,
+    /// Pages of a mapping whose time is taken.
+    pub(crate) mapping: u64,
+    pub(crate) advice: Option<Advice>,
+    pub(crate) rounds: u64,
+    /// From the hog's start to the copy's.
+    pub(crate) settle: Ns,
+}
+
+impl Course {
+    /// Runs all rounds, and says how many processes were killed for want of memory.
+    pub(crate) fn run(self, sys: &mut dyn System) -> Result<u32, Failure> {
+        let stop = Flag::default();
+        let stopped = stop.clone();
+        let (mapping, advice) = (self.mapping, self.advice);
+        let sampler: Code = Box::new(move |sys| sample(sys, mapping, advice, &stopped));
+        let sampler = sys.spawn(ThreadSpec::process("mmap-sampler"), sampler)?;
+        let mut nr_killed = 0;
+        let rounds = (0..self.rounds).try_for_each(|_| self.round(sys, &mut nr_killed));
+        stop.raise();
+        nr_killed += was_killed(sys, sampler)?;
+        rounds?;
+        Ok(nr_killed)
+    }
+
+    fn round(self, sys: &mut dyn System, nr_killed: &mut u32) -> Result<(), Failure> {
+        let stop = Flag::default();
+        let stopped = stop.clone();
+        let hog: Code = Box::new(move |sys| {
+            let area = sys.mmap_anywhere(self.hog_pages)?;
+            sys.touch_range(area, Pattern::word(Access::Write))?;
+            while !stopped.is_raised() {
+                sys.sleep(HOG_NAP)?;
+            }
+            sys.munmap(area)
+        });
+        let hog = sys.spawn(ThreadSpec::process("memory-hog"), hog)?;
+        sys.sleep(self.settle)?;
+        let copied = copy(sys, self.file_bytes);
+        sys.note_held();
+        stop.raise();
+        *nr_killed += was_killed(sys, hog)?;
+        copied
+    }
+}
+
 /// 1 if a process was killed for want of memory, which is a result.
 fn was_killed(sys: &mut dyn System, thread: ThreadId) -> Result<u32, Failure> {
     match sys.join(thread) {
@@ -128,31 +177,6 @@ fn was_killed(sys: &mut dyn System, thread: ThreadId) -> Result<u32, Failure> {
         Err(Failure::Killed) => Ok(1),
         Err(failure) => Err(failure),
     }
-}
-
-fn round(
-    sys: &mut dyn System,
-    hog_pages: u64,
-    file_bytes: u64,
-    nr_killed: &mut u32,
-) -> Result<(), Failure> {
-    let stop = Flag::default();
-    let stopped = stop.clone();
-    let hog: Code = Box::new(move |sys| {
-        let area = sys.mmap_anywhere(hog_pages)?;
-        sys.touch_range(area, Pattern::word(Access::Write))?;
-        while !stopped.is_raised() {
-            sys.sleep(HOG_NAP)?;
-        }
-        sys.munmap(area)
-    });
-    let hog = sys.spawn(ThreadSpec::process("memory-hog"), hog)?;
-    sys.sleep(SETTLE)?;
-    let copied = copy(sys, file_bytes);
-    sys.note_held();
-    stop.raise();
-    *nr_killed += was_killed(sys, hog)?;
-    copied
 }
 
 fn copy(sys: &mut dyn System, bytes: u64) -> Result<(), Failure> {

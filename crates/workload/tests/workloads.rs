@@ -705,3 +705,123 @@ fn a_recorded_churn_stays_under_its_size_and_replaces_what_is_oldest() {
     let huge = all().filter(|mapping| mapping.advice == Some(Advice::Huge)).count();
     assert!((45..=105).contains(&huge), "15 of 100: {huge}");
 }
+
+/// What a recorded command line does on the fake system.
+fn recorded(line: &str) -> Fake {
+    let mut sys = Fake::new(PAGES);
+    Script::parse(line).unwrap().code(None)(&mut sys).unwrap();
+    sys
+}
+
+/// Bytes that were written to each file, in all.
+fn written(sys: &Fake) -> BTreeMap<String, u64> {
+    let mut files = BTreeMap::new();
+    for event in &sys.events {
+        if let Event::Write(name, _, bytes) = event {
+            *files.entry(name.clone()).or_default() += bytes;
+        }
+    }
+    files
+}
+
+#[test]
+fn a_recorded_thpscale_without_a_hint_advises_nothing_of_its_mapping() {
+    let sys = recorded("thpscale -a 10 -p 40 -t 1 -N");
+    let process = |mapping: &&fake::Mapping| mapping.area.pages == PAGES * 40 / 100 / 512 * 512;
+    let round = sys.unmapped.iter().find(process).expect("the round's mapping was unmapped");
+    assert_eq!(round.advice, None);
+}
+
+#[test]
+fn a_recorded_dd_writes_a_file_and_reads_another_through() {
+    let sys = recorded(
+        "dd if=/dev/zero of=/data/f bs=1M count=12 2>/dev/null; sync; dd if=/data/f of=/dev/null bs=1M",
+    );
+    let reads: u64 = sys
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Read(name, _, bytes) => Some((name == "f").then_some(*bytes).unwrap_or(0)),
+            _ => None,
+        })
+        .sum();
+    assert_eq!((written(&sys)["f"], reads), (12 << 20, 12 << 20));
+    let sync = sys.events.iter().position(|event| *event == Event::Sync).expect("it is synced");
+    let last_write = sys.events.iter().rposition(|event| matches!(event, Event::Write(..)));
+    assert!(last_write < Some(sync));
+    for line in
+        ["dd if=/dev/zero of=/data/f bs=1M", "dd if=/dev/sda of=/dev/null bs=1M", "dd bs=1M"]
+    {
+        assert!(Script::parse(line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn a_recorded_fsmark_keeps_as_many_files_as_memory_holds_in_each_iteration() {
+    let files = written(&recorded("fsmark -t 4 -s 1024 -i 3 -p 50"));
+    let each = PAGES * 4096 / 2 / (1 << 20) / 4;
+    assert_eq!(files.len() as u64, 3 * 4 * each);
+    assert!(files.values().all(|&bytes| bytes == 1 << 20), "{files:?}");
+}
+
+#[test]
+fn a_recorded_postmark_begins_with_files_of_percents_of_memory_and_leaves_none() {
+    let sys = recorded("postmark -p 200 -x 50");
+    let created = sys.events.iter().filter(|event| matches!(event, Event::Create(_))).count();
+    let first = PAGES * 4096 * 2 / (5 << 20);
+    assert!((first as usize..=first as usize + 50).contains(&created), "{created} of {first}");
+    assert!(sys.files.is_empty());
+    assert!(written(&sys).values().all(|&bytes| (3096..=5 << 20).contains(&bytes)));
+}
+
+#[test]
+fn a_recorded_mapstream_writes_every_page_of_its_files_once() {
+    let sys = recorded("mapstream -n 2 -p 150");
+    let files: Vec<_> = sys.unmapped.iter().filter(|mapping| mapping.file.is_some()).collect();
+    assert_eq!(files.len(), 2);
+    for mapping in files {
+        assert_eq!(mapping.area.pages, PAGES * 150 / 100 / 2);
+        assert!(mapping.writes.iter().all(|&writes| writes == 1));
+    }
+}
+
+#[test]
+fn a_recorded_stutter_makes_its_file_first_and_copies_it_in_each_round() {
+    let mut sys = Fake::new(PAGES);
+    let setup = Script::parse("stutter -s").unwrap();
+    assert!(!setup.leaves_files(), "it drops the file from memory");
+    let rounds = Script::parse("stutter -r 2 -m 1 -p 70 >/dev/null 2>&1").unwrap();
+    rounds.code(Some(setup))(&mut sys).unwrap();
+    let before = sys.events.iter().position(|event| *event == Event::Before).unwrap();
+    let made = sys.events[..before].iter().any(|event| matches!(event, Event::Create(_)));
+    assert!(made && sys.events[..before].contains(&Event::Drop(Caches::All)));
+    let bytes = 2 * PAGES * 4096;
+    let copied: u64 = sys.events[before..]
+        .iter()
+        .filter_map(|event| match event {
+            Event::Write(_, _, bytes) => Some(*bytes),
+            _ => None,
+        })
+        .sum();
+    assert_eq!(copied, 2 * bytes);
+    let maps = |pages: u64| {
+        let of = |event: &&Event| matches!(event, Event::Map(area) if area.pages == pages);
+        sys.events.iter().filter(of).count()
+    };
+    assert_eq!(maps(PAGES * 70 / 100), 2, "a hog for each round");
+    assert!(maps(256) > 0, "mappings of 1 MiB are timed");
+}
+
+#[test]
+fn a_recorded_highalloc_makes_trees_of_files_first() {
+    let script = Script::parse("highalloc -S -k 2 -f 40 -M 10").unwrap();
+    assert!(script.leaves_files() && script.loads_slab());
+    let files = written(&recorded("highalloc -S -k 2 -f 40 -M 10"));
+    assert_eq!(files.len(), 80);
+    assert_eq!(files.values().sum::<u64>(), 2 * (10 << 20));
+    for line in
+        ["highalloc -k 2 -f 40", "highalloc -k 0 -f 40 -M 10", "mapstream -n 2", "fsmark -s 0"]
+    {
+        assert!(Script::parse(line).is_err(), "{line}");
+    }
+}

@@ -4,7 +4,7 @@ use super::Unknown;
 use super::arguments::Arguments;
 use super::background::Background;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
-use super::program::{Size, UNIT_PAGES, map};
+use super::program::{Size, UNIT_PAGES, map, report_success};
 use crate::files::{Random, read_once, write_new};
 use highorder_system::{Access, Advice, Failure, KernelBlock, Ns, Page, Pattern, System};
 
@@ -75,16 +75,16 @@ impl Hugestress {
             })?;
         }
         load.wait_until_ready(sys)?;
-        fill_pool(sys, goal)?;
-        fill_pool(sys, goal)?;
+        fill_pool(sys, goal, "pass1")?;
+        fill_pool(sys, goal, "pass2")?;
         load.end(sys)?;
         sys.sleep(REST)?;
-        fill_pool(sys, goal)
+        fill_pool(sys, goal, "rested")
     }
 }
 
 /// Fills the pool as far as it can be, and empties it.
-fn fill_pool(sys: &mut dyn System, goal: u64) -> Result<(), Failure> {
+fn fill_pool(sys: &mut dyn System, goal: u64, pass: &str) -> Result<(), Failure> {
     let mut pool = Vec::new();
     for number in 0..TRIES {
         if number > 0 {
@@ -100,5 +100,6 @@ fn fill_pool(sys: &mut dyn System, goal: u64) -> Result<(), Failure> {
         }
     }
     sys.note_held();
+    report_success(sys, &format!("hugestress.{pass}"), pool.len() as u64, goal);
     pool.into_iter().try_for_each(|page| sys.free_block(page))
 }

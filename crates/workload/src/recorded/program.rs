@@ -4,10 +4,16 @@ use super::arguments::Arguments;
 use super::churn::Churn;
 use super::fragmenter::Fragmenter;
 use super::fragments::Fragments;
+use super::fsmark::Fsmark;
+use super::highalloc::Highalloc;
 use super::hugestress::Hugestress;
+use super::mapstream::Mapstream;
+use super::postmark::Postmark;
 use super::slabload::Slabload;
+use super::stutter::Stutter;
 use super::{Unknown, place_of};
 use crate::process::{join_all, run_threads};
+use highorder_record::{Better, Metric, Statistic};
 use highorder_system::{
     Access, Advice, Area, Code, Extent, Failure, MemPolicy, Pattern, System, ThreadSpec,
 };
@@ -52,6 +58,8 @@ pub enum Program {
         fragments: Fragments,
         /// The mapping of each round.
         size: Size,
+        /// What is advised of it.
+        advice: Option<Advice>,
         /// Threads of each round.
         rounds: Vec<u32>,
     },
@@ -63,6 +71,16 @@ pub enum Program {
     Slabload(Slabload),
     /// Mappings of mixed sizes come and go.
     Churn(Churn),
+    /// Huge pages are asked for one after another while trees of files are worked on.
+    Highalloc(Highalloc),
+    /// Sparse files are written through mappings.
+    Mapstream(Mapstream),
+    /// Threads write files of one size.
+    Fsmark(Fsmark),
+    /// Files of random sizes come and go.
+    Postmark(Postmark),
+    /// Mappings are timed while a large file is copied.
+    Stutter(Stutter),
 }
 
 /// How large a mapping is.
@@ -102,6 +120,11 @@ impl Program {
             "hugestress" => Hugestress::of(&arguments?).map(Self::Hugestress),
             "slabload" => Slabload::of(&arguments?).map(Self::Slabload),
             "churn" => Churn::of(&arguments?).map(Self::Churn),
+            "highalloc" => Highalloc::of(&arguments?).map(Self::Highalloc),
+            "mapstream" => Mapstream::of(&arguments?).map(Self::Mapstream),
+            "fsmark" => Fsmark::of(&arguments?).map(Self::Fsmark),
+            "postmark" => Postmark::of(&arguments?).map(Self::Postmark),
+            "stutter" => Stutter::of(&arguments?).map(Self::Stutter),
             other => Err(Unknown::Needs(vec![format!("the program `{other}`")])),
         }
     }
@@ -110,9 +133,11 @@ impl Program {
     #[must_use]
     pub const fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Usemem { advice, .. } | Self::Mmapdemo { advice, .. } => *advice,
-            Self::Thpscale { .. } | Self::Fragmenter(_) => Some(Advice::Huge),
-            Self::Hugestress(_) | Self::Slabload(_) | Self::Churn(_) => None,
+            Self::Usemem { advice, .. }
+            | Self::Mmapdemo { advice, .. }
+            | Self::Thpscale { advice, .. } => *advice,
+            Self::Fragmenter(_) => Some(Advice::Huge),
+            _ => None,
         }
     }
 
@@ -122,8 +147,22 @@ impl Program {
         match self {
             Self::Usemem { .. } | Self::Mmapdemo { .. } | Self::Churn(_) => false,
             Self::Thpscale { fragments, .. } => fragments.file_percent > 0,
-            Self::Fragmenter(_) | Self::Hugestress(_) | Self::Slabload(_) => true,
+            // It drops what it made.
+            Self::Stutter(stutter) => !stutter.makes_file,
+            Self::Fragmenter(_)
+            | Self::Hugestress(_)
+            | Self::Slabload(_)
+            | Self::Highalloc(_)
+            | Self::Mapstream(_)
+            | Self::Fsmark(_)
+            | Self::Postmark(_) => true,
         }
+    }
+
+    /// Whether it leaves many small files, whose inodes fill slab caches.
+    #[must_use]
+    pub const fn loads_slab(&self) -> bool {
+        matches!(self, Self::Slabload(_) | Self::Highalloc(_))
     }
 
     /// The program as a process's first thread runs it.
@@ -156,12 +195,12 @@ impl Program {
                 sys.note_held();
                 Ok(())
             }
-            Self::Thpscale { fragments, size, rounds } => {
+            Self::Thpscale { fragments, size, advice, rounds } => {
                 fragments.make(sys)?;
                 let total = sys.machine().total_pages;
                 for (number, &threads) in rounds.iter().enumerate() {
                     let each = size.pages_each(total, threads.into());
-                    let area = map(sys, each * u64::from(threads), Some(Advice::Huge))?;
+                    let area = map(sys, each * u64::from(threads), *advice)?;
                     run_threads(sys, "thpscale", threads, |number| {
                         let part = area.part(u64::from(number) * each, each);
                         Box::new(move |sys| touch_units(sys, part))
@@ -177,6 +216,11 @@ impl Program {
             Self::Hugestress(hugestress) => hugestress.run(sys),
             Self::Slabload(slabload) => slabload.run(sys),
             Self::Churn(churn) => churn.run(sys),
+            Self::Highalloc(highalloc) => highalloc.run(sys),
+            Self::Mapstream(mapstream) => mapstream.run(sys),
+            Self::Fsmark(fsmark) => fsmark.run(sys),
+            Self::Postmark(postmark) => postmark.run(sys),
+            Self::Stutter(stutter) => stutter.run(sys),
         }
     }
 }
@@ -255,6 +299,14 @@ fn stream(sys: &mut dyn System, name: &str, done: &AtomicBool) -> Result<(), Fai
     }
 }
 
+/// Reports which share of what a pass asked for it was given, under the name that recorded results have.
+pub(super) fn report_success(sys: &mut dyn System, pass: &str, had: u64, asked: u64) {
+    if asked > 0 {
+        let row = Metric::new(format!("{pass}.pct"), "%", Better::Higher);
+        sys.report(&row.shown_as(&[Statistic::Amean], 2), 100.0 * had as f64 / asked as f64);
+    }
+}
+
 pub(super) fn map(
     sys: &mut dyn System,
     pages: u64,
@@ -279,14 +331,16 @@ fn usemem_of(arguments: &Arguments) -> Result<Program, Unknown> {
 }
 
 fn thpscale_of(arguments: &Arguments) -> Result<Program, Unknown> {
-    arguments.only("dafkpt")?;
+    arguments.only("dafkptN")?;
     let fragments = Fragments::of(arguments)?;
     let list = arguments.text('t').unwrap_or("1");
     let wrong =
         || Unknown::Malformed(format!("`-t {list}`, expected numbers of threads, as 1,2,4"));
     let threads = |text: &str| text.parse().ok().filter(|&n| n > 0).ok_or_else(wrong);
     let rounds = list.split(',').map(threads).collect::<Result<_, _>>()?;
-    Ok(Program::Thpscale { fragments, size: arguments.size(40)?, rounds })
+    // `-N` advises nothing, where for other programs it advises against.
+    let advice = if arguments.has('N') { None } else { Some(Advice::Huge) };
+    Ok(Program::Thpscale { fragments, size: arguments.size(40)?, advice, rounds })
 }
 
 fn mmapdemo_of(arguments: &Arguments) -> Result<Program, Unknown> {

@@ -1,0 +1,160 @@
+//! `highalloc`: how much of memory can be had in huge pages, one after another, while trees of files are worked on,
+//! and once more when all is at rest.
+//!
+//! Departs: a scan of a directory beside each unit of work is left out, of which nothing but a page of the directory
+//! would be seen. What a unit computes takes no time. Visible as: more units in the same time.
+
+use super::Unknown;
+use super::arguments::Arguments;
+use super::background::{Background, Signal};
+use super::program::{map, report_success};
+use crate::files::{Random, read_once, write_new};
+use crate::process::run_process;
+use crate::stress_highalloc::Pass;
+use highorder_system::{Access, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec};
+
+/// Begins the number of each random stream: "highallo" in ASCII.
+const STREAM: u128 = 0x6869_6768_616c_6c6f << 64;
+/// Written and read at a time.
+const BLOCK: u64 = 64 << 10;
+/// Files of its tree that a unit of work reads, the source among them.
+const READ_FILES: u64 = 26;
+/// A unit's heap, in MiB, from and to.
+const HEAP_MIB: [u64; 2] = [8, 40];
+/// The file that it leaves, in KiB, from and to.
+const OBJECT_KIB: [u64; 2] = [16, 128];
+/// A page of the pass: order 9.
+const ORDER: u8 = 9;
+/// What is asked for, in percent of memory.
+const GOAL_PERCENT: u64 = 95;
+/// Between the first pass and the second.
+const PAUSE: Ns = Ns::from_secs(5);
+/// From the second pass to the load's end.
+const TAIL: Ns = Ns::from_secs(20);
+/// The file that is written and read when all is at rest.
+const FILE: &str = "highalloc-file";
+const FILE_BLOCK: u64 = 1 << 20;
+
+/// What `highalloc` was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Highalloc {
+    /// Whether it only makes the trees.
+    pub makes_trees: bool,
+    /// Trees, and workers.
+    pub trees: u64,
+    /// Files of a tree.
+    pub files: u64,
+    /// A tree, in MiB.
+    pub tree_mib: u64,
+    /// How long the workers have worked before the first pass, in seconds.
+    pub warm_seconds: u64,
+    /// From one attempt to the next, in milliseconds.
+    pub pace_millis: u64,
+}
+
+impl Highalloc {
+    pub(super) fn of(arguments: &Arguments) -> Result<Self, Unknown> {
+        arguments.only("SkfMwm")?;
+        let needed = |letter| {
+            let number = arguments.number::<u64>(letter)?.filter(|&n| n > 0);
+            let missing = || Unknown::Malformed(format!("no `-{letter}`, expected a number"));
+            number.ok_or_else(missing)
+        };
+        Ok(Self {
+            makes_trees: arguments.has('S'),
+            trees: needed('k')?,
+            files: needed('f')?,
+            tree_mib: needed('M')?,
+            warm_seconds: arguments.number('w')?.unwrap_or(20),
+            pace_millis: arguments.number('m')?.unwrap_or(125),
+        })
+    }
+
+    pub(super) fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
+        if self.makes_trees {
+            return self.make_trees(sys);
+        }
+        let machine = sys.machine();
+        let (total, page_bytes) = (machine.total_pages, machine.page_bytes);
+        let pass = Pass {
+            order: ORDER,
+            attempts: (total * GOAL_PERCENT / 100) >> ORDER,
+            pace: Ns::from_millis(self.pace_millis),
+        };
+        let mut load = Background::default();
+        for worker in 0..self.trees {
+            load.start(sys, "worker", move |sys, signal| {
+                signal.set_ready();
+                self.work(sys, signal, worker)
+            })?;
+        }
+        sys.sleep(Ns::from_secs(self.warm_seconds))?;
+        run_pass(sys, pass, "pass1")?;
+        sys.sleep(PAUSE)?;
+        run_pass(sys, pass, "pass2")?;
+        sys.sleep(TAIL)?;
+        load.end(sys)?;
+        for tree in 0..self.trees {
+            (0..self.files).try_for_each(|file| sys.unlink(&source(tree, file)))?;
+        }
+        write_new(sys, FILE, total * page_bytes, FILE_BLOCK)?;
+        read_once(sys, FILE, total * page_bytes, FILE_BLOCK)?;
+        sys.unlink(FILE)?;
+        sys.drop_caches(Caches::All)?;
+        sys.set_knob("vm.min_free_kbytes", "1024")?;
+        run_pass(sys, pass, "rested")
+    }
+
+    /// Files are of equal size: how theirs differed is not known.
+    fn file_bytes(self) -> u64 {
+        (self.tree_mib << 20) / self.files
+    }
+
+    fn make_trees(self, sys: &mut dyn System) -> Result<(), Failure> {
+        for tree in 0..self.trees {
+            for file in 0..self.files {
+                write_new(sys, &source(tree, file), self.file_bytes(), BLOCK)?;
+            }
+        }
+        sys.sync()
+    }
+
+    /// Units of work, each a process, until the load is to end; then what they left goes.
+    fn work(self, sys: &mut dyn System, signal: &Signal, worker: u64) -> Result<(), Failure> {
+        let mut random = Random::new(sys.seed(), STREAM | u128::from(worker));
+        let mut objects = 0;
+        while !signal.is_over() {
+            let files: Vec<u64> = (0..READ_FILES).map(|_| random.below(self.files)).collect();
+            let [least, most] = HEAP_MIB;
+            let heap = random.between(least << 20, most << 20) / sys.machine().page_bytes;
+            let [least, most] = OBJECT_KIB;
+            let (object, number) = (random.between(least << 10, most << 10), objects);
+            objects += 1;
+            let unit: Code = Box::new(move |sys| {
+                for &file in &files {
+                    read_once(sys, &source(worker, file), self.file_bytes(), BLOCK)?;
+                }
+                let area = map(sys, heap, None)?;
+                sys.touch_range(area, Pattern::word(Access::Write))?;
+                write_new(sys, &object_name(worker, number), object, BLOCK)
+            });
+            // One that was killed for want of memory has left no file, or part of it.
+            run_process(sys, ThreadSpec::process("unit"), unit)?;
+        }
+        Ok(())
+    }
+}
+
+fn source(tree: u64, file: u64) -> String {
+    format!("tree-{tree}/{file}")
+}
+
+fn object_name(worker: u64, number: u64) -> String {
+    format!("objects-{worker}/{number}")
+}
+
+fn run_pass(sys: &mut dyn System, pass: Pass, name: &str) -> Result<(), Failure> {
+    let had = pass.run(sys)?;
+    report_success(sys, &format!("highalloc.{name}"), had, pass.attempts);
+    Ok(())
+}
