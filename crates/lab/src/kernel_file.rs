@@ -27,15 +27,21 @@ use serde::Deserialize;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 17] = [
+pub const BUILT_IN: [(&str, &str); 23] = [
     ("linux-3.3", include_str!("../../../kernels/linux-3.3.toml")),
+    ("linux-3.4", include_str!("../../../kernels/linux-3.4.toml")),
     ("linux-3.4-rc2", include_str!("../../../kernels/linux-3.4-rc2.toml")),
+    ("linux-3.5", include_str!("../../../kernels/linux-3.5.toml")),
     ("linux-4.14", include_str!("../../../kernels/linux-4.14.toml")),
     ("linux-4.14-direct-held", include_str!("../../../kernels/linux-4.14-direct-held.toml")),
     ("linux-4.14-direct-tail", include_str!("../../../kernels/linux-4.14-direct-tail.toml")),
+    ("linux-4.20", include_str!("../../../kernels/linux-4.20.toml")),
     ("linux-4.4", include_str!("../../../kernels/linux-4.4.toml")),
     ("linux-4.4-kcompactd", include_str!("../../../kernels/linux-4.4-kcompactd.toml")),
     ("linux-4.4-nodefrag", include_str!("../../../kernels/linux-4.4-nodefrag.toml")),
+    ("linux-4.5", include_str!("../../../kernels/linux-4.5.toml")),
+    ("linux-4.6", include_str!("../../../kernels/linux-4.6.toml")),
+    ("linux-5.0", include_str!("../../../kernels/linux-5.0.toml")),
     ("linux-5.1", include_str!("../../../kernels/linux-5.1.toml")),
     ("linux-5.1-local-cheap", include_str!("../../../kernels/linux-5.1-local-cheap.toml")),
     ("linux-5.1-revert", include_str!("../../../kernels/linux-5.1-revert.toml")),
@@ -1436,6 +1442,19 @@ mod tests {
         assert_eq!(name("6.12.107+deb12-cloud-amd64").unwrap(), "linux-6.12");
         assert_eq!(name("6.1.0-53-cloud-amd64").unwrap(), "linux-6.1");
         assert_eq!(name("4.4.302").unwrap(), "linux-4.4");
+        // The kernels of the recorded cases of the documents' time.
+        for (release, expected) in [
+            ("3.3.8", "linux-3.3"),
+            ("3.4.4", "linux-3.4"),
+            ("3.5.0", "linux-3.5"),
+            ("4.4.155", "linux-4.4"),
+            ("4.5.0", "linux-4.5"),
+            ("4.6.2", "linux-4.6"),
+            ("4.20.0", "linux-4.20"),
+            ("5.0.0", "linux-5.0"),
+        ] {
+            assert_eq!(name(release).unwrap(), expected);
+        }
         assert!(name("4.49.1").is_err());
         assert!(name("6.18.1").is_err());
     }
