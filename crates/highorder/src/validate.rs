@@ -9,7 +9,7 @@ use highorder_lab::validate::{
     HUGE_SHARE_NAME, Judged, OrderAgreement, Outcome, Quantity, Row, case_folders, live,
     median_relative_error, order_agreement,
 };
-use highorder_lab::{RealOptions, Target};
+use highorder_lab::{Kernel, RealOptions, Target};
 use highorder_record::Store;
 use highorder_report::{Caption, ScatterChart, Series, Table, Value};
 use serde_json::json;
@@ -26,14 +26,16 @@ use std::thread;
 A case is a folder with what a real kernel's /proc said before/ and after/ a workload, and a case.json \
 that says what ran. The model gets the same zones, marks and free memory, the kernel file of that \
 release and the same settings, and does the same work. Compared are the rise of each counter, the share \
-of anonymous memory that lay in huge pages at the workload's end, fallbacks to other types' memory, and \
+of anonymous memory that lay in huge pages at the workload's end, how much of what passes asked for they were \
+given, fallbacks to other types' memory, and \
 how far the free blocks and free pages lie apart afterwards: 0 where both have the same share of them in \
 each zone, order and type, 1 where no place has any of both.
 
 The relative error is the distance as a share of the real figure, or of a floor where that is larger: 512 \
-pages, 16 events, 8 fallbacks, a tenth of anonymous memory. How far free blocks lie apart is an error by \
+pages, 16 events, 8 fallbacks, a tenth of anonymous memory or of what was asked for. How far free blocks lie apart is an error by \
 itself. Cases that differ in one setting are also compared with each other: does the model put them in \
-the same order? Cases whose mechanisms the model does not have yet are listed with what is missing.
+the same order? Cases that cannot be compared are listed with what is missing: a kernel file, a program, a \
+setting that the kernel does not have.
 
 Examples:
   highorder validate --only small-usemem
@@ -52,6 +54,9 @@ pub(crate) struct Arguments {
     /// Only cases whose name holds this text; may be given several times
     #[arg(long = "only", value_name = "TEXT")]
     only: Vec<String>,
+    /// The model's kernel: a kernel file's name or path, instead of the one of each case's release
+    #[arg(long, value_name = "KERNEL")]
+    kernel: Option<String>,
     /// Print as
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -76,13 +81,22 @@ enum Format {
     Md,
 }
 
+impl Arguments {
+    /// The kernel that was chosen.
+    fn kernel(&self) -> Result<Option<Kernel>, Failure> {
+        let kernel = self.kernel.as_deref().map(Kernel::load).transpose();
+        kernel.map_err(|error| Failure::input(error.to_string()))
+    }
+}
+
 /// Runs the cases and shows how far they are apart.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.live.is_empty() {
         return run_live(arguments);
     }
+    let kernel = arguments.kernel()?;
     let cases = read_cases(arguments)?;
-    let outcomes = run_cases(&cases, arguments.workers)?;
+    let outcomes = run_cases(&cases, kernel.as_ref(), arguments.workers)?;
     let report = Report::new(&cases, &outcomes);
     if let Some(path) = &arguments.picture {
         write_picture(path, &report)?;
@@ -105,12 +119,14 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
     let workers = arguments.workers.and_then(NonZeroUsize::new).unwrap_or(cores);
     let nr = arguments.live.len() * arguments.experiment.len();
     let bar = output::progress(Some(nr as u64), "experiments");
+    let kernel = arguments.kernel()?;
     let mut runs = Vec::new();
     for image in &arguments.live {
         let target: Target = format!("vm:{image}").parse().map_err(Failure::input)?;
         for experiment in &arguments.experiment {
             let options = RealOptions::default();
-            runs.extend(live(experiment, &target, &options, workers, &store).map_err(input)?);
+            let live = live(experiment, &target, kernel.as_ref(), &options, workers, &store);
+            runs.extend(live.map_err(input)?);
             bar.inc(1);
         }
     }
@@ -157,7 +173,11 @@ fn read_cases(arguments: &Arguments) -> Result<Vec<Case>, Failure> {
 }
 
 /// Runs every case, some at the same time; outcomes come in the order of the cases.
-fn run_cases(cases: &[Case], workers: Option<usize>) -> Result<Vec<Outcome>, Failure> {
+fn run_cases(
+    cases: &[Case],
+    kernel: Option<&Kernel>,
+    workers: Option<usize>,
+) -> Result<Vec<Outcome>, Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let workers = workers.unwrap_or(cores).clamp(1, cases.len());
     let bar = output::progress(Some(cases.len() as u64), "cases");
@@ -169,7 +189,7 @@ fn run_cases(cases: &[Case], workers: Option<usize>) -> Result<Vec<Outcome>, Fai
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { break };
-                    let outcome = case.run().map_err(|error| error.to_string());
+                    let outcome = case.run(kernel).map_err(|error| error.to_string());
                     done.lock().expect("no worker panics with it").insert(at, outcome);
                     bar.inc(1);
                 }
@@ -199,7 +219,7 @@ fn figures_table<'a>(
         for (number, row) in rows.iter().enumerate() {
             let value = |x: f64| match row.quantity {
                 Quantity::Counter | Quantity::Fallbacks => Value::Count(x as i64),
-                Quantity::HugeShare | Quantity::Distance => Value::Real(x, 3),
+                Quantity::HugeShare | Quantity::Success | Quantity::Distance => Value::Real(x, 3),
             };
             table.push(vec![
                 if number == 0 { name } else { "" }.into(),
@@ -219,16 +239,19 @@ fn figures_json<'a>(
     what: &str,
     runs: impl Iterator<Item = (&'a str, &'a [Row])>,
 ) -> Vec<serde_json::Value> {
-    let counter = |row: &Row| {
+    let named = |key: &str, row: &Row| {
         json!({
-            "counter": row.name,
+            key: row.name,
             "real": row.real,
             "model": row.model,
             "relative_error": row.relative_error,
         })
     };
     let run = |(name, rows): (&str, &[Row])| {
-        let counters = rows.iter().filter(|row| row.quantity == Quantity::Counter).map(counter);
+        let of = |quantity: Quantity, key: &str| -> Vec<serde_json::Value> {
+            let rows = rows.iter().filter(|row| row.quantity == quantity);
+            rows.map(|row| named(key, row)).collect()
+        };
         let find = |name: &str| rows.iter().find(|row| row.name == name);
         let figure = |name: &str| {
             find(name).map(|row| {
@@ -242,7 +265,8 @@ fn figures_json<'a>(
         json!({
             what: name,
             "median_relative_error": median_relative_error(rows),
-            "counters": counters.collect::<Vec<_>>(),
+            "counters": of(Quantity::Counter, "counter"),
+            "successes": of(Quantity::Success, "pass"),
             "huge_share": figure(HUGE_SHARE_NAME),
             "fallbacks": figure(FALLBACKS_NAME),
             "fragmenting_fallbacks": figure(FRAGMENTING_NAME),
@@ -323,18 +347,31 @@ impl<'a> Report<'a> {
 
     /// Cases that wait, and for what.
     fn waiting(&self) -> Table {
-        let mut table = Table::new("Not covered yet", &[("case", "case"), ("missing", "missing")]);
+        let mut table = Table::new("Not covered", &[("case", "case"), ("missing", "missing")]);
         for (case, what) in &self.waiting {
             table.push(vec![case.name.as_str().into(), what.join("; ").into()]);
         }
         table
     }
 
+    /// What of the machine was derived, as the recordings do not say: a row for each thing, with the cases' number.
+    fn derived(&self) -> Option<Table> {
+        let mut cases: BTreeMap<&str, i64> = BTreeMap::new();
+        for (_, result) in &self.compared {
+            result.derived.iter().for_each(|what| *cases.entry(what).or_default() += 1);
+        }
+        let mut table = Table::new("Derived", &[("what", "what"), ("cases", "cases")]);
+        for (what, nr) in &cases {
+            table.push(vec![(*what).into(), Value::Count(*nr)]);
+        }
+        (!cases.is_empty()).then_some(table)
+    }
+
     fn summary(&self) -> String {
         let share = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{:.1} %", 100.0 * x));
         let OrderAgreement { agree, pairs } = self.order;
         format!(
-            "{} cases compared, {} not covered yet\nmedian relative error {}\nsettings in the same \
+            "{} cases compared, {} not covered\nmedian relative error {}\nsettings in the same \
              order {} ({agree} of {pairs})\n",
             self.compared.len(),
             self.waiting.len(),
@@ -351,12 +388,15 @@ impl<'a> Report<'a> {
         if !self.waiting.is_empty() {
             parts.push(self.waiting().text());
         }
+        parts.extend(self.derived().map(|table| table.text()));
         parts.push(format!("{}{VERSION}\n", self.summary()));
         parts.join("\n")
     }
 
     fn markdown(&self) -> String {
-        format!("{}\n{}\n{}", self.figures().markdown(), self.waiting().markdown(), self.summary())
+        let tables = [Some(self.figures()), Some(self.waiting()), self.derived()];
+        let tables = tables.into_iter().flatten().map(|table| table.markdown() + "\n");
+        tables.chain([self.summary()]).collect()
     }
 
     fn json(&self) -> String {
@@ -369,6 +409,9 @@ impl<'a> Report<'a> {
             "quantities": self.quantities(),
             "cases": figures_json("case", self.named()),
             "not_covered": waiting.collect::<Vec<_>>(),
+            "derived": self.compared.iter().filter(|(_, result)| !result.derived.is_empty()).map(
+                |(case, result)| json!({ "case": case.name, "derived": result.derived }),
+            ).collect::<Vec<_>>(),
             "version": VERSION,
         });
         format!("{document:#}\n")
@@ -385,7 +428,7 @@ fn write_picture(path: &Path, report: &Report<'_>) -> Result<(), Failure> {
     let lines: Vec<String> = report.summary().lines().map(str::to_owned).collect();
     let chart = ScatterChart {
         title: "The model beside real kernels".to_owned(),
-        x_label: "real kernel: rise of a counter, fallbacks, huge share in percent".to_owned(),
+        x_label: "real kernel: rise of a counter, fallbacks, shares in percent".to_owned(),
         y_label: "model: the same".to_owned(),
         series: series.collect(),
         diagonal: true,
@@ -399,7 +442,7 @@ fn write_picture(path: &Path, report: &Report<'_>) -> Result<(), Failure> {
 fn point(row: &Row) -> Option<(f64, f64)> {
     match row.quantity {
         Quantity::Counter | Quantity::Fallbacks => Some((row.real, row.model)),
-        Quantity::HugeShare => Some((100.0 * row.real, 100.0 * row.model)),
+        Quantity::HugeShare | Quantity::Success => Some((100.0 * row.real, 100.0 * row.model)),
         Quantity::Distance => None,
     }
 }

@@ -5,7 +5,7 @@
 //! much swap), the kernel file of that release, the same settings and the same script: commands in turn, and
 //! programs that stay in the background. A set-up runs again on the frames that it had taken. What is compared
 //! is what the run did and left: the rise of each counter from before to after, the share of anonymous
-//! memory in huge pages at the workload's end, fallbacks to other types' memory, and where free blocks lie
+//! memory in huge pages at the workload's end, how much of what passes asked for they were given, fallbacks to other types' memory, and where free blocks lie
 //! afterwards (`quantity`).
 //!
 //! Departs: positions of free blocks are made up from their counts, and what is in use before the run
@@ -28,10 +28,10 @@ use highorder_mm::types::Migratetype;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn};
 use highorder_record::{Inputs, Record, Store, read_foreign};
-use highorder_sim::{Machine, Ns};
+use highorder_sim::{DeviceId, DeviceKind, Machine, Ns};
 use highorder_snapshot::Snapshot;
 use highorder_snapshot::live::{Options, Way};
-use highorder_system::model::{ModelSpec, check_knob, run_from};
+use highorder_system::model::{ModelSpec, check_knob_of, run_from};
 use highorder_workload::recorded::{Script, Unknown};
 use quantity::compare;
 use serde_json::Value as Json;
@@ -67,6 +67,8 @@ pub enum Outcome {
 /// A case that was run.
 #[derive(Debug)]
 pub struct Compared {
+    /// What of the machine the recording does not say, and was derived.
+    pub derived: Vec<String>,
     /// Each figure that either of them has.
     pub rows: Vec<Row>,
     /// What the model left.
@@ -112,9 +114,7 @@ impl Case {
     fn settings_in_force(&self) -> Result<BTreeMap<String, String>, InputError> {
         const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage";
         let mut settings = self.settings();
-        let path = self.folder.join("settings");
-        if path.is_file() {
-            let found = Settings::read(&path).map_err(|e| InputError::other(e.to_string()))?;
+        if let Some(found) = self.recorded_settings()? {
             for name in ["enabled", "defrag", "use_zero_page"] {
                 let name = format!("{HUGE_PAGES}/{name}");
                 let Some(value) = found.get(&name) else { continue };
@@ -123,6 +123,15 @@ impl Case {
             }
         }
         Ok(settings)
+    }
+
+    /// What the guest's own files of settings said.
+    fn recorded_settings(&self) -> Result<Option<Settings>, InputError> {
+        let path = self.folder.join("settings");
+        if !path.is_file() {
+            return Ok(None);
+        }
+        Settings::read(&path).map(Some).map_err(|e| InputError::other(e.to_string()))
     }
 
     /// What the case is about but for its settings: cases alike in this can be told apart by settings.
@@ -136,32 +145,42 @@ impl Case {
         values.join("|")
     }
 
-    /// Runs the case on the model, if there is all it needs.
+    /// Runs the case on the model, if there is all it needs: under this kernel, or else under the kernel file of its
+    /// release.
     ///
     /// # Errors
-    /// A case that contradicts itself, or a fault of ours.
-    pub fn run(&self) -> Result<Outcome, InputError> {
-        let malformed = |what: String| InputError::file(self.folder.join("case.json"), what);
+    /// A file of the case is malformed.
+    pub fn run(&self, kernel: Option<&Kernel>) -> Result<Outcome, InputError> {
         let mut waits = Vec::new();
-        let mut script = |key: &str, text: &str| match Script::parse(text) {
-            Ok(script) => Ok(Some(self.on_its_disk(script))),
-            Err(Unknown::Needs(needs)) => {
-                waits.extend(needs.into_iter().map(|need| format!("{key}: {need}")));
-                Ok(None)
-            }
-            Err(Unknown::Malformed(what)) => Err(malformed(format!("`{key}`: {what}"))),
-        };
-        let setup = match self.text("setup") {
-            Some(setup) => script("setup", setup)?,
-            None => None,
-        };
-        let workload = script("workload", self.text("workload").unwrap_or_default())?;
-        if setup.as_ref().is_some_and(Script::loads_slab) {
-            // Before the run it lies in memory already, and nobody tells which pages are its.
-            waits.push("a set-up that fills slab caches".to_owned());
+        if let Some(status) = self.text("status").filter(|&status| status != "ok") {
+            waits.push(format!("the recorded run's status is `{status}`"));
         }
-        let (kernel, knobs) = self.kernel(workload.as_ref(), &mut waits)?;
-        let Some(workload) = workload.filter(|_| waits.is_empty()) else {
+        let mut script = |key: &str| {
+            let text = self.text(key).filter(|text| !text.is_empty())?;
+            match Script::parse(text) {
+                Ok(script) => return Some(self.on_its_disk(script)),
+                Err(Unknown::Needs(needs)) => {
+                    waits.extend(needs.into_iter().map(|need| format!("{key}: {need}")));
+                }
+                Err(Unknown::Malformed(what)) => waits.push(format!("{key}: {what}")),
+            }
+            None
+        };
+        let (setup, workload) = (script("setup"), script("workload"));
+        if self.text("workload").is_none_or(str::is_empty) {
+            waits.push("no workload in case.json".to_owned());
+        }
+        let chosen = match kernel {
+            Some(kernel) => Ok(kernel.clone()),
+            None => self.kernel_of_release(),
+        };
+        let mut found = None;
+        match chosen {
+            Ok(kernel) => found = Some(self.with_settings(kernel, &mut waits)?),
+            Err(missing) => waits.push(missing),
+        }
+        let (Some(workload), Some((kernel, knobs)), true) = (workload, found, waits.is_empty())
+        else {
             return Ok(Outcome::Waits(waits));
         };
         let machine = self.machine()?;
@@ -173,7 +192,10 @@ impl Case {
         };
         let snapshot = highorder_snapshot::live::take(options)
             .map_err(|error| InputError::other(error.to_string()))?;
-        let mut memory = crate::machine::restore(&snapshot, &kernel, &machine.cpu_nodes())?;
+        let mut memory = match crate::machine::restore(&snapshot, &kernel, &machine.cpu_nodes()) {
+            Ok(memory) => memory,
+            Err(error) => return Ok(Outcome::Waits(vec![error.to_string()])),
+        };
         if let Some(setup) = &setup {
             free_what_setup_took(&snapshot, &mut memory, setup)?;
         }
@@ -191,28 +213,50 @@ impl Case {
         };
         let pageblock = memory.policy.freelist.pageblock_order;
         let recorded = Fallbacks::read(&self.folder.join("extfrag.json"), pageblock)?;
-        let (mut model, _) = run_from(memory, spec, Inputs::default(), workload.code(setup))
-            .map_err(|error| InputError::other(format!("{}: {error}", self.name)))?;
+        let ran = run_from(memory, spec, Inputs::default(), workload.code(setup));
+        let mut model = match ran {
+            Ok((model, _)) => model,
+            Err(error) => return Ok(Outcome::Waits(vec![format!("the model's run: {error}")])),
+        };
         if holds_memory && let Some(held) = &model.held {
             // The guest's state was captured while a program in the background still had its memory.
             model.after = held.clone();
         }
         let modelled = Fallbacks::of(&model);
         let rows = compare(&self.record, &model, recorded.map(|recorded| (recorded, modelled)));
-        Ok(Outcome::Compared(Box::new(Compared { rows, model })))
+        let derived = snapshot.inferred.into_iter().filter(|what| what.contains("`managed`"));
+        Ok(Outcome::Compared(Box::new(Compared { derived: derived.collect(), rows, model })))
     }
 
-    /// The kernel file of the case's release with its settings, and knobs.
-    fn kernel(
+    /// The kernel file of the case's release, or what is missing.
+    fn kernel_of_release(&self) -> Result<Kernel, String> {
+        let release = self.text("kernel_release").or_else(|| self.text("kernel"));
+        let Some(release) = release else {
+            return Err("no release in case.json (say which kernel file with --kernel)".to_owned());
+        };
+        let missing = |_| format!("no kernel file for release {release} (say which with --kernel)");
+        Kernel::for_release(release).map_err(missing)
+    }
+
+    /// The kernel with the case's settings, and knobs. What it cannot be set to, the case waits for.
+    fn with_settings(
         &self,
-        workload: Option<&Script>,
+        mut kernel: Kernel,
         waits: &mut Vec<String>,
     ) -> Result<(Kernel, BTreeMap<String, String>), InputError> {
-        let release = self.text("kernel_release").or_else(|| self.text("kernel"));
-        let mut kernel = Kernel::for_release(release.unwrap_or_default())?;
         let mut knobs = BTreeMap::new();
-        let advice = workload.and_then(Script::advice);
+        // Where all files of a folder are there, one that is not there is one that the kernel did not have.
+        let recorded = self.recorded_settings()?;
+        let had = |name: &str| match (&recorded, name.strip_prefix("/proc/sys/vm/").is_some()) {
+            (Some(recorded), true) => recorded.get(name).is_some(),
+            _ => true,
+        };
         for (name, value) in self.settings_in_force()? {
+            let path = name.replace("vm.", "/proc/sys/vm/");
+            if !had(&path) {
+                waits.push(format!("setting `{name}`: the recorded kernel has no such knob"));
+                continue;
+            }
             let short = name
                 .strip_prefix("/sys/kernel/mm/")
                 .or_else(|| name.strip_prefix("/proc/sys/"))
@@ -224,28 +268,13 @@ impl Case {
                     kernel.policy.lru.kind =
                         if on { LruKind::MultiGenerational } else { LruKind::Classic };
                 }
-                "transparent_hugepage/enabled" if check_knob(&short, &value).is_err() => {
-                    use highorder_system::Advice::{Huge, NoHuge};
-                    let used = match value.as_str() {
-                        "never" => false,
-                        "madvise" => advice == Some(Huge),
-                        _ => advice != Some(NoHuge),
-                    };
-                    if used {
-                        waits.push("huge pages".to_owned());
-                    }
-                }
-                // A model that knows no huge pages does not ask for any.
-                other
-                    if other.starts_with("transparent_hugepage/")
-                        && check_knob(other, &value).is_err() => {}
                 // The model never moves pages to where they are used.
                 "kernel.numa_balancing" if value == "0" => {}
-                other => match check_knob(other, &value) {
+                other => match check_knob_of(&kernel.policy, &kernel.flows, other, &value) {
                     Ok(()) => {
                         knobs.insert(other.to_owned(), value);
                     }
-                    Err(_) => waits.push(format!("setting `{other}`")),
+                    Err(what) => waits.push(format!("setting {what}")),
                 },
             }
         }
@@ -281,22 +310,67 @@ impl Case {
                 this
             })
             .collect();
-        match self.number("swap_mb") {
-            None | Some(0) => machine.swap.clear(),
-            Some(mib) => {
-                machine.swap.truncate(1);
-                // The header takes the first page.
-                for area in &mut machine.swap {
-                    area.bytes = (mib << 20) - 4096;
-                }
-            }
-        }
+        self.set_disks(&mut machine)?;
         Ok(machine)
     }
 }
 
+impl Case {
+    /// Gives the guest its two disks, for files and for swap, each as fast as its limit lets it be.
+    fn set_disks(&self, machine: &mut Machine) -> Result<(), InputError> {
+        machine.disks.truncate(1);
+        machine.file_systems.truncate(1);
+        let (Some(disk), Some(file_system)) =
+            (machine.disks.first_mut(), machine.file_systems.first())
+        else {
+            return Err(InputError::other(format!("machine {} has no disk", machine.name)));
+        };
+        if let Some(limit) = self.number("disk_bps").filter(|&limit| limit > 0) {
+            // QEMU counts both directions together (throttling.bps-total), as the interface of flash does.
+            if let DeviceKind::Flash { read, write, .. } = &mut disk.kind {
+                read.bandwidth = read.bandwidth.min(limit);
+                write.bandwidth = write.bandwidth.min(limit);
+            }
+        }
+        if let Some(nr) = self.nr_requests()? {
+            disk.nr_requests = nr;
+        }
+        let mut swap = disk.clone();
+        swap.name = "vdb".to_owned();
+        let file_system = *file_system;
+        machine.swap.truncate(1);
+        match self.number("swap_mb").filter(|&mib| mib > 0) {
+            None => machine.swap.clear(),
+            Some(mib) => {
+                swap.capacity_bytes = mib << 20;
+                machine.disks.push(swap);
+                machine.file_systems.push(file_system);
+                for area in &mut machine.swap {
+                    // The header takes the first page.
+                    (area.device, area.offset_bytes, area.bytes) =
+                        (DeviceId(1), 0, (mib << 20) - 4096);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many requests of a class a disk's queue had, if the recording says so.
+    fn nr_requests(&self) -> Result<Option<u32>, InputError> {
+        let Some(settings) = self.recorded_settings()? else { return Ok(None) };
+        let Some(queue) = settings.get("/sys/block/vdb/queue") else { return Ok(None) };
+        let text = queue.to_string();
+        let nr = text.split_once("nr_requests ").map(|(_, nr)| nr.trim());
+        Ok(nr.and_then(|nr| nr.parse().ok()).filter(|&nr| nr > 0))
+    }
+}
+
 /// Frees as many frames in use of each zone as the set-up had taken there, from its beginning: what it did is done
-/// anew. What remains in use, in pageblocks of other types all, are the kernel's pages and the programs'.
+/// anew. Pages of programs and files are taken from movable pageblocks, those of slab caches from reclaimable ones.
+/// What remains in use are the kernel's pages and the programs'.
+///
+/// Departs: which slab pages were there before the set-up is not told; all reclaimable ones go if it fills caches.
+/// Visible as: what boot had left in them, about 2 MiB, is free.
 fn free_what_setup_took(
     snapshot: &Snapshot,
     memory: &mut Memory,
@@ -306,28 +380,54 @@ fn free_what_setup_took(
     let table = Zoneinfo::parse("zoneinfo", text).map_err(|e| InputError::other(e.to_string()))?;
     let mut names: Vec<&str> = Vec::new();
     if setup.leaves_files() {
-        names.extend(["nr_zone_inactive_file", "nr_zone_active_file"]);
+        names.extend(["inactive_file", "active_file"]);
     }
     if setup.holds_memory() {
-        names.extend(["nr_zone_inactive_anon", "nr_zone_active_anon"]);
+        names.extend(["inactive_anon", "active_anon"]);
     }
+    // Counted by node since 4.13 (385386cff4c6): of each node's zones the first has to give what it can.
+    let of_node = |node: u32| table.node_stats(node)?.get("nr_slab_reclaimable");
+    let nodes = table.zones.iter().map(|zone| zone.node);
+    let mut slab_of_nodes: BTreeMap<u32, u64> =
+        nodes.filter_map(|node| Some((node, of_node(node)?))).collect();
     for at in 0..memory.zones.len() {
-        let zone = &memory.zones[at];
-        let (start, end) = (zone.start, zone.end);
-        let found = table.zone(zone.node, zone.kind.name());
-        let count = |name: &&str| found.and_then(|zone| zone.counters.get(name)).unwrap_or(0);
-        let mut left: u64 = names.iter().map(count).sum();
-        for pfn in (start.0..end.0).map(Pfn) {
-            let frames = memory.frames();
-            let is_page = frames.state(pfn) == State::Allocated && frames.order(pfn) == Order(0);
-            let is_movable = memory.block_type(pfn) == Migratetype::Movable;
-            if left > 0 && is_page && is_movable {
-                memory.free_to_buddy(ZoneId(at as u8), pfn, Order(0), FreeTo::Policy);
-                left -= 1;
+        let (node, kind) = (memory.zones[at].node, memory.zones[at].kind);
+        let found = table.zone(node, kind.name());
+        let count = |name: &str| found.and_then(|zone| zone.counters.get(name));
+        // Lists were by zone before 4.8, and zones still count what lists of nodes have of them.
+        let on_list = |name: &&str| {
+            count(&format!("nr_zone_{name}")).or_else(|| count(&format!("nr_{name}"))).unwrap_or(0)
+        };
+        let pages = names.iter().map(on_list).sum();
+        free_in_use(memory, ZoneId(at as u8), Migratetype::Movable, pages);
+        if setup.loads_slab() {
+            let by_zone = count("nr_slab_reclaimable");
+            let slab = by_zone.unwrap_or_else(|| slab_of_nodes.get(&node).copied().unwrap_or(0));
+            let freed = free_in_use(memory, ZoneId(at as u8), Migratetype::Reclaimable, slab);
+            if let Some(left) = slab_of_nodes.get_mut(&node) {
+                *left = left.saturating_sub(freed);
             }
         }
     }
     Ok(())
+}
+
+/// Frees the first pages in use that lie in pageblocks of this type, so many at most, and says how many they were.
+fn free_in_use(memory: &mut Memory, zone: ZoneId, migratetype: Migratetype, pages: u64) -> u64 {
+    let (start, end) = (memory.zones[zone.index()].start, memory.zones[zone.index()].end);
+    let mut freed = 0;
+    for pfn in (start.0..end.0).map(Pfn) {
+        if freed == pages {
+            break;
+        }
+        let frames = memory.frames();
+        let is_page = frames.state(pfn) == State::Allocated && frames.order(pfn) == Order(0);
+        if is_page && memory.block_type(pfn) == migratetype {
+            memory.free_to_buddy(zone, pfn, Order(0), FreeTo::Policy);
+            freed += 1;
+        }
+    }
+    freed
 }
 
 /// A fresh run of a real kernel in a guest, and the model's of the same experiment.
@@ -340,13 +440,14 @@ pub struct Live {
 }
 
 /// Runs an experiment's first variant on a kernel in a guest and, under the kernel file of that kernel's
-/// release, on the model; both from the machine's boot. `store` keeps the records.
+/// release, or under `kernel`, on the model; both from the machine's boot. `store` keeps the records.
 ///
 /// # Errors
 /// No such experiment, image or kernel file; or a run failed.
 pub fn live(
     experiment: &str,
     target: &Target,
+    kernel: Option<&Kernel>,
     options: &RealOptions,
     workers: NonZeroUsize,
     store: &Store,
@@ -363,7 +464,10 @@ pub fn live(
     let real = run(&experiment, target)?;
     let release = real.first().and_then(|record| record.inputs.kernel.values.get("kernel"));
     let release = release.map(String::as_str).unwrap_or_default();
-    experiment.variants[0].kernel = Kernel::for_release(release)?;
+    experiment.variants[0].kernel = match kernel {
+        Some(kernel) => kernel.clone(),
+        None => Kernel::for_release(release)?,
+    };
     let model = run(&experiment, &Target::Model)?;
     let threads = |record: &Record| record.inputs.workload.values.get("threads").cloned();
     let pairs = real.iter().filter_map(|real| {

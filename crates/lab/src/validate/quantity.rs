@@ -1,4 +1,4 @@
-//! What is compared of a run: counters, the huge share, fragmentation events, free blocks.
+//! What is compared of a run: counters, the huge share, success of passes, fragmentation events, free blocks.
 //!
 //! An error is the distance as a share of the real figure, which is not taken for smaller than the quantity's
 //! floor: below it, differences are of no account.
@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Counters that are compared where both kernels' records have them: name, and the floor below which a
-/// difference is not taken for one. Names that end in `_` are sums over zone classes.
-pub const COUNTERS: [(&str, f64); 22] = [
+/// difference is not taken for one. Kernels that count one by zone class have the sum of those.
+pub const COUNTERS: [(&str, f64); 23] = [
     ("pgfault", PAGES),
     ("pgmajfault", EVENTS),
-    ("pgalloc_", PAGES),
+    ("pgalloc", PAGES),
     ("pgfree", PAGES),
     ("pswpin", PAGES),
     ("pswpout", PAGES),
@@ -28,7 +28,7 @@ pub const COUNTERS: [(&str, f64); 22] = [
     ("pgactivate", PAGES),
     ("pgdeactivate", PAGES),
     ("workingset_refault_anon", PAGES),
-    ("allocstall_", EVENTS),
+    ("allocstall", EVENTS),
     ("pageoutrun", EVENTS),
     ("swap_ra", PAGES),
     ("thp_fault_alloc", EVENTS),
@@ -36,6 +36,8 @@ pub const COUNTERS: [(&str, f64); 22] = [
     ("compact_stall", EVENTS),
     ("compact_migrate_scanned", PAGES),
     ("pgmigrate_success", PAGES),
+    // Before 3.8 (397487db696c): of all that moves pages, compaction alone counts them.
+    ("compact_pages_moved", PAGES),
 ];
 
 /// Floor of counters in pages: 2 MiB, about what a guest's own programs move in the time of a run.
@@ -45,6 +47,9 @@ const EVENTS: f64 = 16.0;
 /// Floor of the huge share: three runs of one recorded case (`612-usemem80-stream-madvise` and its
 /// repetitions) lie 0.11 apart.
 const HUGE_SHARE: f64 = 0.1;
+/// Floor of a pass's success: the first passes of two runs of one recorded case (`35-highalloc` and its repetition)
+/// lie 0.24 apart, the second ones 0.26, the last ones 0.02.
+const SUCCESS: f64 = 0.1;
 /// Floor of fallbacks: the same three runs have 11, 18 and 13.
 const FALLBACKS: f64 = 8.0;
 /// Two distributions lie at most this far apart, and a state no way from itself: their distance is the error.
@@ -57,12 +62,16 @@ pub enum Quantity {
     Counter,
     /// The share of anonymous memory that lay in huge pages at the workload's end, 0 to 1.
     HugeShare,
+    /// The share of what a pass asked for that it was given, 0 to 1.
+    Success,
     /// Requests served from another type's memory (`mm_page_alloc_extfrag`).
     Fallbacks,
     /// How far the free blocks after the run are from the real ones, 0 to 1; the real figure is 0.
     Distance,
 }
 
+/// How the names of passes' success end, after the pass.
+const SUCCESS_ENDING: &str = ".pct";
 /// Names of the rows that are no counters.
 pub const HUGE_SHARE_NAME: &str = "huge share";
 /// All fallbacks.
@@ -178,8 +187,7 @@ pub(super) fn compare(
         .iter()
         .filter_map(|&(counter, floor)| {
             let pair = rise(real, counter).zip(rise(model, counter));
-            let name = counter.trim_end_matches('_');
-            Row::unless_nothing(Quantity::Counter, name, pair, floor)
+            Row::unless_nothing(Quantity::Counter, counter, pair, floor)
         })
         .collect();
     let share = |record: &Record| record.held.as_ref().and_then(huge_share);
@@ -189,6 +197,11 @@ pub(super) fn compare(
         share(real).zip(share(model)),
         HUGE_SHARE,
     ));
+    for (name, real) in successes(real) {
+        let of_model = successes(model).into_iter().find(|(other, _)| *other == name);
+        let pair = of_model.map(|(_, model)| (real, model));
+        rows.extend(Row::unless_nothing(Quantity::Success, name, pair, SUCCESS));
+    }
     let counted = |of: fn(&Fallbacks) -> u64| {
         fallbacks.map(|(real, model)| (of(&real) as f64, of(&model) as f64))
     };
@@ -208,14 +221,36 @@ pub(super) fn compare(
     rows
 }
 
-/// How far a counter rose; the sum of those whose names begin so, if it ends in `_`.
+/// How far a counter rose, under whichever names the kernel has it: its own, those of zone classes (allocations
+/// always, reclaim before 4.8, stalls since 4.10), or those of before 3.4, which count all that was stolen by zone
+/// and kswapd's part of it once (904249aa6834).
 fn rise(record: &Record, counter: &str) -> Option<f64> {
-    if !counter.ends_with('_') {
-        return record.delta(counter).map(|rise| rise as f64);
-    }
-    let names = record.after.counters.keys().filter(|name| name.starts_with(counter));
-    let rises: Vec<i64> = names.filter_map(|name| record.delta(name)).collect();
+    let plain = |name: &str| record.delta(name).map(|rise| rise as f64);
+    plain(counter).or_else(|| rise_by_zone(record, counter)).or_else(|| match counter {
+        "pgsteal_kswapd" => plain("kswapd_steal"),
+        "pgsteal_direct" => Some(rise_by_zone(record, "pgsteal")? - plain("kswapd_steal")?),
+        _ => None,
+    })
+}
+
+/// The sum over the zone classes that the kernel counts this by.
+fn rise_by_zone(record: &Record, counter: &str) -> Option<f64> {
+    let rises: Vec<i64> = ZONE_CLASSES
+        .iter()
+        .filter_map(|class| record.delta(&format!("{counter}_{class}")))
+        .collect();
     if rises.is_empty() { None } else { Some(rises.iter().sum::<i64>() as f64) }
+}
+
+/// As /proc/vmstat's names end (`TEXTS_FOR_ZONES`, mm/vmstat.c).
+const ZONE_CLASSES: [&str; 6] = ["dma", "dma32", "normal", "highmem", "movable", "device"];
+
+/// Passes by name, and the share of what each asked for that it was given.
+fn successes(record: &Record) -> Vec<(&str, f64)> {
+    let metrics = record.metrics.iter().filter(|metric| metric.name.ends_with(SUCCESS_ENDING));
+    metrics
+        .filter_map(|metric| Some((metric.name.as_str(), metric.samples.first()? / 100.0)))
+        .collect()
 }
 
 /// The share of anonymous memory that lies in huge pages, by `/proc/meminfo` or else `/proc/vmstat`.
@@ -264,7 +299,7 @@ fn free_blocks(a: &State, b: &State) -> (BTreeMap<Place, u64>, BTreeMap<Place, u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highorder_record::Inputs;
+    use highorder_record::{Better, Inputs, Metric};
 
     #[test]
     fn an_error_is_relative_to_the_real_figure_or_the_floor() {
@@ -316,6 +351,69 @@ mod tests {
         // Pages: 6, 2 and 2 of 10 beside 2, 2 and 0 of 4.
         assert!((row(&rows, FREE_PAGES_NAME).model - 0.3).abs() < 1e-9);
         assert_eq!(row(&rows, FREE_PAGES_NAME).relative_error, row(&rows, FREE_PAGES_NAME).model);
+    }
+
+    /// A record whose counters rose by these, from 5 each.
+    fn risen(counters: &[(&str, u64)]) -> Record {
+        let mut record = record(State::default(), State::default());
+        for (name, by) in counters {
+            record.before.counters.insert((*name).into(), 5);
+            record.after.counters.insert((*name).into(), 5 + by);
+        }
+        record
+    }
+
+    #[test]
+    fn counters_by_zone_count_like_those_by_node() {
+        let old = risen(&[
+            ("pgscan_direct_dma", 1000),
+            ("pgscan_direct_dma32", 2000),
+            ("pgscan_direct_throttle", 77),
+            ("pgsteal_kswapd_dma32", 900),
+            ("pgrefill_normal", 600),
+            ("allocstall", 40),
+        ]);
+        let new = risen(&[
+            ("pgscan_direct", 3000),
+            ("pgscan_direct_throttle", 77),
+            ("pgsteal_kswapd", 900),
+            ("pgrefill", 600),
+            ("allocstall_movable", 30),
+            ("allocstall_normal", 10),
+        ]);
+        let rows = compare(&old, &new, None);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let expected = ["pgscan_direct", "pgsteal_kswapd", "pgrefill", "allocstall"];
+        assert_eq!(names, expected);
+        assert!(rows.iter().all(|row| row.relative_error == 0.0), "{rows:?}");
+    }
+
+    #[test]
+    fn what_kswapd_stole_before_3_4_is_told_from_what_all_stole() {
+        let old =
+            risen(&[("pgsteal_dma32", 1000), ("pgsteal_normal", 500), ("kswapd_steal", 1400)]);
+        assert_eq!(rise(&old, "pgsteal_kswapd"), Some(1400.0));
+        assert_eq!(rise(&old, "pgsteal_direct"), Some(100.0));
+        assert_eq!(rise(&old, "pgscan_kswapd"), None);
+    }
+
+    #[test]
+    fn the_success_of_passes_is_compared_by_name() {
+        let passes = |names: &[(&str, f64)]| {
+            let mut record = risen(&[]);
+            for (name, percent) in names {
+                let row = Metric::new(*name, "%", Better::Higher);
+                record.metrics.push(row.with_samples([*percent]));
+            }
+            record
+        };
+        let real = passes(&[("highalloc.pass1.pct", 80.0), ("highalloc.rested.pct", 95.0)]);
+        let model = passes(&[("highalloc.pass1.pct", 60.0), ("other.pct", 1.0)]);
+        let rows = compare(&real, &model, None);
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        let row = row(&rows, "highalloc.pass1.pct");
+        assert_eq!((row.real, row.model), (0.8, 0.6));
+        assert!((row.relative_error - 0.25).abs() < 1e-9);
     }
 
     #[test]
