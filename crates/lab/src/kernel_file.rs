@@ -1,7 +1,7 @@
 //! Kernel files: a kernel is a file of policy values, based on another one and overriding it.
 
 use crate::InputError;
-use crate::toml_comments::{self, commented_values};
+use crate::toml_comments::commented_values;
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
@@ -14,6 +14,7 @@ use highorder_mm::policy::{
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::Ns;
+use highorder_sim::input_file::{Kind, Source};
 use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
     Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
@@ -24,6 +25,7 @@ use highorder_sim::kernel::policy::{
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_system::model::{Knob, KnobValue};
 use serde::Deserialize;
+use serde_spanned::Spanned;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
@@ -53,9 +55,6 @@ pub const BUILT_IN: [(&str, &str); 23] = [
     ("linux-6.12-ungrouped", include_str!("../../../kernels/linux-6.12-ungrouped.toml")),
 ];
 
-/// Files that may be based on each other at most; more is a circle.
-const BASES_MAX: usize = 32;
-
 /// The kernel's own limit of `batch_scale_max` (`CONFIG_PCP_BATCH_SCALE_MAX`, mm/Kconfig).
 const BATCH_SCALE_LIMIT: u8 = 6;
 
@@ -80,17 +79,12 @@ impl Kernel {
     /// # Errors
     /// The file and line of a misspelt, missing or impossible value.
     pub fn load(name: &str) -> Result<Self, InputError> {
-        let mut source = Source::find(name, None)?;
-        let kernel_name = source.name();
-        let mut values = source.parse()?;
-        for _ in 0..BASES_MAX {
-            let Some(base) = values.based_on.take() else {
-                return values.finish(&kernel_name, &source.path);
-            };
-            source = Source::find(&base, Some(&source))?;
-            values = values.over(source.parse()?);
+        let sources = sources(name)?;
+        let mut values = Values::default();
+        for source in &sources {
+            values = values.over(parse(source)?);
         }
-        Err(InputError::file(&source.path, "`based_on` goes round in a circle"))
+        values.finish(&sources[0].name(), &sources[0].path)
     }
 
     /// Every value of this kernel with the file that sets it and the source that is named there.
@@ -100,15 +94,10 @@ impl Kernel {
     pub fn explain(name: &str) -> Result<Explained, InputError> {
         // What is wrong with the values is found there.
         let kernel = Self::load(name)?;
-        let mut sources = vec![Source::find(name, None)?];
-        loop {
-            let source = &sources[sources.len() - 1];
-            let Some(base) = source.parse()?.based_on else { break };
-            sources.push(Source::find(&base, Some(source))?);
-        }
+        let sources = sources(name)?;
         let mut values = Vec::<ExplainedValue>::new();
         for source in sources.iter().rev() {
-            let commented = commented_values(&source.text).map_err(|e| source.refuse(&e))?;
+            let commented = commented_values(&source.text).map_err(|e| refuse(source, &e))?;
             for value in commented.into_iter().filter(|value| value.key.contains('.')) {
                 let explained = ExplainedValue {
                     key: value.key,
@@ -203,66 +192,34 @@ pub fn names() -> Vec<&'static str> {
     BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
 
-/// Text of a kernel file and where it is from.
-struct Source {
-    path: std::path::PathBuf,
-    text: String,
-    /// Whether it came with the program: then its path is a name, and nothing is looked for beside it.
-    is_built_in: bool,
+/// Kernel files.
+const KIND: Kind = Kind { word: "kernel", built_in: &BUILT_IN };
+
+/// The file of this kernel, what it is based on, and so on.
+fn sources(name: &str) -> Result<Vec<Source>, InputError> {
+    let base_of = |source: &Source| -> Result<_, InputError> {
+        Ok(parse(source)?.based_on.map(|base| {
+            let span = base.span();
+            (base.into_inner(), span)
+        }))
+    };
+    KIND.chain(KIND.find(name)?, base_of)
 }
 
-impl Source {
-    /// Looks for a path first (relative to the file that names it), then among what comes with the
-    /// program.
-    fn find(name: &str, named_in: Option<&Self>) -> Result<Self, InputError> {
-        let path = Path::new(name);
-        let is_path = path.extension().is_some_and(|e| e == "toml") || name.contains('/');
-        if is_path {
-            let path = match named_in.and_then(|s| s.path.parent()) {
-                Some(folder) => folder.join(path),
-                None => path.to_owned(),
-            };
-            let text = std::fs::read_to_string(&path)
-                .map_err(|e| InputError::file(&path, format!("cannot be read: {e}")))?;
-            return Ok(Self { path, text, is_built_in: false });
-        }
-        let folder = named_in.filter(|s| !s.is_built_in).and_then(|s| s.path.parent());
-        let beside = folder.map(|f| f.join(format!("{name}.toml")));
-        if let Some(path) = beside.filter(|p| p.is_file()) {
-            let text = std::fs::read_to_string(&path)
-                .map_err(|e| InputError::file(&path, format!("cannot be read: {e}")))?;
-            return Ok(Self { path, text, is_built_in: false });
-        }
-        match BUILT_IN.iter().find(|(known, _)| *known == name) {
-            Some((_, text)) => {
-                let path = format!("kernels/{name}.toml").into();
-                Ok(Self { path, text: (*text).to_owned(), is_built_in: true })
-            }
-            None => Err(InputError::other(format!(
-                "no kernel `{name}`, {}",
-                highorder_names::expected_or_file(name, &names())
-            ))),
-        }
-    }
+fn parse(source: &Source) -> Result<Values, InputError> {
+    toml::from_str(&source.text).map_err(|error| refuse(source, &error))
+}
 
-    fn name(&self) -> String {
-        self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    fn parse(&self) -> Result<Values, InputError> {
-        toml::from_str(&self.text).map_err(|error| self.refuse(&error))
-    }
-
-    fn refuse(&self, error: &toml::de::Error) -> InputError {
-        let line = error.span().map_or(1, |span| toml_comments::line_of(&self.text, &span));
-        let message = highorder_names::shortened(error.message().trim_end());
-        InputError::line(&self.path, line, message)
-    }
+fn refuse(source: &Source, error: &toml::de::Error) -> InputError {
+    let message = highorder_names::shortened(error.message().trim_end());
+    source.refuse(&error.span().unwrap_or_default(), message).into()
 }
 
 /// Defines a table of a kernel file: all values optional, unknown keys refused, one laid over another.
+///
+/// What a key decides is said where the decision is, or else here: docs/kernels.md is collected from both.
 macro_rules! table {
-    ($name:ident { $($field:ident: $type:ty),* $(,)? }) => {
+    ($name:ident { $($(#[doc = $about:literal])* $field:ident: $type:ty),* $(,)? }) => {
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         struct $name { $($field: Option<$type>),* }
@@ -285,6 +242,7 @@ table!(FreelistValues {
     mobility_grouping: bool,
     boot_to_tail: bool,
     init_on_alloc: bool,
+    /// Where on the lists of the new type free pages of a pageblock go whose type changes (`move_freepages`).
     moved_to: EndValue,
 });
 table!(PcpValues {
@@ -313,7 +271,10 @@ table!(WatermarkValues {
     urgency: UrgencyValue,
     reserve_blocks_max: u32,
 });
-table!(HighatomicValues { reserve: ReserveValue });
+table!(HighatomicValues {
+    /// How much of a zone is kept for requests of higher orders that cannot wait (`MIGRATE_HIGHATOMIC`).
+    reserve: ReserveValue,
+});
 table!(CompactionValues {
     target_search: TargetSearchValue,
     migrate_search: MigrateSearchValue,
@@ -491,7 +452,7 @@ table!(StallValues {
 #[serde(default, deny_unknown_fields)]
 struct Values {
     release: Option<String>,
-    based_on: Option<String>,
+    based_on: Option<Spanned<String>>,
     description: Option<String>,
     freelist: FreelistValues,
     pcp: PcpValues,
@@ -881,7 +842,7 @@ impl Values {
                             stringify!($table),
                             ".",
                             stringify!($field),
-                            "` is set neither here nor in a file based on this one"
+                            "` is set neither here nor in what this file is based on"
                         ),
                     )
                 })?
@@ -1433,7 +1394,15 @@ mod tests {
     fn a_circle_of_bases_is_an_error() {
         let (folder, path) = written("based_on = \"yours\"\n");
         std::fs::write(folder.path().join("yours.toml"), "based_on = \"mine\"\n").unwrap();
-        assert!(Kernel::load(&path).unwrap_err().to_string().contains("circle"));
+        let error = Kernel::load(&path).unwrap_err().to_string();
+        assert!(error.contains("yours.toml:1: `based_on` goes round in a circle"), "{error}");
+    }
+
+    #[test]
+    fn a_base_that_there_is_not_is_named_with_its_line() {
+        let (_folder, path) = written("release = \"6.12\"\nbased_on = \"nothing\"\n");
+        let error = Kernel::load(&path).unwrap_err().to_string();
+        assert!(error.contains("mine.toml:2: `based_on`: no kernel `nothing`"), "{error}");
     }
 
     #[test]

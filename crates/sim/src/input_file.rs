@@ -57,6 +57,31 @@ impl Kind {
         self.built_in(name).map_err(refuse)
     }
 
+    /// A file, what it is based on, what that is based on, and so on. `base_of` tells what a file says of its base,
+    /// and where it says so.
+    ///
+    /// # Errors
+    /// As `base_of` and [`find_base`](Self::find_base), or the line that names a file that led to it.
+    pub fn chain<E: From<InputError>>(
+        &self,
+        file: Source,
+        base_of: impl Fn(&Source) -> Result<Option<(String, Range<usize>)>, E>,
+    ) -> Result<Vec<Source>, E> {
+        let mut sources = vec![file];
+        loop {
+            let last = &sources[sources.len() - 1];
+            let Some((name, span)) = base_of(last)? else { return Ok(sources) };
+            let base = self.find_base(&name, last, &span)?;
+            if let Some(at) = sources.iter().position(|source| source.is_same_file(&base)) {
+                let circle = sources[at..].iter().chain([&base]);
+                let paths: Vec<String> = circle.map(|s| s.path.display().to_string()).collect();
+                let message = format!("`based_on` goes round in a circle: {}", paths.join(", "));
+                return Err(last.refuse(&span, message).into());
+            }
+            sources.push(base);
+        }
+    }
+
     fn built_in(&self, name: &str) -> Result<Source, String> {
         let Self { word, built_in } = self;
         match built_in.iter().find(|(known, _)| *known == name) {

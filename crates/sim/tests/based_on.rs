@@ -252,7 +252,10 @@ fn misspelt_keys_missing_and_impossible_values_are_named_with_their_lines() {
             "[[disk]]\n[[disk]]\n[[disk]]\nname = \"sdc\"\nsource = \"x\"\n",
             "mine.toml:4: missing field `capacity_gb`",
         ),
-        ("[[swap]]\ndisk = \"sdx\"\n", "mine.toml:3: no disk `sdx`, did you mean `sda` or `sdb`?"),
+        (
+            "[[swap]]\ndisk = \"sdx\"\n",
+            "mine.toml:3: no disk `sdx`, expected one of this machine: sda, sdb",
+        ),
         ("[costs\n", "mine.toml:2: "),
     ] {
         let message = on(text);

@@ -44,23 +44,7 @@ impl Layers {
     /// # Errors
     /// The line of what is no TOML, or of a `based_on` that names no file, or one of those that led to it.
     pub(super) fn read(kind: &Kind, file: Source) -> Result<Self, InputError> {
-        let mut sources = vec![file];
-        loop {
-            let last = &sources[sources.len() - 1];
-            let Some((name, span)) = base_of(last)? else { return Ok(Self(sources)) };
-            let base = kind.find_base(&name, last, &span)?;
-            if let Some(at) = sources.iter().position(|source| source.is_same_file(&base)) {
-                let way: Vec<String> =
-                    sources[at..].iter().map(|s| s.path.display().to_string()).collect();
-                let message = format!(
-                    "`based_on` goes round in a circle: {}, {}",
-                    way.join(", "),
-                    base.path.display()
-                );
-                return Err(last.refuse(&span, message));
-            }
-            sources.push(base);
-        }
+        kind.chain(file, base_of).map(Self)
     }
 
     /// The file itself.
