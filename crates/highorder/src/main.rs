@@ -31,6 +31,7 @@ mod restore_knobs;
 mod results;
 mod run;
 mod sheet;
+mod shipped_cases;
 mod show;
 mod snapshot;
 mod trace;

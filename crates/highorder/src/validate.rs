@@ -3,6 +3,7 @@
 use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, PictureFile, VERSION};
+use crate::shipped_cases;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::validate::{
     BLOCKS_NAME, Case, Compared, FALLBACKS_NAME, FRAGMENTING_NAME, FREE_PAGES_NAME,
@@ -41,9 +42,9 @@ Examples:
   highorder validate --only small-usemem
   highorder validate --picture model-against-real.png")]
 pub(crate) struct Arguments {
-    /// The folder of cases, or one case
-    #[arg(long, value_name = "DIR", default_value = "tests/data/cases")]
-    cases: PathBuf,
+    /// A folder of cases, or one case, instead of those that come with the program
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
     /// Instead of recorded cases, boot this kernel image now, as `run --on vm:IMAGE` does, and compare with
     /// that; may be given several times
     #[arg(long, value_name = "IMAGE")]
@@ -95,7 +96,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return run_live(arguments);
     }
     let kernel = arguments.kernel()?;
-    let cases = read_cases(arguments)?;
+    // What comes with the program lies in a folder that goes when this function ends.
+    let shipped;
+    let folder = match &arguments.cases {
+        Some(folder) => folder.as_path(),
+        None => {
+            shipped = shipped_cases::unpack()?;
+            shipped.path()
+        }
+    };
+    let cases = read_cases(folder, arguments)?;
     let outcomes = run_cases(&cases, kernel.as_ref(), arguments.workers)?;
     let report = Report::new(&cases, &outcomes);
     if let Some(path) = &arguments.picture {
@@ -151,12 +161,12 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
     output::print(text.as_bytes())
 }
 
-fn read_cases(arguments: &Arguments) -> Result<Vec<Case>, Failure> {
+fn read_cases(all: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
     let input = |error: highorder_lab::InputError| Failure::input(error.to_string());
-    let folders = if arguments.cases.join("case.json").is_file() {
-        vec![arguments.cases.clone()]
+    let folders = if all.join("case.json").is_file() {
+        vec![all.to_owned()]
     } else {
-        case_folders(&arguments.cases).map_err(input)?
+        case_folders(all).map_err(input)?
     };
     let name =
         |folder: &PathBuf| folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -167,7 +177,10 @@ fn read_cases(arguments: &Arguments) -> Result<Vec<Case>, Failure> {
     if folders.is_empty() {
         let only = arguments.only.join("`, `");
         let message = format!("no case whose name holds `{only}`");
-        return Err(Failure::input(format!("{}: {message}", arguments.cases.display())));
+        return Err(Failure::input(match &arguments.cases {
+            Some(folder) => format!("{}: {message}", folder.display()),
+            None => format!("{message} comes with the program"),
+        }));
     }
     folders.iter().map(|folder| Case::read(folder).map_err(input)).collect()
 }

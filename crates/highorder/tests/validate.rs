@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{printed, project, refused};
+use common::{highorder, printed, project, refused};
 use std::fs;
 use std::path::Path;
 
@@ -24,6 +24,25 @@ fn covered_cases_are_compared_and_others_say_what_they_wait_for() {
     fs::write(case.join("case.json"), other).unwrap();
     let text = printed(&["validate", "--cases", folder.path().to_str().unwrap()]);
     assert!(text.contains("Not covered yet") && text.contains("the program `stress`"), "{text}");
+}
+
+#[test]
+fn the_cases_come_with_the_program_and_run_from_any_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = |arguments: &[&str]| highorder(arguments).current_dir(folder.path()).assert();
+    let output = elsewhere(&["validate", "--only", "small-usemem"]).success().get_output().clone();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        text,
+        printed(&["validate", "--only", "small-usemem", "--cases", "tests/data/cases"])
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left there");
+    let output = elsewhere(&["validate", "--only", "nothing"]).code(2).get_output().clone();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        message.contains("no case whose name holds `nothing` comes with the program"),
+        "{message}"
+    );
 }
 
 fn copy_folder(from: &Path, to: &Path) {
