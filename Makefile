@@ -3,7 +3,7 @@ CARGO ?= cargo
 HIGHORDER = $(CARGO) run --release --locked --quiet --package highorder --
 RECORDING = tests/data/recordings/612-rec-churn
 
-.PHONY: demo test lint guest-setup
+.PHONY: demo test lint guest-setup python-setup
 
 # A recording of a real kernel, replayed decision by decision, then freely; the memory it began with; and
 # one workload under two variants of a kernel, as a page to look at.
@@ -16,7 +16,7 @@ demo:
 	$(HIGHORDER) run overcommit --scale 1/16 --store out/demo/store
 	$(HIGHORDER) run overcommit --scale 1/16 --store out/demo/store --format html --out out/demo/overcommit.html
 
-test: lint guest-setup
+test: lint guest-setup python-setup
 	$(CARGO) test --workspace --locked
 
 lint:
@@ -27,3 +27,7 @@ lint:
 # What the tests on real kernels boot; they skip, and say so, where it cannot be had.
 guest-setup:
 	sh tests/guest/setup.sh
+
+# What the examples of docs/record.md import; their test skips, and says so, where it cannot be had.
+python-setup:
+	sh tests/python/setup.sh

@@ -402,23 +402,37 @@ fn matches(pattern: &str, text: &str) -> bool {
     fits[pattern.len()]
 }
 
-/// `record.json`.
+/// `record.json`. What is said of its keys is what docs/record.md says of them.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
+    /// The format's name and version.
     format: String,
+    /// The hash of `inputs`, as in each table.
     identity: String,
+    /// Everything that determined the run.
     inputs: Inputs,
+    /// Bytes of a base page.
     page_bytes: u32,
+    /// Where the time went.
     durations: Durations,
+    /// The most memory that the workload had resident at once, in KiB (`ru_maxrss`).
     resident_kib_max: Option<u64>,
+    /// The workload's own results, in the order it reports them; `samples.parquet` has their samples.
     metrics: Vec<MetricHead>,
+    /// By class of latencies, what `histograms.parquet` does not say of it.
     latencies: BTreeMap<String, LatencyHead>,
+    /// The columns of `timeline.parquet` with their units.
     timeline: Vec<TimelineHead>,
+    /// What a reader should know, a paragraph each.
     notes: Vec<String>,
+    /// By name of each other file, what it must be.
     files: BTreeMap<String, Checksum>,
+    /// Memory right before the workload.
     before: State,
+    /// Memory at the workload's end, while its mappings still were there.
     held: Option<State>,
+    /// Memory right after the workload.
     after: State,
 }
 
@@ -426,13 +440,19 @@ struct Document {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MetricHead {
+    /// The row's name; a thread count follows after `-`, as in `System-48`.
     name: String,
+    /// What a sample is counted in, such as `s`, `us` or `%`.
     unit: String,
+    /// Which direction is the good one: `lower`, `higher`, `points` (higher, told in percentage points) or `neutral`.
     better: Better,
+    /// Digits after the point where it is printed.
     decimals: u8,
+    /// The rows that a table shows of it.
     statistics: Vec<Statistic>,
+    /// How many samples there are.
     nr_samples: usize,
-    /// For people who read the file; the samples say it too.
+    /// Their arithmetic mean.
     amean: Option<f64>,
 }
 
@@ -440,16 +460,22 @@ struct MetricHead {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LatencyHead {
+    /// How many there were.
     count: u64,
+    /// Their sum, exactly.
     sum_ns: u64,
+    /// The shortest.
     min_ns: Option<u64>,
+    /// The longest.
     max_ns: Option<u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TimelineHead {
+    /// The column's name.
     column: String,
+    /// Its unit; empty where the name says it.
     unit: String,
 }
 
@@ -457,7 +483,9 @@ struct TimelineHead {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Checksum {
+    /// Its length.
     bytes: u64,
+    /// Its hash: xxh3 with 128 bits, in hexadecimal digits.
     xxh3_128: String,
 }
 
