@@ -318,6 +318,7 @@ table!(LruValues {
     batch_flushes_when_full: bool,
     batch_flushes_for_huge: bool,
     anon: AnonEntryValue,
+    swapins_activate: bool,
     inactive_ratio: InactiveRatioValue,
     balance: BalanceValue,
     deactivate_on_refault: bool,
@@ -380,6 +381,7 @@ table!(DirectValues {
 });
 table!(FilesValues {
     writes_mark_accessed: bool,
+    splices_mark_accessed: bool,
     reads_whole_calls: bool,
     anon_dirtyable: bool,
     journal_shrinks: bool,
@@ -1012,6 +1014,7 @@ impl Values {
                 deactivate_on_refault: need!(lru.deactivate_on_refault),
                 scan_unit: need!(lru.scan_unit).into(),
                 refaults: need!(lru.refaults),
+                swapins_activate: need!(lru.swapins_activate),
             },
             reclaim: Reclaim {
                 swappiness: within(
@@ -1126,6 +1129,7 @@ impl Values {
             },
             files: Files {
                 writes_mark_accessed: need!(files.writes_mark_accessed),
+                splices_mark_accessed: need!(files.splices_mark_accessed),
                 reads_whole_calls: need!(files.reads_whole_calls),
                 anon_dirtyable: need!(files.anon_dirtyable),
                 journal_shrinks: need!(files.journal_shrinks),

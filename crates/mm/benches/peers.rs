@@ -132,6 +132,7 @@ fn policy(modern: bool) -> Policy {
             deactivate_on_refault: true,
             scan_unit: ScanUnit::Page,
             refaults: true,
+            swapins_activate: false,
         },
         reclaim: Reclaim {
             swappiness: 60,

@@ -677,7 +677,7 @@ impl Memory {
         self.account_mapped(pfn, fault.task, 1);
         if fault.locked {
             self.make_unevictable(head);
-        } else if self.policy.lru.anon == AnonEntry::Active {
+        } else if self.policy.lru.swapins_activate {
             self.activate_page(head);
         }
     }

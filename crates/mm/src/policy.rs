@@ -544,6 +544,9 @@ pub struct Lru {
     pub batch_flushes_for_huge: bool,
     /// Where anonymous pages begin, and what one reference does for them.
     pub anon: AnonEntry,
+    /// A page that is mapped from the swap cache becomes active (1a8018fb4c69, 4.8, until b518154e59aa, 5.9). Before,
+    /// it stays on the inactive list where reading it put it, until reclaim finds it referenced.
+    pub swapins_activate: bool,
     /// Which size decides how many inactive pages are too few.
     pub inactive_ratio: InactiveRatio,
     /// How scanning is shared between anonymous and file pages.
@@ -580,7 +583,7 @@ pub enum LruScope {
 /// Where anonymous pages begin, and what one reference does for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnonEntry {
-    /// New and swapped-in pages are active; one reference makes an inactive one active again (before 5.9).
+    /// New pages are active; one reference makes an inactive one active again (before 5.9).
     Active,
     /// They are inactive, need two references as file pages do, and leave a shadow behind when they go
     /// (b518154e59aa, aae466b0052e, 5.9).

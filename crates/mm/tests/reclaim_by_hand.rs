@@ -16,7 +16,7 @@ use highorder_mm::reclaim::{
 use highorder_mm::swap::swapin_window;
 use highorder_mm::vma::{MemPolicy, TaskId};
 use highorder_mm::vmstat::Vm;
-use scene::{all_free, linux_4_4, linux_6_1, linux_6_12, single_zone};
+use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone};
 use user::User;
 
 fn user(policy: &Policy, pages: u32) -> User {
@@ -271,6 +271,31 @@ fn a_huge_page_goes_to_swap_whole_only_where_there_are_clusters() {
         assert_eq!((vm(Vm::ThpSwpout), vm(Vm::ThpSwpoutFallback)), (whole.into(), (!whole).into()));
         assert_eq!(vm(Vm::ThpSplitPage), u64::from(!whole));
         assert_eq!(vm(Vm::PswpOut), 512);
+        user.audit().unwrap();
+    }
+}
+
+/// A page that comes back from swap is put on the inactive list. From 4.8 to 5.8 the fault makes it active; before, it
+/// waits there for reclaim to find it used.
+#[test]
+fn what_comes_back_from_swap_is_active_from_4_8_on_alone() {
+    for (policy, is_active) in [(linux_4_4(), false), (linux_4_20(), true)] {
+        let mut user = user(&policy, 4096);
+        user.memory.swapon(1024, 0, true);
+        let start = user.mmap(0, 31, MemPolicy::Default);
+        user.touch_range(start, 31, Access::Write, 0);
+        for _ in 0..8 {
+            user.reclaim(0, 0, Reclaimer::Kswapd, 0);
+            user.complete_writes(usize::MAX);
+        }
+        assert_eq!(user.memory.spaces.table().frame_at(start), None, "it went to swap");
+        assert!(user.touch(start, Access::Read, 0));
+        user.memory.lru_add_drain_all();
+        let pfn = user.memory.spaces.table().frame_at(start).expect("it is back");
+        assert_eq!(user.memory.frames().has(pfn, PageFlags::ACTIVE), is_active);
+        // Reclaim finds it referenced by the fault.
+        user.reclaim(0, 0, Reclaimer::Kswapd, 0);
+        assert_eq!(user.memory.spaces.table().frame_at(start), Some(pfn));
         user.audit().unwrap();
     }
 }

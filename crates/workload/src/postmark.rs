@@ -73,6 +73,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         block: settings.size("block"),
         subdirectories: settings.count("subdirectories"),
         transactions: settings.count("transactions"),
+        append_max: size_max,
     };
     let code: Code = Box::new(move |sys| Postmark::new(plan, sys.seed()).run(sys));
     let took = run_process(sys, ThreadSpec::process("postmark"), code)?;
@@ -92,6 +93,8 @@ pub(crate) struct Plan {
     pub(crate) block: u64,
     pub(crate) subdirectories: u64,
     pub(crate) transactions: u64,
+    /// An append adds at most so many bytes, and no more than make the file as long as the longest.
+    pub(crate) append_max: u64,
 }
 
 /// A file that is there.
@@ -201,7 +204,7 @@ impl Postmark {
 
     fn append(&mut self, sys: &mut dyn System, at: usize) -> Result<(), Failure> {
         let File { number, bytes } = self.files[at];
-        let room = self.plan.size_max.saturating_sub(bytes);
+        let room = self.plan.size_max.saturating_sub(bytes).min(self.plan.append_max);
         if room == 0 {
             return Ok(());
         }

@@ -29,7 +29,7 @@ pub use program::{Program, Size};
 pub use slabload::Slabload;
 pub use stutter::Stutter;
 
-use crate::files::{append, read_all, write_new};
+use crate::files::{append, blocks, read_all, write_new};
 use crate::process::run_process;
 use arguments::Arguments;
 use background::Background;
@@ -352,7 +352,7 @@ impl Written {
         append(sys, file, 0, self.bytes, BLOCK)?;
         sys.sync()?;
         if self.is_read {
-            read_all(sys, file, self.bytes, BLOCK)?;
+            blocks(self.bytes, BLOCK).try_for_each(|(at, part)| sys.send_file(file, at, part))?;
         }
         sys.set_place(Place::Any)
     }

@@ -116,6 +116,7 @@ pub(crate) fn linux_6_12() -> Policy {
             deactivate_on_refault: true,
             scan_unit: ScanUnit::Page,
             refaults: true,
+            swapins_activate: false,
         },
         reclaim: Reclaim {
             swappiness: 60,
@@ -236,6 +237,7 @@ pub(crate) fn linux_4_20() -> Policy {
     policy.watermark.boost_single_steals = false;
     policy.watermark.min_free_kbytes_max = 65_536;
     policy.lru.anon = AnonEntry::Active;
+    policy.lru.swapins_activate = true;
     policy.lru.balance = Balance::Rotated;
     policy.lru.deactivate_on_refault = false;
     policy.lru.scan_unit = ScanUnit::Entry;
@@ -268,6 +270,7 @@ pub(crate) fn linux_4_4() -> Policy {
     policy.pcp.batch_limit = 128;
     policy.watermark.scale_factor = None;
     policy.lru.scope = LruScope::Zone;
+    policy.lru.swapins_activate = false;
     policy.lru.batch = 14;
     policy.lru.batch_flushes_when_full = false;
     policy.lru.batch_flushes_for_huge = false;

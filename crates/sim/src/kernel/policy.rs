@@ -198,6 +198,8 @@ pub enum ThpNuma {
 pub struct Files {
     /// Writing a page counts as a use of it (before 4.7; bbddabe2e436).
     pub writes_mark_accessed: bool,
+    /// Splicing a page of a file away (`sendfile`) counts as a use of it, as reading it does (82c156f85384, 4.9).
+    pub splices_mark_accessed: bool,
     /// A call that reads more than is read ahead has all of it read ahead, as far as a device takes it at once
     /// (9491ae4aade6, 4.10).
     pub reads_whole_calls: bool,

@@ -560,6 +560,14 @@ impl System for Thread<'_, '_> {
         Ok(done?)
     }
 
+    fn send_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+        self.system_call()?;
+        let (inode, mut readahead) = *self.open(file)?;
+        let done = filemap::send(self.cx, self.process, inode, &mut readahead, offset, bytes);
+        self.open(file)?.1 = readahead;
+        Ok(done?)
+    }
+
     fn write_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
         self.system_call()?;
         let (file, _) = *self.open(file)?;

@@ -11,7 +11,7 @@ use super::program::{map, report_success};
 use crate::files::{Random, read_once, write_new};
 use crate::process::run_process;
 use crate::stress_highalloc::Pass;
-use highorder_system::{Access, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec};
+use highorder_system::{Access, Advice, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec};
 
 /// Begins the number of each random stream: "highallo" in ASCII.
 const STREAM: u128 = 0x6869_6768_616c_6c6f << 64;
@@ -134,7 +134,8 @@ impl Highalloc {
                 for &file in &files {
                     read_once(sys, &source(worker, file), self.file_bytes(), BLOCK)?;
                 }
-                let area = map(sys, heap, None)?;
+                // No recorded run has a huge fault: the heap is of base pages.
+                let area = map(sys, heap, Some(Advice::NoHuge))?;
                 sys.touch_range(area, Pattern::word(Access::Write))?;
                 write_new(sys, &object_name(worker, number), object, BLOCK)
             });

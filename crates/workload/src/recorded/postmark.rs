@@ -10,6 +10,10 @@ const SIZES: [u64; 2] = [3096, 5 << 20];
 /// Read and written at a time: postmark's default.
 const BLOCK: u64 = 4096;
 
+/// An append adds at most so much: the three recorded runs wrote 2232.7 MiB, of which 897 files of 2.5 MiB on average
+/// leave nothing for more.
+const APPEND_MAX: u64 = BLOCK;
+
 /// What `postmark` was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Postmark {
@@ -38,6 +42,7 @@ impl Postmark {
             block: BLOCK,
             subdirectories: 1,
             transactions: self.transactions,
+            append_max: APPEND_MAX,
         };
         Run::new(plan, sys.seed()).run(sys)
     }
