@@ -11,7 +11,9 @@ use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_ZONE_KINDS, Order, Pfn
 use highorder_mm::watermark::Watermarks;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
-use highorder_snapshot::{Exactness, FrameUse, FreeBlock, PcpState, Snapshot, ZoneState};
+use highorder_snapshot::{
+    Exactness, FilledFrom, FrameUse, FreeBlock, PcpState, Snapshot, ZoneState,
+};
 
 /// Distance of a node to itself, and to others where the machine does not say (ACPI's SLIT default).
 const LOCAL_DISTANCE: u32 = 10;
@@ -89,7 +91,7 @@ pub fn restore(
 ) -> Result<Memory, InputError> {
     let placed;
     let snapshot = if snapshot.exactness == Exactness::Counts {
-        placed = snapshot.placed();
+        placed = snapshot.placed_on(filled_from(kernel));
         &placed
     } else {
         snapshot
@@ -141,6 +143,11 @@ pub fn restore(
         memory.free_to_buddy(zone, pfn, order, FreeTo::Policy);
     }
     Ok(memory)
+}
+
+/// From which end this kernel fills memory.
+pub(crate) const fn filled_from(kernel: &Kernel) -> FilledFrom {
+    if kernel.policy.freelist.boot_to_tail { FilledFrom::Bottom } else { FilledFrom::Top }
 }
 
 /// A free block in pieces of the largest order there is: itself, unless the machine had larger ones.

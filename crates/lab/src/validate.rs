@@ -28,9 +28,9 @@ use highorder_mm::types::Migratetype;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn};
 use highorder_record::{Inputs, Record, Store, read_foreign};
-use highorder_sim::{DeviceId, DeviceKind, Machine, Ns};
-use highorder_snapshot::Snapshot;
+use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Machine, Ns};
 use highorder_snapshot::live::{Options, Way};
+use highorder_snapshot::{FilledFrom, Snapshot};
 use highorder_system::model::{ModelSpec, check_knob_of, run_from};
 use highorder_workload::recorded::{Script, Unknown};
 use quantity::compare;
@@ -192,12 +192,13 @@ impl Case {
         };
         let snapshot = highorder_snapshot::live::take(options)
             .map_err(|error| InputError::other(error.to_string()))?;
+        let filled = crate::machine::filled_from(&kernel);
         let mut memory = match crate::machine::restore(&snapshot, &kernel, &machine.cpu_nodes()) {
             Ok(memory) => memory,
             Err(error) => return Ok(Outcome::Waits(vec![error.to_string()])),
         };
         if let Some(setup) = &setup {
-            free_what_setup_took(&snapshot, &mut memory, setup)?;
+            free_what_setup_took(&snapshot, &mut memory, setup, filled)?;
         }
         let holds_memory =
             [Some(&workload), setup.as_ref()].into_iter().flatten().any(Script::holds_memory);
@@ -316,41 +317,35 @@ impl Case {
 }
 
 impl Case {
-    /// Gives the guest its two disks, for files and for swap, each as fast as its limit lets it be.
+    /// Gives the guest as much swap as it had. Where its two disks, for files and for swap, were limited, each is as fast
+    /// as the limit lets it be; else the machine's one disk stands for both.
     fn set_disks(&self, machine: &mut Machine) -> Result<(), InputError> {
-        machine.disks.truncate(1);
-        machine.file_systems.truncate(1);
-        let (Some(disk), Some(file_system)) =
+        let swap_bytes = self.number("swap_mb").unwrap_or(0) << 20;
+        machine.swap.truncate(if swap_bytes == 0 { 0 } else { 1 });
+        for area in &mut machine.swap {
+            // The header takes the first page.
+            area.bytes = swap_bytes - 4096;
+        }
+        let (Some(disk), Some(&file_system)) =
             (machine.disks.first_mut(), machine.file_systems.first())
         else {
             return Err(InputError::other(format!("machine {} has no disk", machine.name)));
         };
-        if let Some(limit) = self.number("disk_bps").filter(|&limit| limit > 0) {
-            // QEMU counts both directions together (throttling.bps-total), as the interface of flash does.
-            if let DeviceKind::Flash { read, write, .. } = &mut disk.kind {
-                read.bandwidth = read.bandwidth.min(limit);
-                write.bandwidth = write.bandwidth.min(limit);
-            }
-        }
         if let Some(nr) = self.nr_requests()? {
             disk.nr_requests = nr;
         }
-        let mut swap = disk.clone();
-        swap.name = "vdb".to_owned();
-        let file_system = *file_system;
-        machine.swap.truncate(1);
-        match self.number("swap_mb").filter(|&mib| mib > 0) {
-            None => machine.swap.clear(),
-            Some(mib) => {
-                swap.capacity_bytes = mib << 20;
-                machine.disks.push(swap);
-                machine.file_systems.push(file_system);
-                for area in &mut machine.swap {
-                    // The header takes the first page.
-                    (area.device, area.offset_bytes, area.bytes) =
-                        (DeviceId(1), 0, (mib << 20) - 4096);
-                }
-            }
+        let Some(limit) = self.number("disk_bps").filter(|&limit| limit > 0) else { return Ok(()) };
+        // QEMU counts both directions together (throttling.bps-total), as the interface of flash does.
+        if let DeviceKind::Flash { read, write, .. } = &mut disk.kind {
+            read.bandwidth = read.bandwidth.min(limit);
+            write.bandwidth = write.bandwidth.min(limit);
+        }
+        if let Some(area) = machine.swap.first_mut() {
+            let name = "vdb".to_owned();
+            let swap = DeviceSpec { name, capacity_bytes: swap_bytes, ..disk.clone() };
+            (area.device, area.offset_bytes) = (DeviceId(machine.disks.len() as u32), 0);
+            machine.disks.push(swap);
+            machine.file_systems.push(file_system);
         }
         Ok(())
     }
@@ -365,8 +360,8 @@ impl Case {
     }
 }
 
-/// Frees as many frames in use of each zone as the set-up had taken there, from its beginning: what it did is done
-/// anew. Pages of programs and files are taken from movable pageblocks, those of slab caches from reclaimable ones.
+/// Frees as many frames in use of each zone as the set-up had taken there, from the end that is filled first: what it
+/// did is done anew. Pages of programs and files are taken from movable pageblocks, those of slab caches from reclaimable ones.
 /// What remains in use are the kernel's pages and the programs'.
 ///
 /// Departs: which slab pages were there before the set-up is not told; all reclaimable ones go if it fills caches.
@@ -375,6 +370,7 @@ fn free_what_setup_took(
     snapshot: &Snapshot,
     memory: &mut Memory,
     setup: &Script,
+    filled: FilledFrom,
 ) -> Result<(), InputError> {
     let text = snapshot.files.get("zoneinfo").map_or(&[][..], Vec::as_slice);
     let table = Zoneinfo::parse("zoneinfo", text).map_err(|e| InputError::other(e.to_string()))?;
@@ -399,11 +395,12 @@ fn free_what_setup_took(
             count(&format!("nr_zone_{name}")).or_else(|| count(&format!("nr_{name}"))).unwrap_or(0)
         };
         let pages = names.iter().map(on_list).sum();
-        free_in_use(memory, ZoneId(at as u8), Migratetype::Movable, pages);
+        free_in_use(memory, ZoneId(at as u8), Migratetype::Movable, pages, filled);
         if setup.loads_slab() {
             let by_zone = count("nr_slab_reclaimable");
             let slab = by_zone.unwrap_or_else(|| slab_of_nodes.get(&node).copied().unwrap_or(0));
-            let freed = free_in_use(memory, ZoneId(at as u8), Migratetype::Reclaimable, slab);
+            let zone = ZoneId(at as u8);
+            let freed = free_in_use(memory, zone, Migratetype::Reclaimable, slab, filled);
             if let Some(left) = slab_of_nodes.get_mut(&node) {
                 *left = left.saturating_sub(freed);
             }
@@ -412,22 +409,35 @@ fn free_what_setup_took(
     Ok(())
 }
 
-/// Frees the first pages in use that lie in pageblocks of this type, so many at most, and says how many they were.
-fn free_in_use(memory: &mut Memory, zone: ZoneId, migratetype: Migratetype, pages: u64) -> u64 {
+/// Frees the first pages in use that lie in pageblocks of this type, so many at most, and says how many they were. Those
+/// that are handed out first are freed last, or first, as boot does.
+fn free_in_use(
+    memory: &mut Memory,
+    zone: ZoneId,
+    migratetype: Migratetype,
+    pages: u64,
+    filled: FilledFrom,
+) -> u64 {
     let (start, end) = (memory.zones[zone.index()].start, memory.zones[zone.index()].end);
-    let mut freed = 0;
-    for pfn in (start.0..end.0).map(Pfn) {
-        if freed == pages {
-            break;
-        }
+    let is_wanted = |pfn: &Pfn| {
         let frames = memory.frames();
-        let is_page = frames.state(pfn) == State::Allocated && frames.order(pfn) == Order(0);
-        if is_page && memory.block_type(pfn) == migratetype {
-            memory.free_to_buddy(zone, pfn, Order(0), FreeTo::Policy);
-            freed += 1;
+        let is_page = frames.state(*pfn) == State::Allocated && frames.order(*pfn) == Order(0);
+        is_page && memory.block_type(*pfn) == migratetype
+    };
+    let in_zone = (start.0..end.0).map(Pfn);
+    let taken: Vec<Pfn> = match filled {
+        FilledFrom::Bottom => in_zone.filter(is_wanted).take(pages as usize).collect(),
+        FilledFrom::Top => {
+            let mut taken: Vec<Pfn> =
+                in_zone.rev().filter(is_wanted).take(pages as usize).collect();
+            taken.reverse();
+            taken
         }
+    };
+    for &pfn in &taken {
+        memory.free_to_buddy(zone, pfn, Order(0), FreeTo::Policy);
     }
-    freed
+    taken.len() as u64
 }
 
 /// A fresh run of a real kernel in a guest, and the model's of the same experiment.

@@ -25,4 +25,5 @@ pub mod state;
 pub mod uses;
 
 pub use error::{Error, Problem};
+pub use placed::FilledFrom;
 pub use state::*;

@@ -5,18 +5,34 @@ use highorder_kernelfs::{Buddyinfo, Pagetypeinfo, TextFile};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
 use std::ops::Range;
 
+/// From which end boot leaves memory to be handed out, so that what is free lies at the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilledFrom {
+    /// The lowest frame on: boot frees ascending blocks to the tails of the lists (7fef431be9c9, 5.10).
+    #[default]
+    Bottom,
+    /// The highest one down: boot freed them to the heads.
+    Top,
+}
+
 impl Snapshot {
+    /// As [`Snapshot::placed_on`], on a kernel that fills memory from the bottom.
+    #[must_use]
+    pub fn placed(&self) -> Self {
+        self.placed_on(FilledFrom::Bottom)
+    }
+
     /// Returns the snapshot with a position for every free block that `/proc/buddyinfo` counts.
     ///
     /// The positions are made up, and `inferred` says so: large blocks go to the end of their
-    /// zone, smaller ones each into the smallest piece of memory in use that can hold them beside
-    /// a page in use, so that no two free buddies lie side by side unmerged. They are listed from the
-    /// lowest up, as boot leaves the lists. The same counts give the same positions. Where
+    /// zone that is filled last, smaller ones each into the smallest piece of memory in use that can hold them
+    /// beside a page in use, so that no two free buddies lie side by side unmerged. They are listed from the
+    /// end that is filled first, as boot leaves the lists. The same counts give the same positions. Where
     /// `/proc/pagetypeinfo` is known, as many pageblocks as it counts become Reserve, Unmovable, Reclaimable and
     /// HighAtomic, from the zone's beginning, and hold the free blocks of those types; all others become
     /// Movable. A snapshot that knows positions is returned as it is.
     #[must_use]
-    pub fn placed(&self) -> Self {
+    pub fn placed_on(&self, filled: FilledFrom) -> Self {
         let mut snapshot = self.clone();
         if self.exactness != Exactness::Counts || self.zones.iter().any(|z| !z.free.is_empty()) {
             return snapshot;
@@ -41,12 +57,15 @@ impl Snapshot {
                     counts.iter_mut().zip(&homeless).for_each(|(count, more)| *count += more);
                     homeless.fill(0);
                 }
-                let (free, left) = place(zone, part, &counts);
+                let (free, left) = place(zone, part, &counts, filled);
                 zone.free.extend(free);
                 homeless.iter_mut().zip(left).for_each(|(all, left)| *all += left);
             }
             let left_out: u64 = homeless.iter().sum();
             zone.free.sort_unstable_by_key(|block| block.pfn);
+            if filled == FilledFrom::Top {
+                zone.free.reverse();
+            }
             parts.extend(of_zone);
             if left_out > 0 {
                 snapshot.inferred.push(format!(
@@ -141,8 +160,13 @@ struct Piece {
 }
 
 /// Places blocks in a part, largest first, and returns them with the numbers by order that found no place.
-fn place(zone: &ZoneState, part: &Part, counts: &[u64]) -> (Vec<FreeBlock>, Vec<u64>) {
-    // Pieces in use by order; the last one of each is the highest.
+fn place(
+    zone: &ZoneState,
+    part: &Part,
+    counts: &[u64],
+    filled: FilledFrom,
+) -> (Vec<FreeBlock>, Vec<u64>) {
+    // Pieces in use by order; the last one of each is the one to be filled last.
     let mut pieces: [Vec<Piece>; MAX_PAGE_ORDER as usize + 1] = Default::default();
     let mut pfn = part.pfns.start;
     while pfn < part.pfns.end {
@@ -153,6 +177,9 @@ fn place(zone: &ZoneState, part: &Part, counts: &[u64]) -> (Vec<FreeBlock>, Vec<
         let is_edge = order == MAX_PAGE_ORDER || !is_in_zone;
         pieces[order as usize].push(Piece { pfn: pfn as u32, is_edge });
         pfn += 1 << order;
+    }
+    if filled == FilledFrom::Top {
+        pieces.iter_mut().for_each(|pieces| pieces.reverse());
     }
     let mut free = Vec::new();
     let mut left = vec![0; counts.len()];
@@ -203,6 +230,7 @@ mod tests {
         #[test]
         fn placed_blocks_are_apart_aligned_and_never_unmerged_buddies(
             counts in proptest::array::uniform11(0u64..40), start in 0u32..5000, len in 1u64..60_000,
+            is_top in proptest::bool::ANY,
         ) {
             let zone = zone(0, start, len);
             let part = Part {
@@ -210,7 +238,8 @@ mod tests {
                 pfns: u64::from(start)..zone.end_pfn(),
                 counts: counts.to_vec(),
             };
-            let (free, left) = place(&zone, &part, &counts);
+            let filled = if is_top { FilledFrom::Top } else { FilledFrom::Bottom };
+            let (free, left) = place(&zone, &part, &counts, filled);
             prop_assert_eq!(free.len() as u64 + left.iter().sum::<u64>(), counts.iter().sum::<u64>());
             let mut taken: Vec<_> = free.iter().map(|b| (b.pfn.0, b.pfn.0 + b.order.pages())).collect();
             taken.sort_unstable();
@@ -223,5 +252,24 @@ mod tests {
                 prop_assert!(!merged || block.order.0 == MAX_PAGE_ORDER);
             }
         }
+    }
+
+    #[test]
+    fn large_free_blocks_lie_where_memory_is_filled_last() {
+        let zone = zone(0, 0, 64 << 10);
+        let part = Part {
+            migratetype: Migratetype::Movable,
+            pfns: 0..zone.end_pfn(),
+            counts: vec![0; 11],
+        };
+        let mut counts = vec![0; 11];
+        counts[10] = 2;
+        let pfns = |filled| {
+            let (free, left) = place(&zone, &part, &counts, filled);
+            assert_eq!(left.iter().sum::<u64>(), 0);
+            free.iter().map(|block| block.pfn.0).collect::<Vec<_>>()
+        };
+        assert_eq!(pfns(FilledFrom::Bottom), [63 << 10, 62 << 10]);
+        assert_eq!(pfns(FilledFrom::Top), [0, 1 << 10]);
     }
 }
