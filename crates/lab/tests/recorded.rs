@@ -27,3 +27,25 @@ fn highalloc_has_its_passes_under_load_and_one_at_rest() {
     assert!(files < record.before.counters["nr_file_pages"], "{files} pages of files are left");
     assert!(record.delta("compact_stall").unwrap() > 0);
 }
+
+/// What a command line activates on an idle guest under this kernel.
+fn activated(kernel: &str, line: &str) -> i64 {
+    let spec = common::model(Machine::load("guest-tcg").unwrap(), kernel, "always");
+    let script = Script::parse(line).unwrap();
+    run(spec, Inputs::default(), script.code(None)).unwrap().delta("pgactivate").unwrap()
+}
+
+#[test]
+fn a_file_that_is_sent_is_not_used_before_4_9_and_one_that_is_read_is() {
+    let written = "dd if=/dev/zero of=/data/f bs=1M count=40 2>/dev/null; sync";
+    let sent = format!("{written}; cat /data/f > /dev/null");
+    let read = format!("{written}; dd if=/data/f of=/dev/null bs=1M");
+    // In 4.4 writing is a first use, and reading the second, which activates.
+    let pages = 40 * 256;
+    assert!(activated("linux-4.4", &sent) < pages / 100);
+    assert!(activated("linux-4.4", &read) >= pages);
+    // Since 4.7 writing is none, so that both are the first.
+    for line in [&sent, &read] {
+        assert!(activated("linux-4.14", line) < pages / 100, "{line}");
+    }
+}
