@@ -248,7 +248,7 @@ impl Case {
         let mut knobs = BTreeMap::new();
         // Where all files of a folder are there, one that is not there is one that the kernel did not have.
         let recorded = self.recorded_settings()?;
-        let had = |name: &str| match (&recorded, name.strip_prefix("/proc/sys/vm/").is_some()) {
+        let had = |name: &str| match (&recorded, name.starts_with("/proc/sys/vm/")) {
             (Some(recorded), true) => recorded.get(name).is_some(),
             _ => true,
         };

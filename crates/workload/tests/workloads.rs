@@ -741,7 +741,7 @@ fn a_recorded_dd_writes_a_file_and_reads_another_through() {
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::Read(name, _, bytes) => Some((name == "f").then_some(*bytes).unwrap_or(0)),
+            Event::Read(name, _, bytes) if name == "f" => Some(*bytes),
             _ => None,
         })
         .sum();
