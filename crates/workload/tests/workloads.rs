@@ -788,6 +788,7 @@ fn a_recorded_mapstream_writes_every_page_of_its_files_once() {
 #[test]
 fn a_recorded_stutter_makes_its_file_first_and_copies_it_in_each_round() {
     let mut sys = Fake::new(PAGES);
+    sys.naps_max = 20;
     let setup = Script::parse("stutter -s").unwrap();
     assert!(!setup.leaves_files(), "it drops the file from memory");
     let rounds = Script::parse("stutter -r 2 -m 1 -p 70 >/dev/null 2>&1").unwrap();
