@@ -108,6 +108,14 @@ struct Keys {
 impl Keys {
     fn read() -> Self {
         let reader = source("crates/lab/src/kernel_file.rs");
+        // Short tables stand on one line.
+        let lines = reader.lines().map(|line| match line.strip_suffix(" });") {
+            Some(table) if table.starts_with("table!(") => {
+                format!("{},\n}});\n", table.replacen("{ ", "{\n", 1).replace(", ", ",\n"))
+            }
+            _ => format!("{line}\n"),
+        });
+        let reader: String = lines.collect();
         let policies = [
             "crates/mm/src/policy.rs",
             "crates/sim/src/kernel/policy.rs",
@@ -142,12 +150,9 @@ impl Keys {
             "khugepaged" => &[(2, "KhugepagedKnobs"), (1, "Thp")],
             _ => &[],
         };
-        let of_its_name: String = {
-            let name = self.tables[table].trim_end_matches("Values");
-            name.to_owned()
-        };
-        let places: Vec<(usize, &str)> = if type_name.is_empty() {
-            vec![(0, of_its_name.as_str()), (1, of_its_name.as_str())]
+        let its_own = self.tables[table].trim_end_matches("Values");
+        let places = if type_name.is_empty() {
+            vec![(0, its_own), (1, its_own)]
         } else {
             type_name.to_vec()
         };
