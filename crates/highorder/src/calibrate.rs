@@ -8,7 +8,7 @@ use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::{RealOptions, Target};
 use highorder_real::{Image, Limits, VmSpec, vm};
 use highorder_sim::Machine;
-use highorder_sim::calibrate::{Disk, Found, Place, machine_file, measure};
+use highorder_sim::calibrate::{Disk, Found, Place, check, machine_file, measure};
 use std::path::{Path, PathBuf};
 
 /// Where to, under which name, and which disks.
@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "\
 Measures what primitive work costs here, such as clearing a page, a page fault, a TLB miss or a system \
 call, and writes it with nodes, memory, CPUs and distances into a machine file for `highorder run`. Each \
-number says how it was measured. It takes a quarter of a minute and up to 600 MiB; whatever else runs \
+number says how it was measured. Costs that cannot be, such as 0 or a huge page cheaper than a base page, \
+are refused and nothing is written. It takes a quarter of a minute and up to 600 MiB; whatever else runs \
 meanwhile makes numbers larger, so let the machine be quiet.
 
 For each --disk a nameless file of 64 MiB is written there. Swap areas on these disks are part of the \
@@ -128,6 +129,7 @@ fn this_machine(arguments: &Arguments) -> Result<String, Failure> {
     let costs = measure(&Place::Folder(folder), &cpus, &mut tell)
         .map_err(|error| Failure::input(format!("this machine cannot be measured: {error}")))?;
     spinner.finish_and_clear();
+    check(&costs).map_err(input)?;
     let text = machine_file(&name(arguments), &found, &disks, &costs);
     // What cannot be read back is not written: a machine of a shape that machine files do not have.
     let path = arguments.out.as_deref().unwrap_or(Path::new("machine.toml"));

@@ -1,7 +1,7 @@
 //! Measures what primitive work costs on the machine it runs on, and writes its machine file.
 //!
 //! [`Found`] is the machine's shape as its kernel tells it, [`measure`] gives the costs, [`Disk`] is the
-//! disk that a folder lies on, and [`machine_file`] puts them together.
+//! disk that a folder lies on, [`check`] refuses costs that cannot be, and [`machine_file`] puts them together.
 //!
 //! Safe to run as any user: it allocates [`BUFFER_BYTES`] a few times, writes a nameless file to a disk
 //! that is asked for, and changes nothing. Each number is the least of several repetitions, because
@@ -20,10 +20,12 @@
 mod disk;
 mod file;
 mod found;
+mod order;
 
 pub use disk::{Disk, Place, Times};
 pub use file::machine_file;
 pub use found::{Found, FoundNode, FoundSwap};
+pub use order::check;
 
 use disk::{DirectFile, written};
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
@@ -46,6 +48,8 @@ const SHARED_BYTES: usize = 8 << 20;
 const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 const REPETITIONS: usize = 5;
+/// Nanoseconds of a flush of one translation: see where it is used.
+const LOCAL_FLUSH: f64 = 100.0;
 /// File systems whose files are memory (include/uapi/linux/magic.h).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
@@ -149,7 +153,7 @@ pub fn measure(
     costs.add("reclaim_page", page.0, page.1);
     costs.add("rmap_walk", rmap.0, rmap.1);
     let published = "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
-    costs.add("tlb_flush_local", 100.0, published);
+    costs.add("tlb_flush_local", LOCAL_FLUSH, published);
     let flush = costs.begin("tlb_flush_remote", || remote_flush(&allowed))?;
     match flush {
         Some(ns) => {
@@ -157,7 +161,13 @@ pub fn measure(
                        the same alone";
             costs.add("tlb_flush_remote", ns, how);
         }
-        None => costs.add("tlb_flush_remote", 0.0, "nothing: there is no other CPU at hand"),
+        None => {
+            costs.add(
+                "tlb_flush_remote",
+                LOCAL_FLUSH,
+                "as tlb_flush_local: no other CPU is at hand",
+            );
+        }
     }
     let request = costs.begin("block_request", || block_request(place, system_call))?;
     match request {
@@ -186,7 +196,7 @@ impl Costs<'_> {
         measure()
     }
 
-    /// Adds a cost. Less than nothing, from two numbers that noise has turned, is nothing.
+    /// Adds a cost. Less than nothing, from two numbers that noise has turned, is nothing, which [`check`] refuses.
     fn add(&mut self, name: &'static str, ns: f64, source: &str) {
         let ns = (ns.max(0.0) * 10.0).round() / 10.0;
         self.all.push(Measured { name, ns, source: source.to_owned() });

@@ -861,7 +861,8 @@ fn nodes(
         let mib = checks.within("memory_mib", &value.memory_mib, NODE_MIN_MIB..1 << 22, " MiB");
         total_mib = total_mib.saturating_add(mib);
         let least = least_memory_mib(number, reserved_mib);
-        if mib < least {
+        // Of a value that was refused nothing more is said.
+        if mib < least && mib == *value.memory_mib.get_ref() {
             let message = format!(
                 "`memory_mib` is {mib}, expected at least {least}: the reserved memory and 32 MiB"
             );

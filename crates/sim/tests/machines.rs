@@ -146,6 +146,17 @@ fn impossible_values_say_what_was_found_and_what_was_expected() {
 }
 
 #[test]
+fn of_a_memory_that_no_node_can_have_one_thing_is_said() {
+    // 100 TiB: 100 GiB, written in KiB.
+    let told = refusal("memory_mib = 32768", "memory_mib = 104857600");
+    let expected = format!(
+        "mine.toml:{}: `memory_mib` is 104857600, expected 16..=4194303 MiB",
+        line_of("memory_mib = 32768")
+    );
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn impossible_pageblocks_in_use_are_refused() {
     let good = include_str!("../../../machines/one-node-8g-in-use.toml");
     let holes = "[22789, 18289, 9158, 4605, 1737, 1237, 645, 132, 0]";
