@@ -8,6 +8,9 @@ use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::memory_map::Moment;
 use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
+use highorder_record::end_state;
+use highorder_record::identical::{Identical, identical};
+use highorder_record::listing;
 use highorder_record::noise::Verdict;
 use highorder_record::{
     Comparison, Form, Group, Identity, Inputs, PublishedForm, Record, Scale, Source, published,
@@ -149,12 +152,15 @@ impl Results {
         published::find(printing.published.as_deref().or(self.published)?)
     }
 
-    /// The tables that have rows: metrics, latencies, huge pages, time, and what the kernel counted; or
-    /// those of a published form before the rest of these.
+    /// The tables that have rows: metrics, latencies, huge pages, time, what the kernel counted, and the state of
+    /// memory; or those of a published form before the rest of these.
     fn comparisons(&self, printing: &Printing) -> Vec<Comparison> {
         let groups = self.groups();
+        let memory = end_state::memory("Memory", &groups);
         if let Some(published) = self.published(printing) {
-            return compare::in_published_form(&published, &groups);
+            let mut tables = compare::in_published_form(&published, &groups);
+            tables.extend(Some(memory).filter(|table| !table.rows.is_empty()));
+            return tables;
         }
         let form = Form::default();
         let mut tables = vec![
@@ -163,6 +169,7 @@ impl Results {
             compare::percentage_huge("Huge pages", &groups),
             compare::duration("Duration", &groups, form),
             compare::vmstat("vmstat", &groups, form),
+            memory,
         ];
         tables.retain(|table| !table.rows.is_empty());
         tables
@@ -176,7 +183,9 @@ impl Results {
 
     /// What a reader should know before comparing.
     fn notes(&self, comparisons: &[Comparison]) -> Vec<String> {
-        let mut notes: Vec<String> = compare::unequal_runs(&self.groups()).into_iter().collect();
+        let groups = self.groups();
+        let mut notes: Vec<String> = compare::unequal_runs(&groups).into_iter().collect();
+        notes.extend(identical(&groups).iter().map(Identical::sentence));
         let has_stars = comparisons.iter().flat_map(|table| &table.rows).any(|row| {
             let mut verdicts = row.cells.iter().filter_map(|cell| cell.noise);
             verdicts.any(|noise| noise.verdict == Verdict::Difference)
@@ -257,6 +266,7 @@ impl Results {
         for listing in self.listings(printing) {
             text.push_str(&format!("\n{}\n\n{}", listing.title, listing.text));
             text.push_str(&format!("\n{}", listing.time));
+            text.extend(listing.hint.map(|hint| format!("{hint}\n")));
         }
         text.push_str(&format!("\n{VERSION}; again with: {}\n", self.command));
         text
@@ -275,8 +285,9 @@ impl Results {
             text.push_str(&format!("\n{}", table.markdown()));
         }
         for listing in self.listings(printing) {
-            let Listing { title, text: lines, time, .. } = listing;
+            let Listing { title, text: lines, time, hint, .. } = listing;
             text.push_str(&format!("\n{title}:\n\n```text\n{lines}\n{time}```\n"));
+            text.extend(hint.map(|hint| format!("\n{hint}\n")));
         }
         text.push_str(&format!("\n{VERSION}; again with: `{}`\n", self.command));
         text
@@ -311,7 +322,7 @@ impl Results {
         let listings: Result<Vec<Json>, Failure> = self
             .listings(printing)
             .iter()
-            .map(|l| Ok(json!({ "run": l.title, "vmstat": table(&l.table)?, "time": l.time })))
+            .map(|l| Ok(json!({ "run": l.title, "vmstat": table(&l.table)?, "time": l.time, "note": l.hint })))
             .collect();
         let run = |record: &Record| json!({ "identity": record.identity().to_string(), "inputs": record.inputs });
         let variant = |variant: &Variant| {
@@ -361,7 +372,8 @@ impl Results {
             let listing = vmstat_listing(record, interval_ns);
             let title = record.inputs.readable_name();
             let table = Table { title: title.clone(), ..listing.table() };
-            Listing { title, text: listing.text(), time: time_lines(record), table }
+            let hint = listing::too_coarse(record, interval_ns);
+            Listing { title, text: listing.text(), time: time_lines(record), table, hint }
         };
         self.variants.iter().flat_map(|variant| &variant.records).map(of_record).collect()
     }
@@ -373,6 +385,8 @@ struct Listing {
     text: String,
     time: String,
     table: Table,
+    /// What a reader should know of it.
+    hint: Option<String>,
 }
 
 /// A comparison's table with the column `statistic`, which those without statistics lack.

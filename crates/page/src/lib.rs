@@ -43,7 +43,7 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use highorder_record::{
-    Comparison, Form, Group, Identity, Record, compare, time_lines, vmstat_listing,
+    Comparison, Form, Group, Identity, Record, compare, end_state, time_lines, vmstat_listing,
 };
 use highorder_report::palette::{Rgb, SERIES, UseClass};
 use minijinja::syntax::SyntaxConfig;
@@ -247,6 +247,7 @@ struct View {
     warning: Option<String>,
     duration: TableView,
     vmstat: TableView,
+    memory: TableView,
     counters: TableView,
     latencies: TableView,
     classes: Vec<latency::ClassPictures>,
@@ -343,6 +344,12 @@ impl View {
                 "Reclaim and compaction",
                 sums,
                 &compare::vmstat("", groups, page.form),
+            ),
+            memory: table(
+                "memory",
+                "Memory",
+                "Before and after the workload; means over the runs of each variant.",
+                &end_state::memory("", groups),
             ),
             counters: TableView {
                 is_open: false,

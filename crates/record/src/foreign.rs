@@ -175,6 +175,7 @@ fn read_state_with(folder: &Path, captured: &mut Xxh3, unreadable: Unreadable) -
         types => types?,
     };
     if let Some(types) = types {
+        state.pageblock_order = types.page_block_order().and_then(|order| u8::try_from(order).ok());
         for node in &types.nodes {
             for row in &node.free {
                 let counts = row.counts.iter().map(|count| count.blocks).collect();

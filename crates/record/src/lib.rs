@@ -6,6 +6,7 @@
 //! - [`foreign`]: records of real kernels, from folders of `/proc` captures.
 //! - [`stats`]: means, percentiles and signed percentages as the field prints them; [`vmstat_rows`]: what
 //!   its reports make of `/proc/vmstat`.
+//! - [`end_state`]: what state memory was left in; [`identical`]: variants whose runs came out alike.
 //! - [`noise`]: whether a difference is more than noise.
 //! - [`published`]: the form of published tables; [`score`]: what they say, and whether runs say it too.
 //! - [`compare`]: groups of records side by side; [`matrix`]: many variants in one table; [`listing`]: one as vmstat(8) and time(1) show it.
@@ -13,7 +14,9 @@
 //! Nothing here reads a clock. Equal records give equal bytes, and equal arguments equal tables.
 
 pub mod compare;
+pub mod end_state;
 pub mod foreign;
+pub mod identical;
 pub mod latencies;
 pub mod listing;
 pub mod matrix;
@@ -30,13 +33,16 @@ pub mod timeline;
 pub mod vmstat_rows;
 
 pub use compare::{Comparison, Group};
+pub use end_state::EndState;
 pub use foreign::{ForeignError, read_foreign, read_proc};
+pub use identical::Identical;
 pub use latencies::Latencies;
 pub use listing::{time_lines, vmstat_listing};
 pub use mmtests::read_mmtests;
 pub use published::PublishedForm;
 pub use record::{
-    Durations, Identity, Inputs, Metric, Named, Record, Scale, Source, State, ZoneState,
+    Durations, Identity, Inputs, Metric, Named, PageblockUse, Record, Scale, Source, State,
+    ZoneState,
 };
 pub use stats::{Better, Sorted, Statistic};
 pub use store::{Entry, Put, Store, StoreError};

@@ -55,6 +55,36 @@ pub fn vmstat_listing(record: &Record, interval_ns: u64) -> VmstatListing {
     VmstatListing { rows }
 }
 
+/// About as many rows as a listing that is suggested has.
+const ROWS_SUGGESTED: f64 = 20.0;
+
+/// What a reader should know whose interval leaves one row of a run that has more samples: how long the run was,
+/// and which interval shows more; none where more than one row is shown, or there are no more samples.
+#[must_use]
+pub fn too_coarse(record: &Record, interval_ns: u64) -> Option<String> {
+    let times = &record.timeline.time_ns;
+    let (first, last) = (*times.first()?, *times.last()?);
+    if times.len() < 2 || times.iter().any(|time| time - first >= interval_ns.max(1)) {
+        return None;
+    }
+    let (took, interval) = ((last - first) as f64 / 1e9, interval_ns as f64 / 1e9);
+    let between_samples = took / (times.len() - 1) as f64;
+    let finer = below(took / ROWS_SUGGESTED).max(below(between_samples));
+    Some(format!(
+        "The run was sampled for {took:.2} s, less than the {interval} s between two lines: \
+         --listing={finer} shows about {:.0} lines.",
+        (took / finer.max(between_samples)).floor() + 1.0
+    ))
+}
+
+/// The largest of 1, 2, 5, 10 and so on, and their tenths, that is not larger.
+fn below(seconds: f64) -> f64 {
+    let unit = 10_f64.powf(seconds.log10().floor());
+    let digit = [5.0, 2.0, 1.0].into_iter().find(|digit| digit * unit <= seconds).unwrap_or(1.0);
+    // Written and read, so that it is the number that a person would write.
+    format!("{:.9}", digit * unit).parse().unwrap_or(digit * unit)
+}
+
 /// One sample and the one shown before it.
 struct Sample<'a> {
     record: &'a Record,
@@ -259,6 +289,32 @@ mod tests {
         assert_eq!(clock(66.80), "1:06.80");
         assert_eq!(clock(59.999), "0:59.99");
         assert_eq!(clock(3661.5), "1:01:01");
+    }
+
+    #[test]
+    fn an_interval_that_leaves_one_row_says_how_long_the_run_was_and_what_shows_more() {
+        let mut record = Record::new(Inputs::default());
+        for sample in 0..=15 {
+            record.timeline.push(sample * 62_500_000, [("nr_free_pages", 1)]);
+        }
+        assert_eq!(
+            too_coarse(&record, 5_000_000_000).unwrap(),
+            "The run was sampled for 0.94 s, less than the 5 s between two lines: --listing=0.05 shows \
+             about 16 lines."
+        );
+        assert_eq!(vmstat_listing(&record, 50_000_000).rows.len(), 16);
+        assert_eq!(too_coarse(&record, 900_000_000), None);
+        assert_eq!(too_coarse(&record, 0), None);
+        assert_eq!(too_coarse(&Record::new(Inputs::default()), 1), None);
+    }
+
+    #[test]
+    fn suggested_intervals_are_round() {
+        for (seconds, expected) in
+            [(0.05, 0.05), (0.049, 0.02), (1.9, 1.0), (37.0, 20.0), (0.001, 0.001)]
+        {
+            assert_eq!(below(seconds), expected);
+        }
     }
 
     #[test]

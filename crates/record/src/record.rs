@@ -246,6 +246,9 @@ pub struct State {
     /// The statistics by node of `/proc/zoneinfo`; none before 4.8.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<u32, BTreeMap<String, u64>>,
+    /// Order of a pageblock (`/proc/pagetypeinfo`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pageblock_order: Option<u8>,
     /// The zones, by node and then in the kernel's order.
     pub zones: Vec<ZoneState>,
 }
@@ -277,6 +280,19 @@ pub struct ZoneState {
     /// Pageblocks by migratetype.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pageblocks: BTreeMap<String, u64>,
+    /// What the pageblocks hold: known of the model alone, and not of old records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pageblock_use: Option<PageblockUse>,
+}
+
+/// What the pageblocks of a zone hold; [`end_state`](crate::end_state) says what the words mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageblockUse {
+    /// Those that hold allocated memory of more than one mobility.
+    pub mixed: u64,
+    /// Those that compaction could empty together.
+    pub could_be_emptied: u64,
 }
 
 impl State {

@@ -14,6 +14,7 @@
 //! }
 //! ```
 
+pub mod knob_scaling;
 pub mod model;
 
 use highorder_record::Metric;

@@ -7,11 +7,12 @@
 mod compaction;
 mod fragmentation;
 mod knobs;
+mod pageblocks;
 mod settings;
 mod state;
 mod thread;
 
-pub use knobs::{Knob, KnobValue, knobs};
+pub use knobs::{Knob, KnobValue, knob_scaling, knobs};
 pub use settings::{check_knob, check_knob_of};
 
 use crate::{Code, MachineInfo, NodeInfo};

@@ -4,6 +4,7 @@
 //! v6.12, of which the bounds are those of kernel/sysctl.c and mm/huge_memory.c.
 
 use super::settings::Settings;
+use crate::knob_scaling::{SPEED, Scaling};
 use highorder_mm::policy::Policy;
 use highorder_sim::kernel::Flows;
 
@@ -20,6 +21,8 @@ pub struct Knob {
     pub since: Option<(u32, u32)>,
     /// What it takes.
     pub(super) values: Values,
+    /// What becomes of it where there is less memory.
+    scaling: Scaling,
 }
 
 /// What a knob takes.
@@ -44,6 +47,8 @@ pub struct KnobValue {
 const MILLIS: Values = Values::Number(0, u32::MAX as u64);
 /// Entries of a page table of which one may be left.
 const ENTRIES: Values = Values::Number(0, 511);
+/// The least `vm.min_free_kbytes`.
+const MIN_FREE_KIB_LEAST: u64 = 128;
 const FLAG: Values = Values::Number(0, 1);
 
 /// The knobs, as they are listed.
@@ -54,6 +59,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "relative cost",
         since: None,
         values: Values::Number(0, 200),
+        // A weight.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "vm.page-cluster",
@@ -61,13 +68,18 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "order",
         since: None,
         values: Values::Number(0, 5),
+        // Pages of one transfer: sizes of single calls stay.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "vm.min_free_kbytes",
         about: "Free memory that is kept for requests that cannot wait; the watermarks of all zones follow from it.",
         unit: "KiB",
         since: None,
-        values: Values::Number(128, 1 << 32),
+        values: Values::Number(MIN_FREE_KIB_LEAST, 1 << 32),
+        // The kernel's own value grows with the root of memory; one that was set is a share of memory, and stays that
+        // share. Below 128 KiB the kernel never goes by itself (mm/page_alloc.c, calculate_min_free_kbytes).
+        scaling: Scaling::Memory { least: MIN_FREE_KIB_LEAST },
     },
     Knob {
         name: "vm.watermark_scale_factor",
@@ -75,6 +87,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "parts of 10,000 of a zone's memory",
         since: Some((4, 6)),
         values: Values::Number(1, 3000),
+        // Of 10000 parts of a zone.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "vm.watermark_boost_factor",
@@ -82,6 +96,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "parts of 10,000 of the high watermark",
         since: Some((5, 0)),
         values: Values::Number(0, 1_000_000),
+        // Of 10000 parts of a mark.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "vm.zone_reclaim_mode",
@@ -90,6 +106,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "",
         since: None,
         values: Values::Number(0, 15),
+        // A mode.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "kernel.numa_balancing",
@@ -97,6 +115,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "",
         since: Some((3, 8)),
         values: FLAG,
+        // A mode.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "vm.extfrag_threshold",
@@ -105,6 +125,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "thousandths",
         since: None,
         values: Values::Number(0, 1000),
+        // An index that counts blocks against requests.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "vm.compact_unevictable_allowed",
@@ -112,6 +134,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "",
         since: Some((4, 1)),
         values: FLAG,
+        // A mode.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "vm.compaction_proactiveness",
@@ -119,6 +143,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "percent",
         since: Some((5, 9)),
         values: Values::Number(0, 100),
+        // Percent.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/enabled",
@@ -126,6 +152,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "",
         since: None,
         values: Values::Words,
+        // A mode.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/defrag",
@@ -134,6 +162,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "",
         since: None,
         values: Values::Words,
+        // A mode.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/use_zero_page",
@@ -141,6 +171,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "",
         since: Some((3, 8)),
         values: FLAG,
+        // A mode.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/khugepaged/defrag",
@@ -148,6 +180,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "",
         since: None,
         values: FLAG,
+        // A mode.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/khugepaged/pages_to_scan",
@@ -155,6 +189,9 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "pages",
         since: None,
         values: Values::Number(1, u32::MAX as u64),
+        // Scaled, it could become the kernel's own 4096, which no scale changes: a variant that scans more would
+        // silently be the one that does not. Left as it is, it would be more of less memory.
+        scaling: Scaling::Refused(SPEED),
     },
     Knob {
         name: "transparent_hugepage/khugepaged/scan_sleep_millisecs",
@@ -162,6 +199,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "milliseconds",
         since: None,
         values: MILLIS,
+        // Times: costs and speeds stay, and so do these.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/khugepaged/alloc_sleep_millisecs",
@@ -169,6 +208,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "milliseconds",
         since: None,
         values: MILLIS,
+        // As above.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/khugepaged/max_ptes_none",
@@ -176,6 +217,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "pages",
         since: None,
         values: ENTRIES,
+        // Entries of one huge page, whose size stays.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/khugepaged/max_ptes_swap",
@@ -183,6 +226,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "pages",
         since: Some((4, 8)),
         values: ENTRIES,
+        // Entries of one huge page, whose size stays.
+        scaling: Scaling::Stays,
     },
     Knob {
         name: "transparent_hugepage/khugepaged/max_ptes_shared",
@@ -190,6 +235,8 @@ pub(super) const KNOBS: [Knob; 20] = [
         unit: "pages",
         since: Some((5, 8)),
         values: ENTRIES,
+        // Entries of one huge page, whose size stays.
+        scaling: Scaling::Stays,
     },
 ];
 
@@ -233,6 +280,12 @@ impl Knob {
 /// The names of all knobs.
 pub(super) fn names() -> [&'static str; KNOBS.len()] {
     KNOBS.map(|knob| knob.name)
+}
+
+/// What becomes of the model's knob of this name where there is less memory; none if it has no such knob.
+#[must_use]
+pub fn knob_scaling(name: &str) -> Option<Scaling> {
+    Knob::find(name).map(|knob| knob.scaling)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The state of the model's memory as `/proc` would tell it.
 
-use super::{compaction, fragmentation};
+use super::{compaction, fragmentation, pageblocks};
 use highorder_mm::anon::HUGE_ORDER;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype};
 use highorder_mm::watermark::Mark;
@@ -37,6 +37,7 @@ pub(super) fn of(kernel: &Kernel) -> State {
         counters: counters(kernel),
         meminfo: meminfo(kernel),
         nodes: BTreeMap::new(),
+        pageblock_order: Some(memory.policy.freelist.pageblock_order.0),
         zones: zones.collect(),
     }
 }
@@ -121,6 +122,7 @@ fn zone_state(kernel: &Kernel, id: ZoneId) -> ZoneState {
         free_blocks: orders().map(|order| u64::from(zone.free_area.nr_free(order))).collect(),
         free_blocks_by_migratetype: by_type,
         pageblocks,
+        pageblock_use: Some(pageblocks::uses(kernel, id)),
     }
 }
 
