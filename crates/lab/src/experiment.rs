@@ -93,6 +93,8 @@ pub struct Variant {
     pub kernel: Kernel,
     /// Knobs that differ from what the kernel sets at boot.
     pub knobs: BTreeMap<String, String>,
+    /// Of knobs that a scale has changed, the values at full scale.
+    pub knobs_at_full_scale: BTreeMap<String, String>,
     /// The workload at full scale.
     pub workload: Configured,
     /// What the kernel wants for itself besides, at full scale.
@@ -211,7 +213,9 @@ impl Experiment {
         })?;
         let is_for_model = targets.contains(&Target::Model);
         let is_for_others = targets.iter().any(|target| *target != Target::Model);
-        let mut checks = Checks { path, text, is_for_model, is_for_others, problems: Vec::new() };
+        let wants_disk = targets.iter().any(|target| *target != Target::Host);
+        let mut checks =
+            Checks { path, text, is_for_model, is_for_others, wants_disk, problems: Vec::new() };
         let experiment = values.finish(&mut checks);
         match checks.problems.is_empty() {
             true => Ok(experiment),
@@ -289,6 +293,8 @@ struct Checks<'a> {
     is_for_model: bool,
     /// Whether it is run on real kernels too.
     is_for_others: bool,
+    /// Whether it is run where files lie on the machine file's first disk: anywhere but on the host.
+    wants_disk: bool,
     problems: Vec<String>,
 }
 
@@ -461,7 +467,12 @@ impl Values {
                     format!("there is a variant `{label}` already, expected another `name`");
                 checks.refuse(heading.span(), message);
             }
-            variants.extend(values.finish(&label, machine.as_ref(), &self.workload, checks));
+            variants.extend(values.finish(
+                &label,
+                (&self.machine, machine.as_ref()),
+                &self.workload,
+                checks,
+            ));
             labels.push(label);
         }
         let form = published.and_then(published::find);
@@ -591,14 +602,14 @@ impl VariantValues {
     fn finish(
         &self,
         label: &str,
-        common_machine: Option<&Machine>,
+        common_machine: (&Spanned<String>, Option<&Machine>),
         common_workload: &Spanned<Parameters>,
         checks: &mut Checks<'_>,
     ) -> Option<Variant> {
         let kernel = checks.kernel(&self.kernel);
         let machine = match &self.machine {
             Some(name) => checks.machine(name),
-            None => common_machine.cloned(),
+            None => common_machine.1.cloned(),
         };
         let machine = machine.map(|machine| self.with_swap(machine, checks));
         let mut knobs = BTreeMap::new();
@@ -631,15 +642,39 @@ impl VariantValues {
             knobs.insert(key.get_ref().clone(), text);
         }
         let workload = checks.workload(common_workload, &self.workload);
+        if let (Some(machine), Some(workload)) = (&machine, &workload) {
+            self.check_disk(machine, workload, common_machine.0, checks);
+        }
         Some(Variant {
             name: label.to_owned(),
             machine: machine?,
             kernel: kernel?,
             knobs,
+            knobs_at_full_scale: BTreeMap::new(),
             workload: workload?,
             demands: Vec::new(),
             published: Vec::new(),
         })
+    }
+
+    /// Refuses a workload with files on a machine that has no disk for them.
+    fn check_disk(
+        &self,
+        machine: &Machine,
+        workload: &Configured,
+        common_machine: &Spanned<String>,
+        checks: &mut Checks<'_>,
+    ) {
+        if !checks.wants_disk || !machine.disks.is_empty() || !workload.needs_files() {
+            return;
+        }
+        let message = format!(
+            "the machine `{}` has no disk, expected one with a `[[disk]]`: the workload `{}` needs a file \
+             system",
+            machine.name,
+            workload.name()
+        );
+        checks.refuse(self.machine.as_ref().unwrap_or(common_machine).span(), message);
     }
 
     /// The columns of the published tables that the variant stands for.

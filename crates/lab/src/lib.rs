@@ -26,5 +26,5 @@ pub use error::InputError;
 pub use experiment::{Experiment, Scale, Variant};
 pub use kernel_file::Kernel;
 pub use recording::Recording;
-pub use run::{ExecuteError, Executed, ModelSize, Plan, Run, Watch};
+pub use run::{ExecuteError, Executed, ModelSize, Plan, Run, RunKind, Watch};
 pub use target::{RealError, RealOptions, Target};

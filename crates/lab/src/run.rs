@@ -6,21 +6,25 @@
 
 use crate::experiment::{Experiment, Scale, Variant};
 use crate::run_inputs::{kernel_values, machine_values};
-use crate::target::{Ready, Real, RealError, RealOptions, Target, different};
+use crate::target::{NO_FOLDER, Ready, Real, RealError, RealOptions, Target, different};
 use crate::trace_text::{self, Whose};
 use crate::{InputError, Kernel, memory_map};
 use highorder_mm::Memory;
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
 use highorder_sim::kernel::demand::Demand;
 use highorder_sim::{Machine, Ns, RunError};
+use highorder_system::knob_scaling;
 use highorder_system::model::{self, ModelSpec};
 use highorder_workload::Configured;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+/// Values by name.
+type Values = BTreeMap<String, String>;
 
 /// All runs of an experiment at one scale.
 #[derive(Clone, Debug)]
@@ -44,9 +48,20 @@ pub struct Run {
     machine: Machine,
     kernel: Kernel,
     knobs: BTreeMap<String, String>,
+    /// What a reader of its results should know.
+    notes: Vec<String>,
     demands: Vec<Demand>,
     workload: Configured,
     sample_interval: Ns,
+}
+
+/// What runs have in common that take about as long.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunKind {
+    /// What is run, and where: the workload, the machine and the kind of system.
+    pub workload: String,
+    /// The workload's parameters, but for the number of threads, which share the work.
+    pub values: String,
 }
 
 /// Who looks on while runs are made, from whatever thread.
@@ -183,6 +198,9 @@ impl Experiment {
             if targets[..number].contains(target) {
                 return Err(InputError::other(format!("{target} was given twice, expected once")));
             }
+            if *target == Target::Host && options.host_folder.is_none() {
+                check_needs_no_folder(&scaled)?;
+            }
             let ready = target.ready(options, scale)?;
             let is_model = *target == Target::Model;
             let name = target.name();
@@ -273,7 +291,7 @@ impl Experiment {
             },
             kernel: Named {
                 name: variant.name.clone(),
-                values: kernel_values(&variant.kernel, &variant.knobs),
+                values: kernel_values(&variant.kernel, &variant.knob_texts()),
             },
             workload: Named { name: workload.name().to_owned(), values: workload.values() },
             seed,
@@ -288,11 +306,21 @@ impl Experiment {
             machine: variant.machine.clone(),
             kernel: variant.kernel.clone(),
             knobs: variant.knobs.clone(),
+            notes: variant.knob_notes(),
             demands: variant.demands.clone(),
             workload,
             sample_interval,
         }
     }
+}
+
+/// Refuses workloads with files on a host that has no folder for them.
+fn check_needs_no_folder(variants: &[Variant]) -> Result<(), InputError> {
+    let Some(variant) = variants.iter().find(|variant| variant.workload.needs_files()) else {
+        return Ok(());
+    };
+    let name = variant.workload.name();
+    Err(InputError::other(format!("the workload `{name}` needs files, and {NO_FOLDER}")))
 }
 
 /// Demands as text: equal texts mean equal demands.
@@ -314,8 +342,11 @@ fn demands_text(demands: &[Demand]) -> String {
 impl Variant {
     fn scaled(&self, scale: Scale) -> Result<Self, InputError> {
         let (numerator, denominator) = (scale.numerator(), scale.denominator());
+        let (knobs, knobs_at_full_scale) = self.scaled_knobs(scale)?;
         Ok(Self {
             machine: self.machine.scaled(numerator, denominator)?,
+            knobs,
+            knobs_at_full_scale,
             workload: self.workload.clone().scaled(numerator, denominator),
             demands: self
                 .demands
@@ -327,7 +358,56 @@ impl Variant {
     }
 }
 
+impl Variant {
+    /// The knobs at a scale, and the former values of those that it changes.
+    fn scaled_knobs(&self, scale: Scale) -> Result<(Values, Values), InputError> {
+        let (mut scaled, mut at_full_scale) = (self.knobs.clone(), BTreeMap::new());
+        for (name, value) in &mut scaled {
+            let (numerator, denominator) = (scale.numerator(), scale.denominator());
+            let new = knob_scaling::scaled(name, value, numerator, denominator);
+            let new = new.map_err(|why| {
+                InputError::other(format!("scale {scale} of the variant `{}`: {why}", self.name))
+            })?;
+            if new != *value {
+                at_full_scale.insert(name.clone(), std::mem::replace(value, new));
+            }
+        }
+        Ok((scaled, at_full_scale))
+    }
+
+    /// The knobs as inputs of a run tell them.
+    pub(crate) fn knob_texts(&self) -> Values {
+        let text = |(name, value): (&String, &String)| {
+            let text = match self.knobs_at_full_scale.get(name) {
+                Some(full) => format!("{value}, scaled from {full}"),
+                None => value.clone(),
+            };
+            (name.clone(), text)
+        };
+        self.knobs.iter().map(text).collect()
+    }
+
+    /// What a reader of a run's results should know of knobs that were scaled.
+    fn knob_notes(&self) -> Vec<String> {
+        let note = |(name, full): (&String, &String)| {
+            format!("{name} is {}, scaled from {full} as memory is", self.knobs[name])
+        };
+        self.knobs_at_full_scale.iter().map(note).collect()
+    }
+}
+
 impl Run {
+    /// What it has in common with runs that take about as long.
+    #[must_use]
+    pub fn kind(&self) -> RunKind {
+        let Inputs { source, machine, workload, .. } = &self.inputs;
+        let values = workload.values.iter().filter(|(name, _)| *name != "threads");
+        RunKind {
+            workload: format!("{source:?} {} {}", machine.name, workload.name),
+            values: format!("{:?}", values.collect::<Vec<_>>()),
+        }
+    }
+
     /// Whether it is on the model.
     #[must_use]
     pub const fn is_model(&self) -> bool {
@@ -337,6 +417,15 @@ impl Run {
     /// Makes the run, on this thread; a model's record has a picture of memory. `traced` is given its
     /// events, if that is wanted.
     fn make(
+        &self,
+        traced: Option<&mut OnTrace<'_>>,
+    ) -> Result<(Record, Option<ModelSize>), ExecuteError> {
+        let (mut record, size) = self.make_unnoted(traced)?;
+        record.notes.splice(0..0, self.notes.iter().cloned());
+        Ok((record, size))
+    }
+
+    fn make_unnoted(
         &self,
         traced: Option<&mut OnTrace<'_>>,
     ) -> Result<(Record, Option<ModelSize>), ExecuteError> {
@@ -388,7 +477,7 @@ impl Plan {
     /// Makes the runs that the store does not have, as many at once as there are workers.
     ///
     /// # Errors
-    /// The failure of the first run in the plan's order that failed; runs under way are finished.
+    /// The failure of the first run that failed, in the order in which they are begun; runs under way are finished.
     pub fn execute(
         &self,
         store: &Store,
@@ -409,6 +498,8 @@ impl Plan {
         }
         let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let mut nr_made = 0;
+        // One of each kind first: then it is known early how long the others will take. No run depends on another.
+        let model = first_of_each_kind_first(model);
         for runs in [model, guests, host] {
             let real = runs.iter().filter_map(|run| run.real.as_ref());
             let at_once = real.map(|real| real.at_once(cpus)).min();
@@ -441,6 +532,15 @@ impl Plan {
         }
         Ok(records)
     }
+}
+
+/// The same runs in the same order, but for one of each kind, which come before all others.
+fn first_of_each_kind_first(runs: Vec<&Run>) -> Vec<&Run> {
+    let mut kinds = BTreeSet::new();
+    let (mut first, others): (Vec<&Run>, Vec<&Run>) =
+        runs.into_iter().partition(|run| kinds.insert(run.kind()));
+    first.extend(others);
+    first
 }
 
 /// Makes runs, so many at once, and returns how many it made before it was to stop.

@@ -285,7 +285,7 @@ impl Ready {
                 (machine, kernel.clone(), Real::Vm(Box::new(spec)))
             }
         };
-        kernel.extend(variant.knobs.clone());
+        kernel.extend(variant.knob_texts());
         Ok(Some((machine, Named { name, values: kernel }, real)))
     }
 }
@@ -338,7 +338,8 @@ fn guest_values(machine: &Machine) -> BTreeMap<String, String> {
 }
 
 /// What a workload on the host that wants files is told without a folder.
-const NO_FOLDER: &str = "no folder was given for its files, expected --folder DIR with --on host";
+pub(crate) const NO_FOLDER: &str =
+    "no folder was given for its files, expected --folder DIR with --on host";
 
 /// The kind of file system that a folder lies on, as `/proc/self/mountinfo` names it.
 fn file_system(folder: &Path) -> Option<String> {

@@ -1,11 +1,12 @@
 //! Experiment files: what they say, and how bad ones are refused.
 
 use highorder_lab::experiment::{BUILT_IN, Variant, thread_steps};
-use highorder_lab::{Experiment, Scale};
-use highorder_record::{Inputs, published};
+use highorder_lab::{Experiment, RealOptions, Scale, Target};
+use highorder_record::{Inputs, Store, published};
 use highorder_sim::{DeviceKind, machine};
 use std::collections::BTreeSet;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 const GOOD: &str = "\
@@ -149,6 +150,46 @@ fn a_scaled_run_has_less_memory_smaller_sizes_and_as_many_cpus() {
     assert_eq!(part.scale, highorder_record::Scale { numerator: 1, denominator: 16 });
     assert_eq!(whole.experiment_text, "sample_interval_ns = 1000000000\n");
     assert_eq!(part.experiment_text, "sample_interval_ns = 62500000\n");
+}
+
+#[test]
+fn knobs_that_are_amounts_of_memory_shrink_with_it_and_say_so() {
+    let knobs = "{ \"vm.min_free_kbytes\" = 65536, \"vm.swappiness\" = 10 }";
+    let text = GOOD.replace("{ \"vm.swappiness\" = 10 }", knobs);
+    let experiment = parse(&text).unwrap();
+    let shown = |at: &str, knob: &str| inputs(&experiment, at)[1].kernel.values[knob].clone();
+    assert_eq!(shown("1", "vm.min_free_kbytes"), "65536");
+    assert_eq!(shown("1/16", "vm.min_free_kbytes"), "4096, scaled from 65536");
+    assert_eq!(shown("1/16", "vm.swappiness"), "10");
+    let scaled = &experiment.plan(scale("1/16")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    scaled.execute(&store, NonZeroUsize::MIN, &()).unwrap();
+    let calm = &scaled.records(&store).unwrap()[1][0];
+    let note = "vm.min_free_kbytes is 4096, scaled from 65536 as memory is";
+    assert_eq!(calm.notes.first().map(String::as_str), Some(note));
+    let marks = calm.after.zones.iter().map(|zone| zone.pages["min"]).sum::<u64>();
+    assert!(marks.abs_diff(1024) < 8, "4 MiB are 1024 pages, found {marks}");
+}
+
+#[test]
+fn knobs_that_cannot_shrink_are_refused_with_the_reason() {
+    let refused = |knob: &str| {
+        let text = GOOD.replace("\"vm.swappiness\" = 10", knob);
+        let experiment = parse(&text).unwrap();
+        assert!(experiment.plan(Scale::FULL).is_ok(), "{knob}");
+        experiment.plan(scale("1/16")).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("\"vm.min_free_kbytes\" = 1024"),
+        "scale 1/16 of the variant `calm`: `vm.min_free_kbytes` is 1024, scaled 64, expected at least 128"
+    );
+    assert_eq!(
+        refused("\"transparent_hugepage/khugepaged/pages_to_scan\" = 8192"),
+        "scale 1/16 of the variant `calm`: `transparent_hugepage/khugepaged/pages_to_scan` is 8192, expected \
+         it to be left out: pages of one turn and the time between turns are a speed, and the kernel's own \
+         value of it is the same at every scale"
+    );
 }
 
 #[test]
@@ -320,6 +361,47 @@ fn unknown_knobs_and_values_out_of_range_are_named_with_their_line() {
         "= 10 }",
         "= 1.5 }",
         "mine.toml:17: `vm.swappiness` is of type float, expected a text or a whole number",
+    );
+}
+
+#[test]
+fn a_workload_with_files_on_a_machine_without_a_disk_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let built_in = machine::BUILT_IN.iter().find(|(name, _)| *name == "one-node-8g").unwrap().1;
+    let mut diskless: toml::Table = built_in.parse().unwrap();
+    diskless.remove("disk");
+    diskless.remove("swap");
+    let text = toml::to_string(&diskless).unwrap();
+    fs::write(folder.path().join("diskless.toml"), text).unwrap();
+    let load = |targets: &[Target], workload: &str| {
+        let path = folder.path().join("mine.toml");
+        let text =
+            GOOD.replace("\"one-node-8g\"", "\"diskless.toml\"").replace("passes = 2", workload);
+        fs::write(&path, text).unwrap();
+        let loaded = Experiment::load_for(&path.display().to_string(), targets);
+        loaded.map(drop).map_err(|error| error.to_string())
+    };
+    let refused = format!(
+        "{}:2: the machine `diskless` has no disk, expected one with a `[[disk]]`: the workload `usemem` \
+         needs a file system",
+        folder.path().join("mine.toml").display()
+    );
+    let vm = || "vm:debian:6.12".parse().unwrap();
+    for targets in [vec![Target::Model], vec![vm()], vec![Target::Host, Target::Model]] {
+        assert_eq!(load(&targets, "passes = 2"), Err(refused.clone()), "{targets:?}");
+    }
+    assert_eq!(load(&[Target::Model], "file = 0.0"), Ok(()), "it writes no file");
+    assert_eq!(load(&[Target::Host], "passes = 2"), Ok(()), "the host is not that machine");
+}
+
+#[test]
+fn a_workload_with_files_on_the_host_wants_a_folder_before_anything_runs() {
+    let options = RealOptions::default();
+    let plan = good().plan_on(&[Target::Host], Scale::FULL, &options);
+    assert_eq!(
+        plan.map(drop).unwrap_err().to_string(),
+        "the workload `usemem` needs files, and no folder was given for its files, expected --folder DIR \
+         with --on host"
     );
 }
 

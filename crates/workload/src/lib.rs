@@ -69,6 +69,8 @@ struct Workload {
     /// Says what is wrong with values that are each possible, but not together.
     check: fn(&Settings) -> Result<(), ParameterError>,
     run: fn(&mut dyn System, &Settings) -> Result<(), Failure>,
+    /// Whether it needs a file system, with these values.
+    needs_files: fn(&Settings) -> bool,
 }
 
 const WORKLOADS: [&Workload; 14] = [
@@ -166,6 +168,12 @@ impl Configured {
     #[must_use]
     pub fn wants_threads(&self) -> bool {
         self.workload.parameters.iter().any(|parameter| parameter.name == THREADS)
+    }
+
+    /// Whether it needs a file system: on a machine without one it can do nothing.
+    #[must_use]
+    pub fn needs_files(&self) -> bool {
+        (self.workload.needs_files)(&self.settings)
     }
 
     /// The same with this many threads, at least one; the same as it was if it has no such number.

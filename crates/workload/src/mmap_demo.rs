@@ -54,6 +54,9 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    needs_files: |settings| {
+        settings.count("fragment") > 0 && settings.word("fragment_with") == "file"
+    },
     run,
 };
 

@@ -338,6 +338,11 @@ impl Settings {
         }
     }
 
+    /// Whether an amount of memory is more than none.
+    pub(crate) fn has_memory(&self, name: &str) -> bool {
+        self.0[name] != Setting::Share(0)
+    }
+
     /// Base pages of a size or of a share of memory.
     pub(crate) fn pages(&self, name: &str, machine: &MachineInfo) -> u64 {
         self.0[name].pages(machine)

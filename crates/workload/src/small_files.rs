@@ -68,6 +68,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |settings| settings.check_at_most("block", "file_size"),
+    needs_files: |_| true,
     run,
 };
 

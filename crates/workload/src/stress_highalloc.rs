@@ -62,6 +62,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    needs_files: |settings| settings.word("rested") == "yes",
     run,
 };
 

@@ -57,6 +57,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    needs_files: |settings| settings.has_memory("file"),
     run,
 };
 

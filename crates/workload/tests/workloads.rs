@@ -826,3 +826,42 @@ fn a_recorded_highalloc_makes_trees_of_files_first() {
         assert!(Script::parse(line).is_err(), "{line}");
     }
 }
+
+#[test]
+fn a_workload_says_whether_it_needs_files_and_creates_some_exactly_then() {
+    let (one, zero) = (Value::Integer(1), Value::Integer(0));
+    // So that none takes long; a workload that is not named here runs with its defaults.
+    let small: [(&str, Vec<(&str, Value)>); 6] = [
+        ("churn", vec![("operations", Value::Integer(100))]),
+        ("numa-thp-bench", vec![("area", text("4 MiB")), ("writes", Value::Integer(1000))]),
+        ("postmark", vec![("transactions", Value::Integer(100))]),
+        ("stutter", vec![("mapping", text("1 MiB")), ("rounds", one.clone())]),
+        ("small-files", vec![("memory", Value::Float(0.1))]),
+        ("usemem", vec![("passes", one.clone())]),
+    ];
+    let check = |name: &str, values: Vec<(&str, Value)>| {
+        let values = values.into_iter().map(|(key, value)| (key.to_owned(), value));
+        let workload = find(name, &values.collect()).unwrap().scaled(1, 64);
+        let mut sys = Fake::new(PAGES);
+        // The sampler of stutter would never end.
+        sys.naps_max = 20;
+        sys.run(workload.code()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let creates = sys.events.iter().any(|event| matches!(event, Event::Create(_)));
+        assert_eq!(workload.needs_files(), creates, "{name}");
+        creates
+    };
+    // Its threads meet at a barrier, and the fake system runs one after another.
+    assert!(configured("fleet", []).needs_files());
+    for name in highorder_workload::names().iter().filter(|name| **name != "fleet") {
+        let values = small.iter().find(|(of, _)| of == name).map(|(_, values)| values.clone());
+        check(name, values.unwrap_or_default());
+    }
+    let passes = || ("passes", Value::Integer(1));
+    assert!(!check("usemem", vec![passes(), ("file", NONE)]));
+    assert!(!check("stress-highalloc", vec![("rested", text("no"))]));
+    let fragment =
+        |with| vec![passes(), ("fragment", Value::Integer(10)), ("fragment_with", text(with))];
+    assert!(check("mmap-demo", fragment("file")));
+    assert!(!check("mmap-demo", fragment("anon")));
+    assert!(!check("mmap-demo", vec![("fragment", zero), ("fragment_with", text("file"))]));
+}
