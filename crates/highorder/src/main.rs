@@ -17,6 +17,7 @@ mod cli;
 mod compare;
 mod complete;
 mod completions;
+mod eta;
 mod failure;
 mod import;
 mod list;

@@ -2,24 +2,26 @@
 
 use crate::compare::{self, DEFAULT_STORE};
 use crate::complete;
+use crate::eta::Eta;
 use crate::failure::Failure;
 use crate::output::{self, PictureFile};
 use crate::real::{Guests, STATE_FOLDER};
 use crate::results::{Printing, Results, Variant};
 use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::{
-    ExecuteError, Executed, Experiment, ModelSize, Plan, RealError, RealOptions, Run, Scale,
-    Target, Watch,
+    ExecuteError, Executed, Experiment, ModelSize, Plan, RealError, RealOptions, Run, RunKind,
+    Scale, Target, Watch,
 };
 use highorder_real::HostError;
 use highorder_record::record::PAGE_BYTES;
 use highorder_record::{Record, Store, StoreError};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -223,11 +225,11 @@ fn execute_traced(
 ) -> Result<(), Failure> {
     let lacks_trace = |run: &Run| trace.is_some_and(|folder| !trace_path(folder, run).is_file());
     let is_missing = |run: &&Run| !store.has(&run.inputs) || lacks_trace(run);
-    let nr_missing = plan.runs.iter().filter(is_missing).count();
-    if nr_missing == 0 {
+    let missing: Vec<RunKind> = plan.runs.iter().filter(is_missing).map(Run::kind).collect();
+    if missing.is_empty() {
         return Ok(());
     }
-    let mut overseer = Overseer::new(nr_missing as u64);
+    let mut overseer = Overseer::new(missing, workers);
     overseer.trace = trace.map(Path::to_owned);
     let of_all = format!("of {} runs are in {}", plan.runs.len(), store.folder().display());
     let goes_on = format!("the same command goes on from there: {again}");
@@ -252,6 +254,7 @@ fn execute_traced(
 /// Draws progress, and says when to stop.
 struct Overseer {
     bar: ProgressBar,
+    eta: Arc<Mutex<Eta>>,
     stop: Arc<AtomicBool>,
     nr_running: AtomicUsize,
     nr_modelled: AtomicUsize,
@@ -266,13 +269,27 @@ struct Overseer {
 }
 
 impl Overseer {
-    fn new(nr_runs: u64) -> Self {
-        let style = "{wide_bar} {pos} of {len} runs, {msg}, {elapsed} gone, {eta} left";
+    fn new(runs: Vec<RunKind>, workers: NonZeroUsize) -> Self {
+        let nr_runs = runs.len() as u64;
+        let eta = Arc::new(Mutex::new(Eta::new(runs, workers.get())));
+        let style = "{wide_bar} {pos} of {len} runs, {msg}, {elapsed} gone, {left} left";
         let style = ProgressStyle::with_template(style).expect("the template above is well formed");
+        let known = Arc::clone(&eta);
+        let style =
+            style.with_key("left", move |state: &ProgressState, text: &mut dyn fmt::Write| {
+                let left =
+                    known.lock().unwrap_or_else(PoisonError::into_inner).left(state.elapsed());
+                // A line that is cut short is drawn anew in a moment.
+                let _ = match left {
+                    Some(left) => write!(text, "{:#}", HumanDuration(left)),
+                    None => write!(text, "?"),
+                };
+            });
         let bar = output::progress(Some(nr_runs), "").with_style(style);
         bar.enable_steady_tick(Duration::from_millis(250));
         Self {
             bar,
+            eta,
             stop: Arc::default(),
             nr_running: AtomicUsize::new(0),
             nr_modelled: AtomicUsize::new(0),
@@ -297,6 +314,10 @@ impl Overseer {
             bar.suspend(|| output::say(message));
         };
         ctrlc::set_handler(heed).map_err(|error| Failure::internal(format!("signals: {error}")))
+    }
+
+    fn eta(&self) -> MutexGuard<'_, Eta> {
+        self.eta.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn show_running(&self, nr_running: usize) {
@@ -335,11 +356,13 @@ impl Overseer {
 }
 
 impl Watch for Overseer {
-    fn begun(&self, _: &Run) {
+    fn begun(&self, run: &Run) {
+        self.eta().begun(run.inputs.identity(), run.kind(), self.bar.elapsed());
         self.show_running(self.nr_running.fetch_add(1, Ordering::Relaxed) + 1);
     }
 
-    fn ended(&self, _: &Run, record: &Record, size: Option<ModelSize>) {
+    fn ended(&self, run: &Run, record: &Record, size: Option<ModelSize>) {
+        self.eta().ended(run.inputs.identity(), self.bar.elapsed());
         self.show_running(self.nr_running.fetch_sub(1, Ordering::Relaxed) - 1);
         self.bar.inc(1);
         let Some(size) = size else { return };
