@@ -2,7 +2,7 @@
 
 use crate::page::{self, Field, blocks, code, fields, source, table};
 use highorder_sim::Machine;
-use highorder_sim::machine::{BUILT_IN, COSTS};
+use highorder_sim::machine::BUILT_IN;
 use std::path::Path;
 
 const PAGE: &str = "docs/machines.md";
@@ -135,7 +135,8 @@ fn values(field: &Field, text: &dyn Fn(&str) -> String) -> String {
 }
 
 fn costs() -> String {
+    let costs = fields(&source("crates/sim/src/machine.rs"), "costs! {");
     let rows: Vec<Vec<String>> =
-        COSTS.iter().map(|(name, about)| vec![code(name), page::unlinked(about.trim())]).collect();
+        costs.into_iter().map(|field| vec![code(&field.name), field.about]).collect();
     table(&["cost", "of what"], &rows)
 }

@@ -77,7 +77,7 @@ pub(crate) fn fields(source: &str, head: &str) -> Vec<Field> {
 }
 
 /// Text of a doc comment without its links to items.
-pub(crate) fn unlinked(text: &str) -> String {
+fn unlinked(text: &str) -> String {
     text.replace("[`", "`").replace("`]", "`")
 }
 
