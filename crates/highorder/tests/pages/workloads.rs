@@ -49,7 +49,8 @@ fn section(name: &str) -> String {
     format!("## {name}\n\n{}\n\nUsed by: {used}.\n\n{parameters}\n", sentence(workload.about))
 }
 
-/// With a full stop.
+/// With a capital letter and a full stop.
 fn sentence(text: &str) -> String {
-    format!("{}.", text.trim_end_matches('.'))
+    let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
+    format!("{}{}.", first.to_uppercase(), rest.trim_end_matches('.'))
 }
