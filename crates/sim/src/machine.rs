@@ -800,7 +800,7 @@ impl Values {
 fn shape(nodes: &[Node], disks: &[DeviceSpec], swap: &[SwapArea]) -> String {
     let size = |bytes: u64| {
         let mib = bytes / MIB;
-        if mib > 0 && mib % 1024 == 0 {
+        if mib > 0 && mib.is_multiple_of(1024) {
             format!("{} GiB", mib / 1024)
         } else {
             format!("{mib} MiB")
