@@ -98,6 +98,7 @@ fn names_alone(kinds: &[Kind]) -> String {
     for kind in kinds {
         let names = catalogue::names(*kind);
         sheet.heading(&format!("{} {}", names.len(), kind.plural()));
+        let names = if *kind == Kind::Claim { by_document(&names) } else { names };
         sheet.paragraph("  ", &names.join(", "));
     }
     sheet.heading("More");
@@ -112,6 +113,13 @@ fn names_alone(kinds: &[Kind]) -> String {
         ],
     );
     sheet.text()
+}
+
+/// How many claims there are of each document: their names alone would fill screens.
+fn by_document(claims: &[String]) -> Vec<String> {
+    let document = |claim: &String| claim.split('-').next().unwrap_or_default().to_owned();
+    let groups = claims.chunk_by(|a, b| document(a) == document(b));
+    groups.map(|group| format!("{} of document {}", group.len(), document(&group[0]))).collect()
 }
 
 fn json_of(kinds: &[Kind]) -> Result<String, Failure> {

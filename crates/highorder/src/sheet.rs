@@ -6,7 +6,7 @@ use std::io;
 /// The width where there is no terminal, and the most that lines have on one: longer ones are hard to read.
 const WIDTH_MAX: usize = 100;
 /// The least width of what stands beside a name: with less, it goes below the name.
-const BESIDE_MIN: usize = 30;
+const BESIDE_MIN: usize = 40;
 
 /// The width of the terminal, as far as lines shall have it.
 pub(crate) fn width() -> usize {
@@ -48,7 +48,7 @@ impl Sheet {
 
     /// Words in lines, each behind the indent.
     pub(crate) fn paragraph(&mut self, indent: &str, words: &str) {
-        for line in wrap(words, self.width.saturating_sub(indent.len()).max(BESIDE_MIN)) {
+        for line in wrap(words, self.width.saturating_sub(indent.len()).max(1)) {
             self.line(&format!("{indent}{line}"));
         }
     }
@@ -96,18 +96,18 @@ mod tests {
 
     #[test]
     fn what_is_said_stays_beside_its_name_or_goes_below_where_there_is_no_room() {
-        let rows = [("a", "one two three four five six seven eight"), ("name", "nine")];
-        let mut sheet = Sheet::new(38);
+        let rows = [("a", "one two three four five six seven eight nine"), ("name", "ten")];
+        let mut sheet = Sheet::new(46);
         sheet.fields("", &rows);
         assert_eq!(
             sheet.text(),
-            "a     one two three four five six\n      seven eight\nname  nine\n"
+            "a     one two three four five six seven eight\n      nine\nname  ten\n"
         );
-        let mut sheet = Sheet::new(20);
+        let mut sheet = Sheet::new(24);
         sheet.fields("", &rows);
         assert_eq!(
             sheet.text(),
-            "a\n    one two three four five six\n    seven eight\nname\n    nine\n"
+            "a\n    one two three four\n    five six seven eight\n    nine\nname\n    ten\n"
         );
     }
 

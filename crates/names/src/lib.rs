@@ -44,13 +44,20 @@ pub fn nearest<'a>(found: &str, known: &[&'a str]) -> Vec<&'a str> {
             let named = known.iter().zip(&distances);
             named.filter(|(_, distance)| **distance == least).map(|(name, _)| *name).collect()
         }
-        None if length >= PART_MIN => {
-            known.iter().copied().filter(|name| name.to_lowercase().contains(&found)).collect()
-        }
+        None if length >= PART_MIN => with_part(&found, known),
         None => Vec::new(),
     };
     near.dedup();
     if near.len() > SUGGESTIONS_MAX { Vec::new() } else { near }
+}
+
+/// The names that begin with this, or if there are none that have it anywhere.
+fn with_part<'a>(part: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let having = |has: fn(&str, &str) -> bool| -> Vec<&'a str> {
+        known.iter().copied().filter(|name| has(&name.to_lowercase(), part)).collect()
+    };
+    let beginning = having(|name, part| name.starts_with(part));
+    if beginning.is_empty() { having(|name, part| name.contains(part)) } else { beginning }
 }
 
 /// The question that a message ends with, if `found` is a near miss.
@@ -132,6 +139,8 @@ mod tests {
         let knobs = ["vm.swappiness", "transparent_hugepage/enabled", "vm.page-cluster"];
         assert_eq!(nearest("swapiness", &knobs), ["vm.swappiness"]);
         assert_eq!(nearest("hugepage", &knobs), ["transparent_hugepage/enabled"]);
+        let experiments = ["overcommit", "usemem", "usemem-anon", "thp-defrag-usemem", "dd-usemem"];
+        assert_eq!(nearest("usem", &experiments), ["usemem", "usemem-anon"], "the beginning first");
         assert_eq!(nearest("linux", &KERNELS), [""; 0], "a part of everything says nothing");
     }
 

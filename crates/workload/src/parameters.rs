@@ -94,7 +94,9 @@ impl Parameter {
         let size = || ["bytes", unit].join(" ").trim_end().to_owned();
         let (unit, words): (_, &[&str]) = match kind {
             Kind::Count { .. } => ((*unit).to_owned(), &[]),
-            Kind::Memory { .. } | Kind::MemoryOrNone { .. } => ("of memory, or bytes".into(), &[]),
+            Kind::Memory { .. } | Kind::MemoryOrNone { .. } => {
+                ("share of memory, or bytes".into(), &[])
+            }
             Kind::Size { .. } | Kind::Fixed { .. } => (size(), &[]),
             Kind::Word(words) => (String::new(), words),
         };

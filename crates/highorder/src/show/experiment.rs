@@ -6,6 +6,7 @@ use crate::output::shell_command;
 use highorder_lab::catalogue::Kind;
 use highorder_lab::times::{self, Time};
 use highorder_lab::{Experiment, Scale, Variant};
+use highorder_workload::describe;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -22,18 +23,27 @@ pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
     let nr_runs = experiment.plan(Scale::FULL)?.runs.len();
     let threads: Vec<String> =
         experiment.threads.iter().flatten().map(ToString::to_string).collect();
-    let runs = format!(
-        "{nr_runs}: {} x {} x {}",
-        counted(experiment.variants.len(), "variant"),
-        counted(experiment.threads.len(), "step of threads"),
-        counted(experiment.seeds.len(), "seed")
-    );
+    let factors = [
+        (experiment.variants.len(), "variant"),
+        (experiment.threads.len(), "step of threads"),
+        (experiment.seeds.len(), "seed"),
+    ];
+    let several: Vec<String> =
+        factors.into_iter().filter(|(nr, _)| *nr > 1).map(|(nr, what)| counted(nr, what)).collect();
+    let runs = match several.is_empty() {
+        true => nr_runs.to_string(),
+        false => format!("{nr_runs}: {}", several.join(" x ")),
+    };
     let mut rows = vec![
         ("machine", machines.join(", ")),
         ("workload", workloads.join(", ")),
         (
             "threads",
-            if threads.is_empty() { "the workload's".to_owned() } else { threads.join(", ") },
+            if threads.is_empty() {
+                "the workload's own number".to_owned()
+            } else {
+                threads.join(", ")
+            },
         ),
         ("runs", runs),
     ];
@@ -45,10 +55,18 @@ pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
     let common = common_values(&experiment);
     sheet.heading("Parameters that all variants share");
     sheet.paragraph("  ", &listed(&common));
-    sheet.heading("Variants, the first being the base");
-    for variant in &experiment.variants {
-        sheet.fields("  ", &[(variant.name.as_str(), differing(variant, &experiment, &common))]);
+    let knobs = common_knobs(&experiment);
+    if !knobs.is_empty() {
+        sheet.heading("Knobs that all variants share");
+        sheet.paragraph("  ", &listed(&knobs));
     }
+    sheet.heading("Variants, the first being the base");
+    let rows: Vec<(&str, String)> = experiment
+        .variants
+        .iter()
+        .map(|variant| (variant.name.as_str(), differing(variant, &experiment, &common, &knobs)))
+        .collect();
+    sheet.fields("  ", &rows);
     sheet.heading("To run it");
     let commands = commands(name, &experiment.name, is_built_in);
     let rows: Vec<(&str, String)> =
@@ -152,36 +170,63 @@ fn common_values(experiment: &Experiment) -> BTreeMap<String, String> {
     common
 }
 
+/// The knobs that all variants set alike.
+fn common_knobs(experiment: &Experiment) -> BTreeMap<String, String> {
+    let mut common = experiment.variants[0].knobs.clone();
+    for variant in &experiment.variants {
+        common.retain(|knob, value| variant.knobs.get(knob) == Some(value));
+    }
+    common
+}
+
 /// What a variant is, but for what all share.
 fn differing(
     variant: &Variant,
     experiment: &Experiment,
     common: &BTreeMap<String, String>,
+    knobs: &BTreeMap<String, String>,
 ) -> String {
-    let first = &experiment.variants[0];
+    let all = &experiment.variants;
     let mut parts = vec![variant.kernel.name.clone()];
-    let others = experiment.variants.iter();
-    if others.clone().any(|other| other.machine.name != first.machine.name) {
-        parts.push(variant.machine.name.clone());
-    }
-    let swap = |variant: &Variant| variant.machine.swap.iter().map(|area| area.bytes).sum::<u64>();
-    if others.clone().any(|other| swap(other) != swap(first)) {
-        parts.push(format!("{} MiB of swap", swap(variant) >> 20));
-    }
-    if others.clone().any(|other| other.workload.name() != first.workload.name()) {
-        parts.push(variant.workload.name().to_owned());
-    }
+    let mut add = |text: fn(&Variant) -> String| {
+        if all.iter().any(|other| text(other) != text(&all[0])) {
+            parts.push(text(variant));
+        }
+    };
+    add(|variant| variant.machine.name.clone());
+    add(|variant| {
+        let bytes: u64 = variant.machine.swap.iter().map(|area| area.bytes).sum();
+        format!("{} MiB of swap", bytes >> 20)
+    });
+    add(|variant| variant.workload.name().to_owned());
     let own: BTreeMap<String, String> = variant
         .workload
         .values()
         .into_iter()
-        .filter(|(key, _)| !common.contains_key(key) && key != "threads")
+        .filter(|(key, value)| !common.contains_key(key) && is_told(variant, key, value, all))
         .collect();
     if !own.is_empty() {
         parts.push(listed(&own));
     }
-    parts.extend(variant.knobs.iter().map(|(knob, value)| format!("{knob} = {value}")));
+    let knobs = variant.knobs.iter().filter(|(knob, _)| !knobs.contains_key(*knob));
+    parts.extend(knobs.map(|(knob, value)| format!("{knob} = {value}")));
     parts.join("; ")
+}
+
+/// Whether a parameter of a variant is worth telling: it is not what the workload has by default, or another variant
+/// with this workload has another value.
+fn is_told(variant: &Variant, key: &str, value: &str, all: &[Variant]) -> bool {
+    if key == "threads" && all.iter().all(|variant| variant.workload.wants_threads()) {
+        return false;
+    }
+    let workload = describe(variant.workload.name());
+    let default = workload.and_then(|workload| {
+        let parameter = workload.parameters.into_iter().find(|parameter| parameter.name == key);
+        parameter.map(|parameter| parameter.default.trim_matches('"').to_owned())
+    });
+    let mut alike = all.iter().filter(|other| other.workload.name() == variant.workload.name());
+    default.as_deref() != Some(value)
+        || alike.any(|other| other.workload.values().get(key).is_none_or(|other| other != value))
 }
 
 fn listed(values: &BTreeMap<String, String>) -> String {

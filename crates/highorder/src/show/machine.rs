@@ -4,6 +4,7 @@ use super::{Shown, begun};
 use crate::failure::Failure;
 use crate::sheet::Sheet;
 use highorder_lab::catalogue::Kind;
+use highorder_mm::types::ZoneKind;
 use highorder_report::text::pages;
 use highorder_sim::device::{DeviceKind, FlashTimes};
 use highorder_sim::machine::{Costs, PAGE_BYTES};
@@ -12,6 +13,8 @@ use serde_json::{Value as Json, json};
 
 /// Characters of the largest node's bar.
 const BAR: u64 = 64;
+/// Before what says where a number is from.
+const SOURCE: &str = "source:";
 
 /// All that there is to say of a machine.
 pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
@@ -32,7 +35,7 @@ pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
         let file_system = machine.file_systems.get(number).map_or("", |system| system.name());
         let words = disk_words(disk, file_system);
         sheet.fields("  ", &[(disk.name.as_str(), words.as_str())]);
-        sheet.paragraph("    source: ", &machine.sources.disks[number]);
+        sheet.fields("    ", &[(SOURCE, &machine.sources.disks[number])]);
     }
     sheet.heading("Swap");
     if machine.swap.is_empty() {
@@ -68,17 +71,16 @@ fn draw_nodes(machine: &Machine, sheet: &mut Sheet) {
             let size = u64::from(zone.present_pages) * PAGE_BYTES;
             // A zone that is there is seen, however small.
             let cells = (size * BAR / largest).max(1) as usize;
-            bar.push_str(&zone.kind.name()[zone.kind.name().len() - 1..].repeat(cells));
+            bar.push_str(&letter(zone.kind).repeat(cells));
         }
         sheet.line(&format!("  [{bar}]"));
         let rows: Vec<Vec<String>> = spec
             .zones
             .iter()
             .map(|zone| {
-                let name = zone.kind.name();
                 vec![
-                    name[name.len() - 1..].to_owned(),
-                    name.to_owned(),
+                    letter(zone.kind).to_owned(),
+                    zone.kind.name().to_owned(),
                     format!("{} present", pages(zone.present_pages.into())),
                     format!("{} managed by the page allocator", pages(zone.managed_pages)),
                 ]
@@ -86,7 +88,7 @@ fn draw_nodes(machine: &Machine, sheet: &mut Sheet) {
             .collect();
         sheet.columns("   ", &rows);
     }
-    sheet.paragraph("  source: ", &machine.sources.memory);
+    sheet.fields("  ", &[(SOURCE, &machine.sources.memory)]);
     if let (Some(in_use), Some(source)) = (&machine.in_use, &machine.sources.in_use) {
         sheet.paragraph(
             "  ",
@@ -99,13 +101,23 @@ fn draw_nodes(machine: &Machine, sheet: &mut Sheet) {
     }
 }
 
+/// A zone in a node's bar.
+const fn letter(zone: ZoneKind) -> &'static str {
+    match zone {
+        ZoneKind::Dma => "D",
+        ZoneKind::Dma32 => "3",
+        ZoneKind::Normal => "N",
+        ZoneKind::Movable => "M",
+    }
+}
+
 fn costs(machine: &Machine, sheet: &mut Sheet) {
     sheet.heading("What work costs, in time of one CPU");
     let about = Costs::about();
     for ((name, cost), (_, about)) in machine.costs.by_name().into_iter().zip(about) {
         sheet.line(&format!("  {name}: {} ns", cost.picoseconds() as f64 / 1000.0));
         sheet.paragraph("    ", about);
-        sheet.paragraph("    source: ", &cost.source);
+        sheet.fields("    ", &[(SOURCE, &cost.source)]);
     }
 }
 

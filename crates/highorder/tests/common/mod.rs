@@ -60,3 +60,22 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// What the shell is offered in place of the last word.
+pub(crate) fn completed(folder: &Path, shell: &str, words: &[&str]) -> Vec<String> {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_highorder"));
+    command
+        .current_dir(folder)
+        .env("COMPLETE", shell)
+        .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+        .env("_CLAP_IFS", "\n")
+        .env("_CLAP_COMPLETE_COMP_TYPE", "9")
+        .env("_CLAP_COMPLETE_SPACE", "true")
+        .args(["--", "highorder"])
+        .args(words);
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    // zsh and fish get what a name is beside it.
+    text.lines().map(|line| line.split(['\t', ':']).next().unwrap_or_default().to_owned()).collect()
+}
