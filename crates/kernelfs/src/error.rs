@@ -1,5 +1,6 @@
 //! The one error type: every bad line of a file, each with what was found and what was expected.
 
+use highorder_files::ReadError;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -55,8 +56,13 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(path: &Path, source: io::Error) -> Error {
-        Error::Io { file: path.display().to_string(), source }
+    /// An error of a file that cannot be read at all.
+    pub(crate) fn read(path: &Path, error: ReadError) -> Error {
+        let file = path.display().to_string();
+        match error {
+            ReadError::Io(source) => Error::Io { file, source },
+            ReadError::Unfit { found, expected } => Error::whole(&file, found, expected),
+        }
     }
 
     /// An error about a file as a whole.

@@ -65,6 +65,7 @@ pub use swaps::{SwapArea, Swaps};
 pub use vmstat::Vmstat;
 pub use zoneinfo::{Pageset, Protection, Zoneinfo, ZoneinfoForm, ZoneinfoZone};
 
+use highorder_files::{Replace, WriteError};
 use std::path::Path;
 
 /// A kernel file that is a table of text.
@@ -81,18 +82,18 @@ pub trait TextFile: Sized {
     /// Reads a file, plain or compressed.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read, [`Error::Bad`] if it cannot be understood.
+    /// [`Error::Io`] if it cannot be read, [`Error::Bad`] if it cannot be understood or is too long for a
+    /// kernel's table.
     fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         Self::parse(&path.display().to_string(), &read_bytes(path)?)
     }
 
-    /// Writes the text to a file.
+    /// Writes the text to a file; one that is there is replaced.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be written.
-    fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let path = path.as_ref();
-        std::fs::write(path, self.to_text()).map_err(|source| Error::io(path, source))
+    /// [`WriteError`] if the file cannot be written.
+    fn write(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
+        highorder_files::write(path.as_ref(), self.to_text().as_bytes(), Replace::Yes)
     }
 }

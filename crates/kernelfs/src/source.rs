@@ -1,10 +1,10 @@
 //! One opener for plain, gzip and zstd files, told apart by their first bytes.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::error::Error;
+use highorder_files::limits::{self, Limit};
 
 /// The first bytes of a gzip stream (RFC 1952).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -32,24 +32,32 @@ impl std::fmt::Debug for Source {
 /// Opens a file, plain or compressed.
 ///
 /// # Errors
-/// [`Error::Io`] if it cannot be opened or its first bytes cannot be read.
+/// [`Error::Io`] if it cannot be opened or its first bytes cannot be read, [`Error::Bad`] if it is neither a
+/// regular file nor a pipe.
 pub fn open(path: impl AsRef<Path>) -> Result<Source, Error> {
     let path = path.as_ref();
-    let file = File::open(path).map_err(|source| Error::io(path, source))?;
+    let file = highorder_files::open(path).map_err(|error| Error::read(path, error))?;
     Source::new(&path.display().to_string(), file)
 }
 
 /// Reads a whole file, plain or compressed, to its last byte.
 ///
 /// # Errors
-/// [`Error::Io`] if it cannot be read, [`Error::Bad`] if compressed data is damaged or cut short.
+/// [`Error::Io`] if it cannot be read, [`Error::Bad`] if compressed data is damaged or cut short, or if there
+/// is more than a kernel's table can have ([`limits::TABLE`]).
 pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
-    let mut source = open(path)?;
+    let path = path.as_ref();
+    let file = highorder_files::open_within(path, limits::TABLE);
+    let file = file.map_err(|error| Error::read(path, error))?;
+    let mut source = Source::new(&path.display().to_string(), file)?;
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match source.read(&mut chunk) {
             Ok(0) => return Ok(bytes),
+            Ok(read) if (bytes.len() + read) as u64 > limits::TABLE.bytes => {
+                return Err(source.too_long(limits::TABLE));
+            }
             Ok(read) => bytes.extend_from_slice(&chunk[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(source.explain(error)),
@@ -99,6 +107,12 @@ impl Source {
     /// Returns the name that errors carry.
     pub fn file(&self) -> &str {
         &self.file
+    }
+
+    /// The error of a file of which more comes than is read.
+    pub(crate) fn too_long(&self, limit: Limit) -> Error {
+        let expected = format!("at most {}, the limit of {}", limit.told(), limit.of);
+        Error::whole(&self.file, format!("more than {} bytes", limit.bytes), expected)
     }
 
     /// Turns an error of reading from this source into ours: damaged compressed data is the

@@ -138,10 +138,10 @@ impl Tally {
         });
         match outcome {
             Err(error) => self.failures.push(error.to_string()),
-            Ok(()) if written != read_bytes(path).unwrap() => {
+            Ok(_) if written != read_bytes(path).unwrap() => {
                 self.failures.push(format!("{} changed", path.display()));
             }
-            Ok(()) => {}
+            Ok(_) => {}
         }
     }
 

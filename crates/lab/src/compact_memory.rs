@@ -11,6 +11,7 @@
 use crate::free_running::{self, FreeKind, Side};
 use crate::trace_text::{self, Whose};
 use crate::{InputError, Kernel, machine, memory_map};
+use highorder_files::limits;
 use highorder_kernelfs::{PageFlags, TextFile, Vmstat};
 use highorder_mm::Memory;
 use highorder_mm::compaction::events::CompactEvent;
@@ -73,9 +74,9 @@ impl Recorded {
 /// Whether a recording says that nothing but compaction happened between its states.
 fn is_of_compaction(folder: &Path) -> Result<bool, InputError> {
     let path = folder.join("case.json");
-    let text = match std::fs::read(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        text => text.map_err(|e| InputError::file(&path, format!("cannot be read: {e}")))?,
+    let text = match highorder_files::read(&path, limits::NOTES) {
+        Err(error) if error.is_not_found() => return Ok(false),
+        text => text.map_err(|error| InputError::file(&path, error))?,
     };
     let case: serde_json::Value = serde_json::from_slice(&text)
         .map_err(|error| InputError::line(&path, error.line(), error.to_string()))?;

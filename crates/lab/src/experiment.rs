@@ -7,6 +7,7 @@
 use crate::demands::DemandValues;
 use crate::toml_comments::line_of;
 use crate::{InputError, Kernel, Target, kernel_file};
+use highorder_files::limits;
 use highorder_real::knobs::Knobs;
 use highorder_record::matrix::BETWEEN_PARTS;
 use highorder_record::{PublishedForm, published};
@@ -18,7 +19,6 @@ use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -181,8 +181,8 @@ impl Experiment {
     pub fn load_for(name: &str, targets: &[Target]) -> Result<Self, InputError> {
         if is_path(name) {
             let path = Path::new(name);
-            let text = fs::read_to_string(path)
-                .map_err(|e| InputError::file(path, format!("cannot be read: {e}")))?;
+            let text = highorder_files::read_text(path, limits::SETUP)
+                .map_err(|error| InputError::file(path, error))?;
             return Self::parse_for(path, &text, targets);
         }
         match BUILT_IN.iter().find(|(known, _)| *known == name) {
@@ -341,7 +341,7 @@ impl Checks<'_> {
         let text = name.get_ref();
         if is_path(text) {
             let path = self.path.parent().unwrap_or(Path::new("")).join(text);
-            if let Err(error) = fs::File::open(&path) {
+            if let Err(error) = highorder_files::check_readable(&path) {
                 let message = format!(
                     "`{key}` is `{text}`, expected a file that can be read; {}: {error}",
                     path.display()

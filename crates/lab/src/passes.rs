@@ -92,6 +92,8 @@ pub struct Passes {
     pub nr_outside: u64,
     /// Events that the trace lost.
     pub nr_lost: u64,
+    /// The trace's last line, where the trace ends in the middle of it: it was not read.
+    pub cut_line: Option<u64>,
 }
 
 impl Passes {
@@ -122,8 +124,8 @@ impl Passes {
 
     fn from_reader(reader: TraceReader) -> Result<Self, InputError> {
         let mut reading = Reading::default();
-        reader.for_each(|entry| reading.entry(&entry))?;
-        Ok(reading.passes)
+        let cut_line = reader.for_each(|entry| reading.entry(&entry))?;
+        Ok(Self { cut_line, ..reading.passes })
     }
 
     /// A row a run.

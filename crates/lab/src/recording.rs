@@ -215,6 +215,8 @@ pub struct Recording {
     pub nr_lines: u64,
     /// Lines of events lost to an overrun of the trace buffer.
     pub nr_lost: u64,
+    /// The trace's last line, where the trace ends in the middle of it: it was not read.
+    pub cut_line: Option<u64>,
 }
 
 /// The mark that user space writes into the trace once the lists of a state are copied.
@@ -238,7 +240,7 @@ impl Recording {
             .find(|path| path.is_file())
             .ok_or_else(|| InputError::file(folder, "no trace.txt (plain, .gz or .zst) here"))?;
         let mut builder = Builder::new(&before, &trace)?;
-        TraceReader::open(&trace)?.for_each(|entry| builder.entry(&entry))?;
+        let cut_line = TraceReader::open(&trace)?.for_each(|entry| builder.entry(&entry))?;
         let mut built = builder.finish()?;
         mark_batched_frees(&mut built.events, before.nr_frames);
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -250,6 +252,7 @@ impl Recording {
             compact_steps: built.compact_steps,
             nr_lines: built.lines,
             nr_lost: built.lost,
+            cut_line,
         })
     }
 

@@ -20,6 +20,7 @@ pub use quantity::{
 };
 
 use crate::{Experiment, InputError, Kernel, RealOptions, Scale, Target};
+use highorder_files::limits;
 use highorder_kernelfs::{Settings, TextFile, Zoneinfo};
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
@@ -83,8 +84,8 @@ impl Case {
     pub fn read(folder: &Path) -> Result<Self, InputError> {
         let record = read_foreign(folder).map_err(|error| InputError::other(error.to_string()))?;
         let path = folder.join("case.json");
-        let text = std::fs::read_to_string(&path)
-            .map_err(|e| InputError::file(&path, format!("cannot be read: {e}")))?;
+        let text = highorder_files::read_text(&path, limits::NOTES)
+            .map_err(|error| InputError::file(&path, error))?;
         let given: BTreeMap<String, Json> = serde_json::from_str(&text)
             .map_err(|e| InputError::line(&path, e.line(), e.to_string()))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();

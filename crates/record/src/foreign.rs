@@ -14,10 +14,10 @@
 //! Only `before/vmstat` and `after/vmstat` must be there. Any file may be compressed with gzip or zstd.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highorder_files::{ReadError, limits};
 use highorder_kernelfs::{
     Buddyinfo, Counters, Meminfo, Pagetypeinfo, TextFile, Vmstat, Zoneinfo, read_bytes,
 };
@@ -93,6 +93,14 @@ impl ForeignError {
             _ => return false,
         };
         source.kind() == io::ErrorKind::PermissionDenied
+    }
+
+    /// A file that cannot be read at all.
+    fn read(path: &Path, error: ReadError) -> Self {
+        match error {
+            ReadError::Io(source) => Self::Io { path: path.to_owned(), source },
+            ReadError::Unfit { found, expected } => Self::bad(path, 0, found, expected),
+        }
     }
 
     pub(crate) fn bad(
@@ -235,7 +243,8 @@ fn read_case(folder: &Path, record: &mut Record) -> Result<()> {
         inputs.experiment = name.unwrap_or_default();
         return Ok(());
     }
-    let text = fs::read(&path).map_err(|source| ForeignError::Io { path: path.clone(), source })?;
+    let text =
+        highorder_files::read(&path, limits::NOTES).map_err(|e| ForeignError::read(&path, e))?;
     let mut case = object(&path, 0, &text)?;
     if let Some(seconds) = case.get("guest_workload_s").and_then(Json::as_f64) {
         if !(0.0..1e9).contains(&seconds) {

@@ -25,6 +25,8 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use highorder_files::ReadError;
+use highorder_files::limits::{self, Limit};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -304,7 +306,7 @@ impl Store {
 /// [`StoreError::Bad`] if it is no record, or was damaged or changed; [`StoreError::Io`].
 pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
     let path = folder.join(RECORD);
-    let text = fs::read(&path).map_err(at(&path))?;
+    let text = read_part(&path, limits::RECORD)?;
     let document: Document = serde_json::from_slice(&text)
         .map_err(|error| StoreError::bad(&path, error.to_string(), format!("a {FORMAT}")))?;
     let identity = document.inputs.identity().to_string();
@@ -324,7 +326,7 @@ pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
             return Err(StoreError::bad(&path, format!("checksum of `{name}`"), expected));
         }
         let path = folder.join(name);
-        let bytes = fs::read(&path).map_err(at(&path))?;
+        let bytes = read_part(&path, limits::RECORD_PART)?;
         let found = Checksum::of(&bytes);
         if found != *sum {
             return Err(StoreError::bad(&path, found.to_string(), sum.to_string()));
@@ -346,6 +348,15 @@ pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
     };
     let (samples, histograms, timeline) = (table(SAMPLES)?, table(HISTOGRAMS)?, table(TIMELINE)?);
     Ok(Record { pictures, ..document.record(samples, histograms, timeline)? })
+}
+
+/// Reads one of a record's files.
+fn read_part(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
+    highorder_files::read(path, limit).map_err(|error| match error {
+        ReadError::Unfit { found, expected } => StoreError::bad(path, found, expected),
+        error if error.is_not_found() => StoreError::bad(path, "no such file", "a whole record"),
+        ReadError::Io(source) => at(path)(source),
+    })
 }
 
 fn folder_name(inputs: &Inputs) -> String {

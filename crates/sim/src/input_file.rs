@@ -1,6 +1,7 @@
 //! Files that may be based on one another: how a file names its base, and where that is found.
 
 use crate::error::InputError;
+use highorder_files::limits;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -136,8 +137,8 @@ pub fn is_path(name: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<Source, InputError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| InputError::file(path, format!("cannot be read: {e}")))?;
+    let text = highorder_files::read_text(path, limits::SETUP)
+        .map_err(|error| InputError::file(path, error))?;
     Ok(Source { path: path.to_owned(), text, is_built_in: false })
 }
 

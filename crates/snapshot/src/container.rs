@@ -19,8 +19,8 @@
 use crate::error::Error;
 use crate::folder::Folder;
 use crate::state::Snapshot;
-use std::fs;
-use std::io::Write;
+use highorder_files::{Destination, Replace, limits};
+use std::io::Read;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -29,7 +29,9 @@ pub const MAGIC: [u8; 8] = *b"\x89HOSNAP\n";
 /// The version this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
 
-const HEADER_LEN: usize = 8 + 4 + 4 + 8;
+/// Where the header has the file's length.
+const FILE_LEN_AT: usize = 8 + 4 + 4;
+const HEADER_LEN: usize = FILE_LEN_AT + 8;
 const CHECKSUM_LEN: usize = 16;
 /// Chosen by size: past 12 a recorded state shrinks by less than 2 % and takes several times as long.
 const ZSTD_LEVEL: i32 = 12;
@@ -44,30 +46,21 @@ impl Snapshot {
         if path.is_dir() {
             return Self::read_dir(path);
         }
-        let bytes = fs::read(path).map_err(|e| Error::io(path, "read", &e))?;
-        Self::from_bytes(&bytes, &path.display().to_string())
+        let label = path.display().to_string();
+        Self::from_bytes(&read_file(path, &label)?, &label)
     }
 
-    /// Writes a snapshot file. It appears whole under its name, or not at all.
+    /// Writes a snapshot file. It appears whole under its name, or not at all; one that is there is
+    /// replaced. Only its owner may read it.
     ///
     /// # Errors
     /// If the file cannot be written, or the snapshot contradicts itself and so could not be read
     /// back.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
+        let destination = Destination::new(path, Replace::Yes)?.private();
         let bytes = self.to_bytes(&path.display().to_string())?;
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let written = (|| {
-            let mut file = tempfile::Builder::new().prefix(".snapshot-").tempfile_in(directory)?;
-            file.write_all(&bytes)?;
-            file.as_file().sync_all()?;
-            file.persist(path).map_err(|e| e.error)?;
-            Ok(())
-        })();
-        written.map_err(|e| Error::io(path, "write", &e))
+        Ok(destination.write(&bytes)?)
     }
 
     /// Packs the snapshot; `label` is what error messages call it.
@@ -88,6 +81,38 @@ impl Snapshot {
     }
 }
 
+/// Reads a file as far as its first bytes say that it is a snapshot's.
+fn read_file(path: &Path, label: &str) -> Result<Vec<u8>, Error> {
+    let mut file = highorder_files::open(path).map_err(|error| Error::read(path, &error))?;
+    let mut bytes = Vec::new();
+    let mut read = |bytes: &mut Vec<u8>, len: u64| {
+        let read = file.by_ref().take(len).read_to_end(bytes);
+        read.map_err(|e| Error::io(path, "read", &e))
+    };
+    read(&mut bytes, MAGIC.len() as u64)?;
+    check_magic(&bytes).map_err(|message| Error::new(label, message))?;
+    read(&mut bytes, (HEADER_LEN - MAGIC.len()) as u64)?;
+    let Some(file_len) = bytes.get(FILE_LEN_AT..HEADER_LEN) else { return Ok(bytes) };
+    let file_len = u64::from_le_bytes(file_len.try_into().expect("a slice of 8 bytes"));
+    if file_len > limits::SNAPSHOT.bytes {
+        let (most, of) = (limits::SNAPSHOT.told(), limits::SNAPSHOT.of);
+        let message =
+            format!("a length of {file_len} bytes, expected at most {most}, the limit of {of}");
+        return Err(Error::new(label, message));
+    }
+    // One byte more shows that there is more.
+    read(&mut bytes, file_len.saturating_sub(HEADER_LEN as u64) + 1)?;
+    Ok(bytes)
+}
+
+fn check_magic(bytes: &[u8]) -> Result<(), String> {
+    if bytes.starts_with(&MAGIC) {
+        return Ok(());
+    }
+    let found = &bytes[..bytes.len().min(MAGIC.len())];
+    Err(format!("not a snapshot file: begins with {found:02x?}, expected {MAGIC:02x?}"))
+}
+
 fn pack(folder: &Folder) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&MAGIC);
@@ -104,20 +129,14 @@ fn pack(folder: &Folder) -> Vec<u8> {
         bytes.extend_from_slice(&stored);
     }
     let file_len = (bytes.len() + CHECKSUM_LEN) as u64;
-    bytes[16..HEADER_LEN].copy_from_slice(&file_len.to_le_bytes());
+    bytes[FILE_LEN_AT..HEADER_LEN].copy_from_slice(&file_len.to_le_bytes());
     let checksum = xxh3_128(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
 fn unpack(bytes: &[u8], label: &str) -> Result<Folder, String> {
-    if bytes.len() < MAGIC.len() || bytes[..MAGIC.len()] != MAGIC {
-        let found = bytes.len().min(MAGIC.len());
-        return Err(format!(
-            "not a snapshot file: begins with {:02x?}, expected {MAGIC:02x?}",
-            &bytes[..found]
-        ));
-    }
+    check_magic(bytes)?;
     if bytes.len() < HEADER_LEN + CHECKSUM_LEN {
         return Err(format!("truncated: found {} bytes, expected a header", bytes.len()));
     }
@@ -139,6 +158,7 @@ fn unpack(bytes: &[u8], label: &str) -> Result<Folder, String> {
     }
     let mut cursor = Cursor { bytes: &content[HEADER_LEN..] };
     let mut folder = Folder::new(label);
+    let mut room = limits::SNAPSHOT_UNPACKED.bytes;
     for _ in 0..nr_sections {
         let name_len = usize::from(u16::from_le_bytes(cursor.take()?));
         let name = std::str::from_utf8(cursor.slice(name_len)?)
@@ -146,14 +166,16 @@ fn unpack(bytes: &[u8], label: &str) -> Result<Folder, String> {
         let content_len = cursor.length()?;
         let stored_len = cursor.length()?;
         let stored = cursor.slice(stored_len)?;
+        room = room.checked_sub(content_len as u64).ok_or_else(|| {
+            let (most, of) = (limits::SNAPSHOT_UNPACKED.told(), limits::SNAPSHOT_UNPACKED.of);
+            format!("section {name} promises {content_len} bytes, expected at most {most} in all, the limit of {of}")
+        })?;
         let mut content = Vec::new();
         // The length is a promise to be checked, not a size to be trusted with memory.
-        let mut limited = std::io::Read::take(
-            zstd::stream::read::Decoder::new(stored).map_err(|e| format!("section {name}: {e}"))?,
-            content_len as u64 + 1,
-        );
-        std::io::Read::read_to_end(&mut limited, &mut content)
-            .map_err(|e| format!("section {name}: {e}"))?;
+        let unpacking = zstd::stream::read::Decoder::new(stored);
+        let unpacking = unpacking.map_err(|e| format!("section {name}: {e}"))?;
+        let mut limited = unpacking.take(content_len as u64 + 1);
+        limited.read_to_end(&mut content).map_err(|e| format!("section {name}: {e}"))?;
         if content.len() != content_len {
             return Err(format!(
                 "section {name} holds {} bytes or more, expected {content_len}",
@@ -202,6 +224,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
+    use std::fs;
 
     fn sample() -> Snapshot {
         let mut runner = TestRunner::deterministic();

@@ -1,5 +1,6 @@
 //! Errors that carry the place: file, line, what was found, what was expected.
 
+use highorder_files::{ReadError, WriteError};
 use std::fmt;
 use std::path::Path;
 
@@ -39,6 +40,15 @@ impl Error {
         Self { problems: vec![Problem { file: file.into(), line: None, message: message.into() }] }
     }
 
+    /// The error of a file that cannot be read.
+    pub(crate) fn read(path: &Path, error: &ReadError) -> Self {
+        let message = match error {
+            ReadError::Io(source) => format!("cannot read: {source}"),
+            ReadError::Unfit { .. } => error.to_string(),
+        };
+        Self::new(path.display().to_string(), message)
+    }
+
     /// The error of a file that the system would not let us `action` (open, read, write).
     pub(crate) fn io(path: &Path, action: &str, source: &std::io::Error) -> Self {
         Self::new(path.display().to_string(), format!("cannot {action}: {source}"))
@@ -61,6 +71,17 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        let (WriteError::IsThere { name }
+        | WriteError::Unfit { name, .. }
+        | WriteError::Io { name, .. }) = &error;
+        let name = name.display().to_string();
+        let told = error.to_string();
+        Self::new(name.as_str(), told.trim_start_matches(&name).trim_start_matches(": "))
+    }
+}
 
 /// Collects problems while parsing goes on.
 #[derive(Debug, Default)]

@@ -1,9 +1,11 @@
 //! The files of a snapshot by name, uncompressed, wherever they came from.
 
 use crate::error::{Error, Problems};
+use highorder_files::limits::{self, Limit};
+use highorder_files::{Limited, ReadError, Replace};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
 /// The files that hold data rather than the kernel's own text; everything else is kept as text.
@@ -19,6 +21,9 @@ pub(crate) const DATA_FILES: [&str; 10] = [
     "slab.csv",
     "zones.json",
 ];
+
+/// The file that every recorded state has.
+pub(crate) const ZONES: &str = "zones.json";
 
 /// One file of a folder.
 pub(crate) struct FolderFile {
@@ -57,6 +62,12 @@ impl Folder {
             paths.push(entry.path());
         }
         paths.sort();
+        // What has no list of zones is no recorded state: nothing of it is read.
+        let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
+        if !names.map(split_suffix).any(|(name, _)| name == ZONES) {
+            return Ok(folder);
+        }
+        let mut room = limits::SNAPSHOT_UNPACKED;
         for path in paths.iter().filter(|p| p.is_file()) {
             let Some(file_name) = path.file_name().and_then(|n| n.to_str()) else { continue };
             let (name, suffix) = split_suffix(file_name);
@@ -69,8 +80,9 @@ impl Folder {
                 problems.add(&label, message);
                 continue;
             }
-            match read_file(path, suffix) {
+            match read_file(path, suffix, room) {
                 Ok(bytes) => {
+                    room.bytes -= bytes.len() as u64;
                     folder.files.insert(name.to_owned(), FolderFile { label, bytes });
                 }
                 Err(message) => problems.add(&label, message),
@@ -86,7 +98,7 @@ impl Folder {
             let packed = DATA_FILES.contains(&name.as_str()) && !name.ends_with(".json");
             let target = path.join(if packed { format!("{name}.gz") } else { name.clone() });
             let bytes = if packed { gzip(&file.bytes) } else { file.bytes.clone() };
-            fs::write(&target, bytes).map_err(|e| Error::io(&target, "write", &e))?;
+            highorder_files::write(target, &bytes, Replace::Yes)?;
         }
         Ok(())
     }
@@ -101,22 +113,31 @@ fn split_suffix(file_name: &str) -> (&str, &str) {
     (file_name, "")
 }
 
-fn read_file(path: &Path, suffix: &str) -> Result<Vec<u8>, String> {
-    let raw = fs::read(path).map_err(|e| format!("cannot read: {e}"))?;
+/// Reads a file, unpacked, for which there is so much room left.
+fn read_file(path: &Path, suffix: &str, room: Limit) -> Result<Vec<u8>, String> {
+    let raw = highorder_files::read(path, room).map_err(|error| match error {
+        ReadError::Io(source) => format!("cannot read: {source}"),
+        error => error.to_string(),
+    })?;
     if raw.is_empty() && !suffix.is_empty() {
         return Err(format!("found an empty file, expected {} data", &suffix[1..]));
     }
-    let mut bytes = Vec::new();
-    match suffix {
-        ".gz" => flate2::read::MultiGzDecoder::new(raw.as_slice())
-            .read_to_end(&mut bytes)
-            .map_err(|e| format!("not a whole gzip file: {e} after {} bytes", bytes.len()))?,
-        ".zst" => zstd::stream::copy_decode(raw.as_slice(), &mut bytes)
-            .map(|()| bytes.len())
-            .map_err(|e| format!("not a whole zstd file: {e} after {} bytes", bytes.len()))?,
+    let unpacking: io::Result<Box<dyn Read + '_>> = match suffix {
+        ".gz" => Ok(Box::new(flate2::read::MultiGzDecoder::new(raw.as_slice()))),
+        ".zst" => zstd::Decoder::new(raw.as_slice()).map(|decoder| Box::new(decoder) as _),
         _ => return Ok(raw),
     };
-    Ok(bytes)
+    let mut bytes = Vec::new();
+    let read = unpacking.and_then(|reader| Limited::new(reader, room).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(error.to_string()),
+        Err(error) => {
+            let (packed, len) =
+                (&suffix[1..].replace("gz", "gzip").replace("zst", "zstd"), bytes.len());
+            Err(format!("not a whole {packed} file: {error} after {len} bytes"))
+        }
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

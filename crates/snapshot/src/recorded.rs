@@ -20,11 +20,12 @@
 //! misaligned or leaves its zone, a name that no kernel has.
 
 use crate::error::{Error, Problems};
-use crate::folder::{DATA_FILES, Folder};
+use crate::folder::{DATA_FILES, Folder, ZONES};
 use crate::state::{
     Exactness, FrameRun, FreeBlock, LruList, NodeState, PageCounts, PageblockState, PcpState,
     Snapshot, ZoneState,
 };
+use highorder_files::limits;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -94,7 +95,8 @@ impl Snapshot {
 
 /// A recording names its kernel in the `case.json` above its states.
 fn release_of_recording(state: &Path) -> Option<String> {
-    let text = std::fs::read(state.canonicalize().ok()?.parent()?.join("case.json")).ok()?;
+    let path = state.canonicalize().ok()?.parent()?.join("case.json");
+    let text = highorder_files::read(&path, limits::NOTES).ok()?;
     let case: Value = serde_json::from_slice(&text).ok()?;
     case.get("kernel_release")?.as_str().map(str::to_owned)
 }
@@ -128,7 +130,7 @@ struct Reader<'a> {
 
 fn parse(folder: &Folder, problems: &mut Problems) -> Option<Snapshot> {
     let meta = parse_meta(folder, problems);
-    let Some(zones_file) = folder.files.get("zones.json") else {
+    let Some(zones_file) = folder.files.get(ZONES) else {
         problems.add(&folder.label, "found no zones.json, expected one in every recorded state");
         return None;
     };

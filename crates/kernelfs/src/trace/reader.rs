@@ -1,5 +1,6 @@
 //! The lines of a whole trace, plain or compressed, and all of its bad ones.
 
+use highorder_files::limits::{self, Limit};
 use std::io::Read;
 use std::path::Path;
 
@@ -12,10 +13,20 @@ use crate::source::{Source, open};
 /// Bytes read at a time; a longer line makes the buffer grow.
 const CHUNK_BYTES: usize = 1 << 18;
 
+/// Bad lines after which something is no trace, if not one event was among them.
+const LINES_WITHOUT_EVENT: usize = TRACE_PROBLEMS_SHOWN;
+
+/// What a line of a trace looks like, for those who gave something else.
+const LINE_LOOKS: &str = "ftrace's text: `TASK-PID [CPU] FLAGS SECONDS: EVENT: ...`";
+
 /// Reads a trace line by line without copying its lines.
 ///
 /// A bad line does not end the reading: it is passed over and remembered, and [`Self::finish`]
-/// returns them all. Reading that never asks `finish` has not checked the trace.
+/// returns them all. Reading that never asks `finish` has not checked the trace. What has no event among
+/// its first lines is no trace, and its reading ends there.
+///
+/// What follows the last newline is no whole line, and is not read: so ends the text of a pipe whose
+/// reader was stopped. [`Self::finish`] tells the number of that line.
 #[derive(Debug)]
 pub struct TraceReader {
     source: Source,
@@ -26,14 +37,22 @@ pub struct TraceReader {
     end: usize,
     is_at_end: bool,
     line: u64,
+    /// Bytes read, unpacked.
+    nr_bytes: u64,
     problems: Vec<Problem>,
+    /// The first bad line, in quotes.
+    first_bad: String,
+    /// Whether there was a line as traces have them.
+    is_trace: bool,
+    /// The last line, where it is cut.
+    cut: Option<u64>,
 }
 
 impl TraceReader {
     /// Opens a trace, plain or compressed.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be opened.
+    /// As [`open`].
     pub fn open(path: impl AsRef<Path>) -> Result<TraceReader, Error> {
         Ok(TraceReader::new(open(path)?))
     }
@@ -47,7 +66,11 @@ impl TraceReader {
             end: 0,
             is_at_end: false,
             line: 0,
+            nr_bytes: 0,
             problems: Vec::new(),
+            first_bad: String::new(),
+            is_trace: false,
+            cut: None,
         }
     }
 
@@ -65,7 +88,7 @@ impl TraceReader {
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read on, [`Error::Bad`] if it is compressed and cut
-    /// short.
+    /// short, or has a line or is as a whole beyond its limit ([`limits::TRACE`]).
     #[inline]
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, Error> {
         let Some((start, end)) = self.advance()? else { return Ok(None) };
@@ -75,7 +98,7 @@ impl TraceReader {
     /// Returns the next line taken apart; `None` at the end. Bad lines are passed over.
     ///
     /// # Errors
-    /// As [`Self::next_line`].
+    /// As [`Self::next_line`], and [`Error::Bad`] once it is clear that this is no trace.
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
         // The loop can only tell that a line is good, not hand it out and go on borrowing the
@@ -83,8 +106,11 @@ impl TraceReader {
         let (start, end) = loop {
             let Some((start, end)) = self.advance()? else { return Ok(None) };
             match Item::parse(&self.buffer[start..end]) {
-                Ok(_) => break (start, end),
-                Err(mismatch) => self.bad_line(start, end, 0, mismatch),
+                Ok(item) => {
+                    self.is_trace |= is_of_a_trace(&item);
+                    break (start, end);
+                }
+                Err(mismatch) => self.bad_line(start, end, 0, mismatch)?,
             }
         };
         Ok(Item::parse(&self.buffer[start..end]).ok())
@@ -94,6 +120,7 @@ impl TraceReader {
     ///
     /// For callers of [`Self::next_item`] that parse the events themselves.
     pub fn bad_event(&mut self, event: &[u8], args: &[u8], mismatch: Mismatch) {
+        self.is_trace = true;
         let mut text = event.to_vec();
         text.extend_from_slice(b": ");
         text.extend_from_slice(args);
@@ -101,34 +128,45 @@ impl TraceReader {
         self.problem(found, mismatch.expected);
     }
 
-    /// Ends the reading.
+    /// Ends the reading; the number of the last line, if the trace ends in the middle of it.
     ///
     /// # Errors
-    /// [`Error::Bad`] if there was a bad line: it holds all of them and prints the first 20.
-    pub fn finish(self) -> Result<(), Error> {
+    /// [`Error::Bad`] if there was a bad line: it holds all of them and prints the first 20. One problem
+    /// alone if there was not one event, lost ones included, beside the bad lines.
+    pub fn finish(self) -> Result<Option<u64>, Error> {
+        if !self.first_bad.is_empty() && !self.is_trace {
+            return Err(self.no_trace());
+        }
         if self.problems.is_empty() {
-            return Ok(());
+            return Ok(self.cut);
         }
         Err(Error::Bad { problems: self.problems, shown: TRACE_PROBLEMS_SHOWN })
     }
 
-    /// Calls `each` with every line and its event, and reports all bad ones at the end.
+    /// Calls `each` with every line and its event, and reports all bad ones at the end. Returns what
+    /// [`Self::finish`] does.
     ///
     /// # Errors
-    /// As [`Self::next_line`] and [`Self::finish`].
-    pub fn for_each(mut self, mut each: impl FnMut(Entry<'_>)) -> Result<(), Error> {
+    /// As [`Self::next_item`] and [`Self::finish`].
+    pub fn for_each(mut self, mut each: impl FnMut(Entry<'_>)) -> Result<Option<u64>, Error> {
         while let Some((start, end)) = self.advance()? {
             let text = &self.buffer[start..end];
             match Item::parse(text) {
-                Ok(Item::Event(line)) => match line.parse_event() {
-                    Ok(event) => each(Entry::Event(line, event)),
-                    Err(mismatch) => {
-                        let args_at = text.len() - line.args.len();
-                        self.bad_line(start, end, args_at, mismatch);
+                Ok(Item::Event(line)) => {
+                    self.is_trace = true;
+                    match line.parse_event() {
+                        Ok(event) => each(Entry::Event(line, event)),
+                        Err(mismatch) => {
+                            let args_at = text.len() - line.args.len();
+                            self.bad_line(start, end, args_at, mismatch)?;
+                        }
                     }
-                },
-                Ok(item) => each(Entry::Other(item)),
-                Err(mismatch) => self.bad_line(start, end, 0, mismatch),
+                }
+                Ok(item) => {
+                    self.is_trace |= is_of_a_trace(&item);
+                    each(Entry::Other(item));
+                }
+                Err(mismatch) => self.bad_line(start, end, 0, mismatch)?,
             }
         }
         self.finish()
@@ -146,7 +184,8 @@ impl TraceReader {
                 return Ok(Some((start, end)));
             }
             if self.is_at_end {
-                return Ok(self.last_line());
+                self.last_line();
+                return Ok(None);
             }
             searched = self.end - self.start;
             self.fill()?;
@@ -154,14 +193,17 @@ impl TraceReader {
     }
 
     /// What is left without a newline is no whole line.
-    fn last_line(&mut self) -> Option<(usize, usize)> {
+    fn last_line(&mut self) {
         if self.start < self.end {
             self.line += 1;
-            let text = quote(&self.buffer[self.start..self.end]);
-            self.problem(format!("{text} without a newline"), "a whole last line");
+            self.cut = Some(self.line);
+            let text = &self.buffer[self.start..self.end];
+            // Nothing but half a line may be half a line of anything.
+            if Item::parse(text).is_err() && self.first_bad.is_empty() {
+                self.first_bad = quote(text);
+            }
             self.start = self.end;
         }
-        None
     }
 
     fn fill(&mut self) -> Result<(), Error> {
@@ -169,23 +211,63 @@ impl TraceReader {
         self.end -= self.start;
         self.start = 0;
         if self.end == self.buffer.len() {
+            if self.buffer.len() as u64 >= limits::TRACE_LINE.bytes {
+                return Err(self.too_long(limits::TRACE_LINE));
+            }
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
         loop {
             match self.source.read(&mut self.buffer[self.end..]) {
                 Ok(0) => self.is_at_end = true,
-                Ok(read) => self.end += read,
+                Ok(read) => {
+                    self.end += read;
+                    self.nr_bytes += read as u64;
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.source.explain(error)),
+            }
+            if self.nr_bytes > limits::TRACE.bytes {
+                return Err(self.too_long(limits::TRACE));
             }
             return Ok(());
         }
     }
 
+    /// Remembers a bad line, and ends the reading if there have been nothing but such lines.
     #[cold]
-    fn bad_line(&mut self, start: usize, end: usize, offset: usize, mismatch: Mismatch) {
-        let found = found(&self.buffer[start..end], offset + mismatch.at);
+    fn bad_line(
+        &mut self,
+        start: usize,
+        end: usize,
+        offset: usize,
+        mismatch: Mismatch,
+    ) -> Result<(), Error> {
+        let text = &self.buffer[start..end];
+        if self.first_bad.is_empty() {
+            self.first_bad = quote(text);
+        }
+        let found = found(text, offset + mismatch.at);
         self.problem(found, mismatch.expected);
+        match !self.is_trace && self.problems.len() == LINES_WITHOUT_EVENT {
+            true => Err(self.no_trace()),
+            false => Ok(()),
+        }
+    }
+
+    /// The error of a file without an event, in one problem.
+    fn no_trace(&self) -> Error {
+        let first_line = self.problems.first().map_or(self.line, |problem| problem.line);
+        let found = format!("no trace: line {first_line} is {}", self.first_bad);
+        Error::whole(self.source.file(), found, LINE_LOOKS)
+    }
+
+    /// The error of a trace of which more comes than is read, in the line that is not over yet.
+    fn too_long(&self, limit: Limit) -> Error {
+        let mut error = self.source.too_long(limit);
+        if let Error::Bad { problems, .. } = &mut error {
+            problems.iter_mut().for_each(|problem| problem.line = self.line + 1);
+        }
+        error
     }
 
     #[cold]
@@ -205,11 +287,19 @@ pub enum Entry<'a> {
     Other(Item<'a>),
 }
 
-/// Reads a whole trace, calling `each` with every line.
+/// Whether a line is of a trace for sure: anything may have comments, empty lines and arrows.
+fn is_of_a_trace(item: &Item<'_>) -> bool {
+    matches!(item, Item::Event(_) | Item::Lost { .. })
+}
+
+/// Reads a whole trace, calling `each` with every line. Returns what [`TraceReader::finish`] does.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::Bad`] with all its bad lines.
-pub fn read_events(path: impl AsRef<Path>, each: impl FnMut(Entry<'_>)) -> Result<(), Error> {
+pub fn read_events(
+    path: impl AsRef<Path>,
+    each: impl FnMut(Entry<'_>),
+) -> Result<Option<u64>, Error> {
     TraceReader::open(path)?.for_each(each)
 }
 
@@ -267,16 +357,48 @@ mod tests {
 
     #[test]
     fn a_long_list_of_bad_lines_is_kept_whole_and_printed_in_part() {
-        let error = reader(&"nonsense\n".repeat(50)).for_each(|_| {}).unwrap_err();
+        let text = format!("{GOOD}{}", "nonsense\n".repeat(50));
+        let error = reader(&text).for_each(|_| {}).unwrap_err();
         assert_eq!(error.problems().len(), 50);
         assert!(error.to_string().ends_with("\n... and 30 more bad lines"));
     }
 
     #[test]
-    fn a_trace_cut_inside_a_line_is_an_error() {
-        let error = reader(&GOOD[..GOOD.len() - 1]).for_each(|_| {}).unwrap_err();
-        assert_eq!(error.problems()[0].expected, "a whole last line");
-        reader("").for_each(|_| {}).unwrap();
+    fn a_trace_cut_inside_its_last_line_is_read_up_to_there_and_says_where() {
+        for cut in 1..GOOD.len() {
+            let mut nr_events = 0;
+            let text = format!("{GOOD}{}", &GOOD[..cut]);
+            let ended = reader(&text).for_each(|_| nr_events += 1);
+            assert_eq!((ended.unwrap(), nr_events), (Some(2), 1), "cut at {cut}");
+        }
+        assert_eq!(reader(GOOD).for_each(|_| {}).unwrap(), None);
+        assert_eq!(reader("").for_each(|_| {}).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_trace_is_told_by_its_first_lines_in_one_problem() {
+        let told = |text: &str| {
+            let error = reader(text).for_each(|_| panic!("there is no event")).unwrap_err();
+            assert_eq!(error.problems().len(), 1, "{error}");
+            error.to_string()
+        };
+        let expected = "expected ftrace's text: `TASK-PID [CPU] FLAGS SECONDS: EVENT: ...`";
+        let hello = format!("t/trace.txt: no trace: line 1 is `hello`, {expected}");
+        assert_eq!(told("hello\n"), hello);
+        assert_eq!(told("hello"), hello);
+        assert_eq!(told(&"hello\n".repeat(50)), hello);
+        // What would follow is not looked at.
+        assert_eq!(told(&format!("{}{GOOD}", "hello\n".repeat(20))), hello);
+        let mut reader = reader(&"hello\n".repeat(50));
+        assert_eq!(reader.next_item().unwrap_err().to_string(), hello);
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_is_refused() {
+        let zeros = Source::new("zeros", std::io::repeat(0)).unwrap();
+        let error = TraceReader::new(zeros).for_each(|_| {}).unwrap_err();
+        let limit = "expected at most 1 MiB, the limit of a line of a trace";
+        assert_eq!(error.to_string(), format!("zeros:1: more than 1048576 bytes, {limit}"));
     }
 
     #[test]

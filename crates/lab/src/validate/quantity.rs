@@ -5,6 +5,7 @@
 
 use crate::InputError;
 use crate::free_running::{FallbackWay, variation};
+use highorder_files::limits;
 use highorder_mm::Order;
 use highorder_record::{Record, State};
 use serde::Deserialize;
@@ -162,9 +163,9 @@ impl Fallbacks {
             change_ownership: u8,
             count: u64,
         }
-        let text = match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(|e| InputError::file(path, format!("cannot be read: {e}")))?,
+        let text = match highorder_files::read_text(path, limits::NOTES) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            text => text.map_err(|error| InputError::file(path, error))?,
         };
         let rows: Vec<Counted> = serde_json::from_str(&text)
             .map_err(|e| InputError::line(path, e.line(), e.to_string()))?;

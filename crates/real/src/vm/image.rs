@@ -3,6 +3,7 @@
 //! What a bzImage says of itself is in the boot protocol's header: Documentation/arch/x86/boot.rst.
 
 use super::{VmError, modules};
+use highorder_files::{ReadError, limits};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -78,7 +79,7 @@ impl Image {
     /// It cannot be had, or is no kernel.
     pub fn look(&self, cache: &Path) -> Result<Looked, VmError> {
         let Kernel { image, release, modules, .. } = self.resolve(cache)?;
-        let bytes = fs::read(&image).map_err(|source| VmError::io(&image, source))?;
+        let bytes = read(&image)?;
         let xxh3 = format!("{:032x}", xxh3_128(&bytes));
         let loaded = modules.as_deref().map(modules::needed).transpose()?.unwrap_or_default();
         let modules_xxh3 = (!loaded.is_empty()).then(|| hash(&loaded));
@@ -117,9 +118,17 @@ fn hash(modules: &[(String, Vec<u8>)]) -> String {
     format!("{:032x}", hash.digest128())
 }
 
+/// Reads an image.
+fn read(path: &Path) -> Result<Vec<u8>, VmError> {
+    highorder_files::read(path, limits::KERNEL_IMAGE).map_err(|error| match error {
+        ReadError::Io(source) => VmError::io(path, source),
+        ReadError::Unfit { found, .. } => VmError::NotAKernel { path: path.to_owned(), found },
+    })
+}
+
 /// The release in a bzImage's header, and what it needs to start.
 fn header(path: &Path) -> Result<(String, u64), VmError> {
-    let bytes = fs::read(path).map_err(|source| VmError::io(path, source))?;
+    let bytes = read(path)?;
     let not = |found: &str| VmError::NotAKernel { path: path.to_owned(), found: found.to_owned() };
     if bytes.get(0x1fe..0x200) != Some(b"\x55\xaa") || bytes.get(0x202..0x206) != Some(b"HdrS") {
         return Err(not(match bytes.get(..4) {

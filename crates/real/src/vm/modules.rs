@@ -6,6 +6,7 @@
 
 use super::VmError;
 use super::elf::Elf;
+use highorder_files::{Limited, ReadError, limits};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
@@ -77,19 +78,26 @@ fn depends(module: &[u8]) -> Option<Vec<String>> {
 }
 
 fn unpacked(path: &Path) -> Result<Vec<u8>, VmError> {
-    let bytes = fs::read(path).map_err(|source| VmError::io(path, source))?;
+    let bytes = highorder_files::read(path, limits::MODULE).map_err(|error| match error {
+        ReadError::Io(source) => VmError::io(path, source),
+        ReadError::Unfit { found, .. } => VmError::Module { path: path.to_owned(), found },
+    })?;
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
     let mut module = Vec::new();
     let read = match ending {
-        "xz" => lzma_rust2::XzReader::new(&bytes[..], true).read_to_end(&mut module),
+        "xz" => unpack(lzma_rust2::XzReader::new(&bytes[..], true), &mut module),
         "zst" => zstd::stream::read::Decoder::new(&bytes[..])
-            .and_then(|mut reader| reader.read_to_end(&mut module)),
-        "gz" => flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut module),
+            .and_then(|reader| unpack(reader, &mut module)),
+        "gz" => unpack(flate2::read::MultiGzDecoder::new(&bytes[..]), &mut module),
         _ => return Ok(bytes),
     };
     let bad =
         |error: io::Error| VmError::Module { path: path.to_owned(), found: error.to_string() };
     read.map(|_| module).map_err(bad)
+}
+
+fn unpack(reader: impl Read, module: &mut Vec<u8>) -> io::Result<usize> {
+    Limited::new(reader, limits::MODULE).read_to_end(module)
 }
 
 #[cfg(test)]
