@@ -11,10 +11,10 @@ demo:
 	$(CARGO) build --release --locked --package highorder
 	mkdir -p out/demo
 	$(HIGHORDER) replay $(RECORDING) --lockstep
-	$(HIGHORDER) replay $(RECORDING) --png-dir out/demo
-	$(HIGHORDER) map $(RECORDING)/state0 --png out/demo/state0.png
+	$(HIGHORDER) replay $(RECORDING) --png-dir out/demo --force
+	$(HIGHORDER) map $(RECORDING)/state0 --png out/demo/state0.png --force
 	$(HIGHORDER) run overcommit --scale 1/16 --store out/demo/store
-	$(HIGHORDER) run overcommit --scale 1/16 --store out/demo/store --format html --out out/demo/overcommit.html
+	$(HIGHORDER) run overcommit --scale 1/16 --store out/demo/store --format html --out out/demo/overcommit.html --force
 
 test: lint guest-setup python-setup
 	$(CARGO) test --workspace --locked

@@ -2,7 +2,7 @@
 
 use crate::complete;
 use crate::failure::Failure;
-use crate::output::{self, Replace};
+use crate::output::{self, Force};
 use crate::real::Guests;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::{RealOptions, Target};
@@ -47,23 +47,18 @@ pub(crate) struct Arguments {
     machine: String,
     #[command(flatten)]
     guests: Guests,
-    /// Replace the file if it is there already
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Measures, writes the file, and says where it is.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let replace = if arguments.force { Replace::Yes } else { Replace::No };
-    if let Some(path) = &arguments.out {
-        if path.exists() && replace == Replace::No {
-            let message = "is there already; --force replaces it";
-            return Err(Failure::input(format!("{}: {message}", path.display())));
-        }
-        if path.extension().is_none_or(|ending| ending != "toml") {
-            let message = "expected a name that ends in .toml, as machine files have to";
-            return Err(Failure::input(format!("{}: {message}", path.display())));
-        }
+    let out = arguments.force.destination(arguments.out.as_deref())?;
+    if let Some(file) = out.as_ref().filter(|out| out.is_file())
+        && file.name().extension().is_none_or(|ending| ending != "toml")
+    {
+        let message = "expected a name that ends in .toml, as machine files have to";
+        return Err(Failure::input(format!("{}: {message}", file.name().display())));
     }
     let text = match &arguments.on {
         Target::Host => this_machine(arguments)?,
@@ -74,12 +69,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::input(message));
         }
     };
-    match &arguments.out {
-        Some(path) => {
-            output::write_file(path, text.as_bytes(), replace)?;
-            output::wrote(path);
-            Ok(())
-        }
+    match &out {
+        Some(out) => output::write(out, text.as_bytes()),
         None => output::print(text.as_bytes()),
     }
 }

@@ -45,6 +45,7 @@ pub(crate) struct Arguments {
 
 /// Finds, reads and compares.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let out = arguments.printing.destination()?;
     let mut groups = Vec::new();
     for what in &arguments.what {
         groups.extend(grouped(find(what, &arguments.store)?));
@@ -57,11 +58,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut words = vec!["highorder".to_owned(), "compare".to_owned()];
     words.extend(arguments.what.iter().cloned());
     words.extend(store_words(&arguments.store));
+    words.extend(arguments.printing.shown_words());
     let command = output::shell_command(words.iter().map(String::as_str));
     let experiment = experiment(experiments.iter().map(String::as_str));
     let published = experiment.as_ref().and_then(|experiment| experiment.published);
     let matrix = experiment.map_or(Vec::new(), |experiment| experiment.matrix);
-    Results { variants, published, matrix, command }.show(&arguments.printing)
+    Results { variants, published, matrix, command }.show(&arguments.printing, out.as_ref(), [])
 }
 
 /// The experiment that comes with the program, if all runs are of it: records do not say how they are to be

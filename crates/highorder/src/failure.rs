@@ -1,5 +1,6 @@
 //! Why a verb ended early, and with which exit code.
 
+use highorder_files::WriteError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -57,6 +58,15 @@ impl fmt::Display for Failure {
 impl From<highorder_snapshot::Error> for Failure {
     fn from(error: highorder_snapshot::Error) -> Self {
         Self::input(error.to_string())
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::IsThere { .. } => Self::input(format!("{error}; --force replaces it")),
+            _ => Self::input(error.to_string()),
+        }
     }
 }
 

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     highorder_real::guest::init_if_guest();
     // Asked by a shell for completions, it prints these, and this does not return either.
     completions::complete_if_asked();
+    ignore_size_limit_signal();
     let verb = cli::parse();
     match panic::catch_unwind(|| run(&verb)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -56,10 +57,18 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
         Err(_) => {
-            eprintln!("this is a fault of highorder itself, not of what it was given");
+            output::say("this is a fault of highorder itself, not of what it was given");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Has a write past the limit of a file's size (`ulimit -f`) fail, so that it is told of, rather than end the
+/// process by SIGXFSZ.
+#[allow(unsafe_code, reason = "no safe interface")]
+fn ignore_size_limit_signal() {
+    // SAFETY: no handler runs: the signal is ignored, as SIGPIPE is from the start.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 fn run(verb: &Verb) -> Result<(), Failure> {

@@ -2,13 +2,12 @@
 
 use crate::cli;
 use crate::failure::Failure;
-use crate::output::{self, Replace};
+use crate::output::{self, Force};
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where to.
 #[derive(clap::Args)]
@@ -20,6 +19,8 @@ pub(crate) struct Arguments {
     /// Folder for one page per verb, made if need be; without it, the main page is printed
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Prints or writes the pages.
@@ -29,22 +30,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(directory) = &arguments.directory else {
         return output::print(&page(&command)?);
     };
-    fs::create_dir_all(directory)
-        .map_err(|e| Failure::input(format!("{}: cannot create: {e}", directory.display())))?;
-    write_page(directory, &command)?;
-    for verb in command.get_subcommands() {
-        write_page(directory, verb)?;
-    }
-    Ok(())
+    let pages = std::iter::once(&command).chain(command.get_subcommands());
+    let pages = pages.map(|command| Ok((file_name(command), page(command)?)));
+    let pages: Vec<(String, Vec<u8>)> = pages.collect::<Result<_, Failure>>()?;
+    let names = pages.iter().map(|(name, _)| name);
+    highorder_files::check_folder(directory, names, arguments.force.replace())?;
+    output::write_into(directory, pages, arguments.force)
 }
 
-/// The file is named as `man` wants it: `highorder-map.1`.
-fn write_page(directory: &Path, command: &Command) -> Result<(), Failure> {
-    let name = command.get_display_name().unwrap_or(command.get_name());
-    let path = directory.join(format!("{name}.1"));
-    output::write_file(&path, &page(command)?, Replace::Yes)?;
-    output::wrote(&path);
-    Ok(())
+/// As `man` wants it: `highorder-map.1`.
+fn file_name(command: &Command) -> String {
+    format!("{}.1", command.get_display_name().unwrap_or(command.get_name()))
 }
 
 fn page(command: &Command) -> Result<Vec<u8>, Failure> {

@@ -1,9 +1,10 @@
 //! `highorder map`: the picture of physical memory.
 
 use crate::failure::Failure;
-use crate::output::{self, Replace, VERSION};
+use crate::output::{self, Force, VERSION};
 use crate::snapshot::LABEL_FILE;
 use clap::{ValueEnum, value_parser};
+use highorder_files::Destination;
 use highorder_report::{Colour, MemoryMap, TerminalOptions, raster, render, render_terminal};
 use highorder_snapshot::{Exactness, Snapshot, live};
 use std::env;
@@ -54,22 +55,26 @@ pub(crate) struct Arguments {
     /// Most lines for the cells of all zones
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = value_parser!(u16).range(1..))]
     lines: u16,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Draws the map on standard output and into the files asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let svg = arguments.force.destination(arguments.svg.as_deref())?;
+    let png = arguments.force.destination(arguments.png.as_deref())?;
     // Where no more than counts is known, free blocks are drawn somewhere, and the title says so.
     let snapshot = read(&arguments.source)?.placed();
     let map = map_of(&snapshot, arguments);
-    if arguments.svg.is_some() || arguments.png.is_some() {
-        write_pictures(&map, arguments)?;
+    if svg.is_some() || png.is_some() {
+        write_pictures(&map, svg.as_ref(), png.as_ref())?;
     }
     let options = TerminalOptions {
         width: arguments.width.map_or_else(terminal_width, usize::from),
         map_lines: arguments.lines.into(),
         colour: colour(arguments.color),
     };
-    output::print(render_terminal(&map, options).as_bytes())
+    output::print_beside(render_terminal(&map, options).as_bytes(), svg.iter().chain(&png))
 }
 
 fn read(source: &Path) -> Result<Snapshot, Failure> {
@@ -110,18 +115,21 @@ fn map_of(snapshot: &Snapshot, arguments: &Arguments) -> MemoryMap {
     map
 }
 
-fn write_pictures(map: &MemoryMap, arguments: &Arguments) -> Result<(), Failure> {
+fn write_pictures(
+    map: &MemoryMap,
+    svg: Option<&Destination>,
+    png: Option<&Destination>,
+) -> Result<(), Failure> {
     let spinner = output::progress(None, "drawing");
-    let svg = render(map);
-    let png = match &arguments.png {
-        Some(path) => Some((path, raster::png(&svg, PNG_SCALE)?)),
+    let drawn = render(map);
+    let png = match png {
+        Some(destination) => Some((destination, raster::png(&drawn, PNG_SCALE)?)),
         None => None,
     };
     spinner.finish_and_clear();
-    let svg = arguments.svg.as_ref().map(|path| (path, svg.into_bytes()));
-    for (path, bytes) in svg.into_iter().chain(png) {
-        output::write_file(path, &bytes, Replace::Yes)?;
-        output::wrote(path);
+    let svg = svg.map(|destination| (destination, drawn.into_bytes()));
+    for (destination, bytes) in svg.into_iter().chain(png) {
+        output::write(destination, &bytes)?;
     }
     Ok(())
 }

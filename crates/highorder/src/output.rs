@@ -1,11 +1,10 @@
 //! What verbs print and write: standard output, progress, whole files.
 
 use crate::failure::Failure;
+use highorder_files::{Destination, Replace};
 use highorder_report::raster;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::fs::Permissions;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,84 +33,101 @@ pub(crate) fn wrote(path: &Path) {
     say(&format!("wrote {}", path.display()));
 }
 
-/// Whether a file that is there already may be replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replace {
-    /// Yes: it can be made again.
-    Yes,
-    /// No: that is an error.
-    No,
+/// Prints to standard output, unless that is where one of these destinations leads: then to standard error,
+/// so that what was asked for stands alone.
+pub(crate) fn print_beside<'a>(
+    text: &[u8],
+    written: impl IntoIterator<Item = &'a Destination>,
+) -> Result<(), Failure> {
+    if !written.into_iter().any(Destination::is_standard_output) {
+        return print(text);
+    }
+    // As for `say`.
+    let _ = io::stderr().write_all(text);
+    Ok(())
 }
 
-/// Writes a file that everyone may read as far as the umask allows. It appears whole under its name,
-/// or not at all.
-pub(crate) fn write_file(path: &Path, bytes: &[u8], replace: Replace) -> Result<(), Failure> {
-    write_with_mode(path, bytes, replace, 0o666)
+/// Whether files may be replaced: an argument of each verb that writes files with names of the user's.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Force {
+    /// Replace files that are there already
+    #[arg(long)]
+    force: bool,
 }
 
-/// A file for a picture, whose ending says in which form; wrong ones are refused before anything runs.
-pub(crate) enum PictureFile<'a> {
-    /// SVG.
-    Svg(&'a Path),
-    /// PNG.
-    Png(&'a Path),
+impl Force {
+    /// What may be done to files that are there.
+    pub(crate) fn replace(self) -> Replace {
+        Replace::forced(self.force)
+    }
+
+    /// This argument as words of a command line.
+    pub(crate) fn words(self) -> Vec<String> {
+        self.force.then(|| "--force".to_owned()).into_iter().collect()
+    }
+
+    /// The place that an argument names, if it is given; what cannot be written to is refused before
+    /// anything runs.
+    pub(crate) fn destination(self, name: Option<&Path>) -> Result<Option<Destination>, Failure> {
+        Ok(name.map(|name| Destination::new(name, self.replace())).transpose()?)
+    }
+
+    /// The place of a picture, likewise.
+    pub(crate) fn picture(self, name: Option<&Path>) -> Result<Option<PictureFile>, Failure> {
+        name.map(|name| PictureFile::new(name, self.replace())).transpose()
+    }
 }
 
-impl<'a> PictureFile<'a> {
-    /// The file of this name.
-    pub(crate) fn new(path: &'a Path) -> Result<Self, Failure> {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("svg") => Ok(Self::Svg(path)),
-            Some("png") => Ok(Self::Png(path)),
-            _ => {
-                let message = "expected a name that ends in .png or .svg";
-                Err(Failure::input(format!("{}: {message}", path.display())))
-            }
+/// Writes, and says where to.
+pub(crate) fn write(destination: &Destination, bytes: &[u8]) -> Result<(), Failure> {
+    destination.write(bytes)?;
+    wrote(destination.name());
+    Ok(())
+}
+
+/// Writes files into a folder, which is made if need be, and says so.
+pub(crate) fn write_into(
+    folder: &Path,
+    files: impl IntoIterator<Item = (impl AsRef<Path>, Vec<u8>)>,
+    force: Force,
+) -> Result<(), Failure> {
+    highorder_files::make_folder(folder)?;
+    for (name, bytes) in files {
+        write(&Destination::new(folder.join(name), force.replace())?, &bytes)?;
+    }
+    Ok(())
+}
+
+/// A file for a picture, whose ending says in which form. A pipe or a device may have any name, and gets PNG
+/// unless its name ends in .svg.
+pub(crate) struct PictureFile {
+    destination: Destination,
+    is_svg: bool,
+}
+
+impl PictureFile {
+    fn new(name: &Path, replace: Replace) -> Result<Self, Failure> {
+        let destination = Destination::new(name, replace)?;
+        let ending = name.extension().and_then(|ending| ending.to_str());
+        if destination.is_file() && !matches!(ending, Some("svg" | "png")) {
+            let message = "expected a name that ends in .png or .svg";
+            return Err(Failure::input(format!("{}: {message}", name.display())));
         }
+        Ok(Self { destination, is_svg: ending == Some("svg") })
+    }
+
+    /// Where it is.
+    pub(crate) fn destination(&self) -> &Destination {
+        &self.destination
     }
 
     /// Writes it.
     pub(crate) fn write(&self, svg: &str) -> Result<(), Failure> {
-        let (path, bytes) = match self {
-            Self::Svg(path) => (path, svg.as_bytes().to_vec()),
-            Self::Png(path) => (path, raster::png(svg, 2.0)?),
+        let bytes = match self.is_svg {
+            true => svg.as_bytes().to_vec(),
+            false => raster::png(svg, 2.0)?,
         };
-        write_file(path, &bytes, Replace::Yes)?;
-        wrote(path);
-        Ok(())
-    }
-}
-
-/// Writes a file that only its owner may read; otherwise as [`write_file`].
-pub(crate) fn write_private_file(
-    path: &Path,
-    bytes: &[u8],
-    replace: Replace,
-) -> Result<(), Failure> {
-    write_with_mode(path, bytes, replace, 0o600)
-}
-
-fn write_with_mode(path: &Path, bytes: &[u8], replace: Replace, mode: u32) -> Result<(), Failure> {
-    let written = (|| {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::Builder::new()
-            .prefix(".highorder-")
-            .permissions(Permissions::from_mode(mode))
-            .tempfile_in(directory)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        match replace {
-            Replace::Yes => file.persist(path),
-            Replace::No => file.persist_noclobber(path),
-        }
-        .map_err(|error| error.error)
-    })();
-    match written {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::input(format!("{}: cannot write: {error}", path.display()))),
+        write(&self.destination, &bytes)
     }
 }
 
@@ -199,18 +215,5 @@ mod tests {
     fn words_are_quoted_where_a_shell_would_split_them() {
         let words = ["highorder", "map", "my file", "it's", ""];
         assert_eq!(shell_command(words), r"highorder map 'my file' 'it'\''s' ''");
-    }
-
-    #[test]
-    fn a_file_is_replaced_only_where_that_is_allowed() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("file");
-        write_file(&path, b"one", Replace::No).expect("nothing is there yet");
-        let refused = write_file(&path, b"two", Replace::No);
-        assert!(matches!(refused, Err(Failure::Input(m)) if m.contains("cannot write")));
-        assert_eq!(std::fs::read(&path).expect("the file"), b"one");
-        write_file(&path, b"two", Replace::Yes).expect("it may be replaced");
-        assert_eq!(std::fs::read(&path).expect("the file"), b"two");
-        assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 1);
     }
 }

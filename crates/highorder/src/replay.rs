@@ -6,7 +6,7 @@ mod then;
 
 use crate::complete;
 use crate::failure::Failure;
-use crate::output::{self, Replace, VERSION};
+use crate::output::{self, Force, VERSION};
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::free_running::{self, Comparison, Side};
@@ -17,7 +17,6 @@ use highorder_report::{
     render_side_by_side, text,
 };
 use highorder_snapshot::ZoneState;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Pixels per unit of the SVG.
@@ -87,12 +86,17 @@ pub(crate) struct Arguments {
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Replays, prints the comparison, draws it where asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.then == Some(Then::CompactMemory) {
         return then::run(arguments);
+    }
+    if let Some(folder) = &arguments.png_dir {
+        highorder_files::check_folder(folder, PICTURES, arguments.force.replace())?;
     }
     let kernel = arguments.kernel.as_deref().map(Kernel::load).transpose()?;
     let others: Vec<_> =
@@ -155,6 +159,12 @@ fn headline(recording: &Recording) -> String {
     if recording.nr_lost > 0 {
         let lost = text::count(recording.nr_lost);
         line.push_str(&format!(", {lost} more were lost when it was recorded"));
+    }
+    if let Some(cut) = recording.cut_line {
+        let cut = text::count(cut);
+        line.push_str(&format!(
+            "; the trace ends in the middle of line {cut}, and is read up to there"
+        ));
     }
     line
 }
@@ -256,14 +266,7 @@ fn draw(
     let pngs: Result<Vec<_>, _> = svgs.iter().map(|svg| raster::png(svg, PNG_SCALE)).collect();
     spinner.finish_and_clear();
     let pngs = pngs?;
-    fs::create_dir_all(folder)
-        .map_err(|error| Failure::input(format!("{}: {error}", folder.display())))?;
-    for (name, png) in PICTURES.iter().zip(pngs) {
-        let path = folder.join(name);
-        output::write_file(&path, &png, Replace::Yes)?;
-        output::wrote(&path);
-    }
-    Ok(())
+    output::write_into(folder, PICTURES.into_iter().zip(pngs), arguments.force)
 }
 
 fn caption(recording: &Recording, arguments: &Arguments) -> Caption {

@@ -4,7 +4,7 @@ mod report;
 
 use crate::compare::{self, DEFAULT_STORE};
 use crate::failure::Failure;
-use crate::output::{self, PictureFile, Replace};
+use crate::output::{self, Force, PictureFile};
 use clap::ValueEnum;
 use highorder_lab::reproduce::{Reproduction, reproductions};
 use highorder_lab::{InputError, Plan, Scale};
@@ -64,6 +64,8 @@ pub(crate) struct Arguments {
     /// Draw by how much each published row changed, beside ours
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     picture: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// The form of the output.
@@ -84,7 +86,8 @@ enum Format {
 
 /// Runs what is missing, then shows what became of it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let picture = arguments.picture.as_deref().map(PictureFile::new).transpose()?;
+    let out = arguments.force.destination(arguments.out.as_deref())?;
+    let picture = arguments.force.picture(arguments.picture.as_deref())?;
     let chosen = choose(&arguments.only)?;
     let store = Store::open(&arguments.store)?;
     let plans: Vec<Plan> = chosen
@@ -111,12 +114,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Format::Json => report.json()?,
         Format::Html => report.html(arguments.score)?,
     };
-    match &arguments.out {
-        None => output::print(text.as_bytes())?,
-        Some(path) => {
-            output::write_file(path, text.as_bytes(), Replace::Yes)?;
-            output::wrote(path);
+    match &out {
+        None => {
+            let pictures = picture.iter().map(PictureFile::destination);
+            output::print_beside(text.as_bytes(), pictures)?;
         }
+        Some(out) => output::write(out, text.as_bytes())?,
     }
     picture.map_or(Ok(()), |picture| picture.write(&report.picture()))
 }
@@ -161,7 +164,7 @@ fn joined(plans: &[Plan]) -> Plan {
 }
 
 impl Arguments {
-    /// The command line for the same results, whatever the store.
+    /// The command line for the same results.
     fn what(&self) -> String {
         let mut words = vec!["highorder".to_owned(), "reproduce".to_owned()];
         if !self.only.is_empty() {
@@ -170,22 +173,26 @@ impl Arguments {
         if self.scale != Scale::FULL {
             words.extend(["--scale".to_owned(), self.scale.to_string()]);
         }
-        words.extend(self.score.then(|| "--score".to_owned()));
-        output::shell_command(words.iter().map(String::as_str))
-    }
-
-    /// The command line that goes on where this one stopped.
-    fn again(&self) -> String {
-        let mut words = compare::store_words(&self.store);
-        words.extend(self.workers.iter().flat_map(|n| ["--workers".to_owned(), n.to_string()]));
+        for (flag, is_set) in [("--score", self.score), ("--no-run", self.no_run)] {
+            words.extend(is_set.then(|| flag.to_owned()));
+        }
+        words.extend(compare::store_words(&self.store));
         if let Some(format) =
             self.format.to_possible_value().filter(|_| self.format != Format::Text)
         {
             words.extend(["--format".to_owned(), format.get_name().to_owned()]);
         }
+        output::shell_command(words.iter().map(String::as_str))
+    }
+
+    /// The command line that goes on where this one stopped.
+    fn again(&self) -> String {
+        let mut words = Vec::new();
+        words.extend(self.workers.iter().flat_map(|n| ["--workers".to_owned(), n.to_string()]));
         for (flag, path) in [("--out", &self.out), ("--picture", &self.picture)] {
             words.extend(path.iter().flat_map(|p| [flag.to_owned(), p.display().to_string()]));
         }
+        words.extend(self.force.words());
         if words.is_empty() {
             return self.what();
         }

@@ -2,9 +2,10 @@
 
 use crate::complete;
 use crate::failure::Failure;
-use crate::output::{self, Replace, VERSION};
+use crate::output::{self, Force, VERSION};
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
+use highorder_files::Destination;
 use highorder_lab::memory_map::Moment;
 use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
@@ -61,6 +62,8 @@ pub(crate) struct Printing {
     /// experiment says]
     #[arg(long, value_name = "TABLES", value_parser = published_form, add = ArgValueCompleter::new(complete::forms))]
     published: Option<String>,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 fn published_form(text: &str) -> Result<String, String> {
@@ -83,22 +86,32 @@ impl Printing {
         self.published.is_some() || self.listing.is_some() || self.noise
     }
 
-    /// These arguments as words of a command line, without defaults.
-    pub(crate) fn words(&self) -> Vec<String> {
+    /// Where results are written, if not printed.
+    pub(crate) fn destination(&self) -> Result<Option<Destination>, Failure> {
+        self.force.destination(self.out.as_deref())
+    }
+
+    /// The arguments that say what is shown, as words of a command line, without defaults.
+    pub(crate) fn shown_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if let Some(format) =
             self.format.to_possible_value().filter(|_| self.format != Format::Text)
         {
             words.extend(["--format".to_owned(), format.get_name().to_owned()]);
         }
-        if let Some(out) = &self.out {
-            words.extend(["--out".to_owned(), out.display().to_string()]);
-        }
         if self.noise {
             words.push("--noise".to_owned());
         }
         words.extend(self.listing.map(|seconds| format!("--listing={seconds}")));
         words.extend(self.published.iter().flat_map(|n| ["--published".to_owned(), n.clone()]));
+        words
+    }
+
+    /// Those that say where to, likewise.
+    pub(crate) fn place_words(&self) -> Vec<String> {
+        let out = self.out.iter().map(|out| out.display().to_string());
+        let mut words: Vec<String> = out.flat_map(|out| ["--out".to_owned(), out]).collect();
+        words.extend(self.force.words());
         words
     }
 }
@@ -124,8 +137,13 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Prints or writes them.
-    pub(crate) fn show(&self, printing: &Printing) -> Result<(), Failure> {
+    /// Prints them beside what is written elsewhere, or writes them.
+    pub(crate) fn show<'a>(
+        &self,
+        printing: &Printing,
+        out: Option<&Destination>,
+        beside: impl IntoIterator<Item = &'a Destination>,
+    ) -> Result<(), Failure> {
         let text = match printing.format {
             _ if self.is_matrix(printing) => self.matrix_as(printing.format)?,
             Format::Text => self.text(printing),
@@ -134,10 +152,10 @@ impl Results {
             Format::Json => self.json(printing)?,
             Format::Html => self.html(printing)?,
         };
-        let Some(path) = &printing.out else { return output::print(text.as_bytes()) };
-        output::write_file(path, text.as_bytes(), Replace::Yes)?;
-        output::wrote(path);
-        Ok(())
+        match out {
+            Some(out) => output::write(out, text.as_bytes()),
+            None => output::print_beside(text.as_bytes(), beside),
+        }
     }
 
     pub(crate) fn groups(&self) -> Vec<Group<'_>> {

@@ -8,13 +8,14 @@ use crate::output::{self, PictureFile};
 use crate::real::{Guests, STATE_FOLDER};
 use crate::results::{Printing, Results, Variant};
 use clap_complete::engine::ArgValueCompleter;
+use highorder_files::Replace;
 use highorder_lab::{
     ExecuteError, Executed, Experiment, ModelSize, Plan, RealError, RealOptions, Run, RunKind,
     Scale, Target, Watch,
 };
 use highorder_real::HostError;
 use highorder_record::record::PAGE_BYTES;
-use highorder_record::{Record, Store, StoreError};
+use highorder_record::{Inputs, Record, Store, StoreError};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -104,8 +105,9 @@ struct Host {
 
 /// Runs what the store does not have, then prints the comparison of all.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let out = arguments.printing.destination()?;
+    let picture = arguments.printing.force.picture(arguments.picture.as_deref())?;
     let experiment = Experiment::load_for(&arguments.experiment, &arguments.on)?;
-    let picture = arguments.picture.as_deref().map(PictureFile::new).transpose()?;
     if let (Some(path), true) = (&arguments.picture, experiment.matrix.is_empty()) {
         return Err(Failure::input(format!(
             "--picture {} of the experiment {}, expected one that has a `matrix`; of others --format html \
@@ -115,12 +117,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         )));
     }
     let plan = experiment.plan_on(&arguments.on, arguments.scale, &arguments.options())?;
+    if let Some(folder) = &arguments.trace {
+        prepare_traces(folder, &arguments.on, &plan)?;
+    }
     let store = Store::open(&arguments.store)?;
     let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let workers = arguments.workers.unwrap_or(cpus);
-    if let Some(folder) = &arguments.trace {
-        prepare_traces(folder, &arguments.on)?;
-    }
     execute_traced(&plan, &store, workers, &arguments.again(), arguments.trace.as_deref())?;
     let records = plan.records(&store)?;
     let variants = plan.columns.iter().zip(records);
@@ -131,7 +133,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         matrix: experiment.matrix,
         command: arguments.what(),
     };
-    results.show(&arguments.printing)?;
+    results.show(
+        &arguments.printing,
+        out.as_ref(),
+        picture.iter().map(PictureFile::destination),
+    )?;
     picture.map_or(Ok(()), |picture| picture.write(&results.matrix_picture()))
 }
 
@@ -146,7 +152,7 @@ impl Arguments {
         }
     }
 
-    /// The command line for the same runs, whatever the store.
+    /// The command line for the same results.
     fn what(&self) -> String {
         let mut words = vec!["highorder".to_owned(), "run".to_owned(), self.experiment.clone()];
         if self.on != [Target::Model] {
@@ -164,12 +170,14 @@ impl Arguments {
         if self.scale != Scale::FULL {
             words.extend(["--scale".to_owned(), self.scale.to_string()]);
         }
+        words.extend(compare::store_words(&self.store));
+        words.extend(self.printing.shown_words());
         output::shell_command(words.iter().map(String::as_str))
     }
 
     /// The command line that goes on where this one stopped.
     fn again(&self) -> String {
-        let mut words = compare::store_words(&self.store);
+        let mut words = Vec::new();
         words.extend(self.workers.iter().flat_map(|n| ["--workers".to_owned(), n.to_string()]));
         let picture = self.picture.iter().map(|file| file.display().to_string());
         words.extend(picture.flat_map(|file| ["--picture".to_owned(), file]));
@@ -179,7 +187,7 @@ impl Arguments {
         if self.host.state_dir != Path::new(STATE_FOLDER) {
             words.extend(["--state-dir".to_owned(), self.host.state_dir.display().to_string()]);
         }
-        words.extend(self.printing.words());
+        words.extend(self.printing.place_words());
         if words.is_empty() {
             return self.what();
         }
@@ -187,15 +195,19 @@ impl Arguments {
     }
 }
 
-/// Makes the folder for traces, if the runs are such as have them.
-fn prepare_traces(folder: &Path, targets: &[Target]) -> Result<(), Failure> {
+/// Makes the folder for traces, if the runs are such as have them and it can take them. A trace that is there
+/// is of the same run, and stays.
+fn prepare_traces(folder: &Path, targets: &[Target], plan: &Plan) -> Result<(), Failure> {
     if let Some(real) = targets.iter().find(|target| **target != Target::Model) {
         return Err(Failure::input(format!(
             "--trace with --on {real}, expected the model alone: a real kernel has ftrace itself"
         )));
     }
-    std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::input(format!("{}: {error}", folder.display())))
+    let missing =
+        plan.runs.iter().map(|run| trace_path(folder, run)).filter(|path| !path.is_file());
+    let names: Vec<_> = missing.filter_map(|path| Some(path.file_name()?.to_owned())).collect();
+    highorder_files::check_folder(folder, names, Replace::No)?;
+    Ok(highorder_files::make_folder(folder)?)
 }
 
 /// Where a run's events go: what the run is called, and the beginning of its record's name, since runs that
@@ -233,7 +245,12 @@ fn execute_traced(
     overseer.trace = trace.map(Path::to_owned);
     let of_all = format!("of {} runs are in {}", plan.runs.len(), store.folder().display());
     let goes_on = format!("the same command goes on from there: {again}");
-    overseer.heed_interrupts(format!("ended; {of_all} as far as finished; {goes_on}"))?;
+    let inputs: Vec<Inputs> = plan.runs.iter().map(|run| run.inputs.clone()).collect();
+    let (counted, told) = (store.clone(), format!("{of_all}; {goes_on}"));
+    overseer.heed_interrupts(move || {
+        let nr_there = inputs.iter().filter(|inputs| counted.has(inputs)).count();
+        format!("ended: {nr_there} {told}")
+    })?;
     let executed = plan.execute(store, workers, &overseer);
     overseer.bar.finish_and_clear();
     let failure = overseer.trace_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -301,13 +318,16 @@ impl Overseer {
         }
     }
 
-    /// Has the first interrupt begin no more runs, and the second end the process.
-    fn heed_interrupts(&self, farewell: String) -> Result<(), Failure> {
+    /// Has the first interrupt begin no more runs, and the second end the process with a farewell.
+    fn heed_interrupts(
+        &self,
+        farewell: impl Fn() -> String + Send + 'static,
+    ) -> Result<(), Failure> {
         let (stop, bar) = (Arc::clone(&self.stop), self.bar.clone());
         let heed = move || {
             if stop.swap(true, Ordering::Relaxed) {
                 bar.finish_and_clear();
-                output::say(&farewell);
+                output::say(&farewell());
                 process::exit(Failure::INTERRUPTED.into());
             }
             let message = "interrupted: waiting for the runs under way; once more ends at once";
@@ -383,12 +403,12 @@ impl Watch for Overseer {
 
     fn traced(&self, run: &Run, text: &[u8]) -> bool {
         let Some(folder) = &self.trace else { return true };
-        let written = output::write_file(&trace_path(folder, run), text, output::Replace::Yes);
+        let written = highorder_files::write(trace_path(folder, run), text, Replace::No);
         match written {
             Ok(()) => true,
-            Err(failure) => {
+            Err(error) => {
                 let mut first = self.trace_failure.lock().unwrap_or_else(PoisonError::into_inner);
-                first.get_or_insert(failure);
+                first.get_or_insert(error.into());
                 false
             }
         }
@@ -420,7 +440,13 @@ impl From<ExecuteError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Io { .. } | StoreError::Bad { .. } => Self::input(error.to_string()),
+            StoreError::Io { .. } => Self::input(error.to_string()),
+            StoreError::Bad { ref path, .. } => {
+                let record = path.parent().unwrap_or(path).display();
+                Self::input(format!(
+                    "{error}; the record is damaged: remove the folder {record}, and its run can be made again"
+                ))
+            }
             StoreError::Unfit { .. } | StoreError::Differs { .. } => {
                 Self::internal(error.to_string())
             }

@@ -1,8 +1,9 @@
 //! `highorder snapshot`: the state of this machine's memory, into a file.
 
 use crate::failure::Failure;
-use crate::output::{self, Replace};
+use crate::output::{self, Force};
 use clap::ValueEnum;
+use highorder_files::Destination;
 use highorder_report::text;
 use highorder_snapshot::live::{self, Options};
 use highorder_snapshot::{Exactness, Snapshot};
@@ -55,19 +56,14 @@ pub(crate) struct Arguments {
     /// A name for it, shown in pictures
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// Replace the file if it is there already
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Takes the snapshot, writes it, says what it is.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.output;
-    let replace = if arguments.force { Replace::Yes } else { Replace::No };
-    if path.exists() && replace == Replace::No {
-        let message = "is there already; --force replaces it";
-        return Err(Failure::input(format!("{}: {message}", path.display())));
-    }
+    let destination = Destination::new(path, arguments.force.replace())?.private();
     // Nothing is drawn while the lists are read: a spinner would allocate.
     let mut snapshot = live::take(Options { way: arguments.way.into(), ..Options::default() })?;
     if let Some(label) = &arguments.label {
@@ -76,11 +72,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let spinner = output::progress(None, "compressing");
     let bytes = snapshot.to_bytes(&path.display().to_string())?;
     spinner.finish_and_clear();
-    output::write_private_file(path, &bytes, replace)?;
-    output::print(describe(&snapshot).as_bytes())?;
-    output::print(
-        format!("{} bytes in {}\n", text::count(bytes.len() as u64), path.display()).as_bytes(),
-    )
+    destination.write(&bytes)?;
+    let mut told = describe(&snapshot);
+    let _ = writeln!(told, "{} bytes in {}", text::count(bytes.len() as u64), path.display());
+    output::print_beside(told.as_bytes(), [&destination])
 }
 
 /// What was taken, what had to be inferred, and how it agrees with the kernel's own counts.

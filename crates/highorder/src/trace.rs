@@ -1,7 +1,7 @@
 //! `highorder trace`: runs of compaction in a trace, of a real kernel or of the model.
 
 use crate::failure::Failure;
-use crate::output::{self, PictureFile, VERSION};
+use crate::output::{self, Force, PictureFile, VERSION};
 use clap::ValueEnum;
 use highorder_lab::passes::{Clock, Passes};
 use highorder_report::{Caption, text};
@@ -43,11 +43,13 @@ pub(crate) struct Arguments {
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Prints a row for each run, and draws them where asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let picture = arguments.picture.as_deref().map(PictureFile::new).transpose()?;
+    let picture = arguments.force.picture(arguments.picture.as_deref())?;
     let spinner = output::progress(None, "reading the trace");
     let passes = Passes::read(&arguments.trace)?;
     spinner.finish_and_clear();
@@ -62,7 +64,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Format::Csv => table.csv(),
         Format::Json => table.json(),
     };
-    output::print(printed.as_bytes())
+    if let (Some(_), Format::Csv | Format::Json) = (passes.cut_line, arguments.format) {
+        output::say(summary(&passes).trim_end());
+    }
+    output::print_beside(printed.as_bytes(), picture.iter().map(PictureFile::destination))
 }
 
 fn summary(passes: &Passes) -> String {
@@ -76,6 +81,12 @@ fn summary(passes: &Passes) -> String {
     }
     if passes.nr_lost > 0 {
         line.push_str(&format!(", {} more were lost", text::count(passes.nr_lost)));
+    }
+    if let Some(cut) = passes.cut_line {
+        line.push_str(&format!(
+            "; the trace ends in the middle of line {}, and is read up to there",
+            text::count(cut)
+        ));
     }
     line.push('\n');
     line

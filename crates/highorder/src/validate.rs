@@ -2,7 +2,7 @@
 
 use crate::complete;
 use crate::failure::Failure;
-use crate::output::{self, PictureFile, VERSION};
+use crate::output::{self, Force, PictureFile, VERSION};
 use crate::shipped_cases;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::validate::{
@@ -16,7 +16,7 @@ use highorder_report::{Caption, ScatterChart, Series, Table, Value};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -67,6 +67,8 @@ pub(crate) struct Arguments {
     /// Runs at the same time, by default as many as there are cores
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// The form of the output.
@@ -95,6 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.live.is_empty() {
         return run_live(arguments);
     }
+    let picture = arguments.force.picture(arguments.picture.as_deref())?;
     let kernel = arguments.kernel()?;
     // What comes with the program lies in a folder that goes when this function ends.
     let shipped;
@@ -108,8 +111,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cases = read_cases(folder, arguments)?;
     let outcomes = run_cases(&cases, kernel.as_ref(), arguments.workers)?;
     let report = Report::new(&cases, &outcomes);
-    if let Some(path) = &arguments.picture {
-        write_picture(path, &report)?;
+    if let Some(picture) = &picture {
+        picture.write(&drawn(&report))?;
     }
     let text = match arguments.format {
         Format::Text => report.text(),
@@ -117,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Format::Csv => report.figures().csv(),
         Format::Md => report.markdown(),
     };
-    output::print(text.as_bytes())
+    output::print_beside(text.as_bytes(), picture.iter().map(PictureFile::destination))
 }
 
 /// Fresh runs of real kernels beside the model's.
@@ -433,7 +436,7 @@ impl<'a> Report<'a> {
 
 /// Draws the model against the real kernel on logarithmic axes: counts as they are, shares in percent. How far
 /// free blocks lie apart is no pair, and stands in the table.
-fn write_picture(path: &Path, report: &Report<'_>) -> Result<(), Failure> {
+fn drawn(report: &Report<'_>) -> String {
     let series = report.compared.iter().map(|(case, result)| Series {
         name: case.name.clone(),
         points: result.rows.iter().filter_map(point).collect(),
@@ -447,8 +450,7 @@ fn write_picture(path: &Path, report: &Report<'_>) -> Result<(), Failure> {
         diagonal: true,
         caption: Caption { lines, command: Some("highorder validate".to_owned()) },
     };
-    let svg = chart.svg();
-    PictureFile::new(path)?.write(&svg)
+    chart.svg()
 }
 
 /// Where a figure stands in the picture.

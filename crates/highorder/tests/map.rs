@@ -50,7 +50,7 @@ fn pictures_are_whole_and_the_same_every_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let (png, svg) = (folder.path().join("map.png"), folder.path().join("map.svg"));
     let draw = || {
-        let arguments = ["map", STATE, "--png", text(&png), "--svg", text(&svg)];
+        let arguments = ["map", STATE, "--png", text(&png), "--svg", text(&svg), "--force"];
         let drawn = printed(&arguments);
         (drawn, fs::read(&png).expect("a PNG"), fs::read_to_string(&svg).expect("an SVG"))
     };

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{printed, refused, text};
+use common::{printed, refused, text, without_command};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,13 @@ fn what_was_run_is_shown_beside_what_was_published_and_not_run_again() {
     let (store, picture) = (folder.path().join("store"), folder.path().join("dots.svg"));
     let only = ["--only", "000_usemem"];
     let first = reproduced(&store, &[&only[..], &["--picture", text(&picture)]].concat());
-    assert_eq!(reproduced(&store, &[&only[..], &["--no-run"]].concat()), first);
+    let shown_again = reproduced(&store, &[&only[..], &["--no-run"]].concat());
+    assert_eq!(without_command(&shown_again), without_command(&first));
+    let command = "highorder reproduce --only 000_usemem --scale 1/64";
+    for (printed, more) in [(&shown_again, "--no-run --store "), (&first, "--store ")] {
+        let expected = format!("again with: {command} {more}{}\n", text(&store));
+        assert!(printed.ends_with(&expected), "{expected} in {printed}");
+    }
     for expected in [
         "000_usemem: experiment thp-defrag-usemem, ",
         " at scale 1/64\n",
@@ -33,7 +39,6 @@ fn what_was_run_is_shown_beside_what_was_published_and_not_run_again() {
         "Amean Elapsd-1 ",
         "000-usemem-elapsed-1t ",
         "Ours is at scale 1/64",
-        "again with: highorder reproduce --only 000_usemem --scale 1/64\n",
     ] {
         assert!(first.contains(expected), "{expected} in {first}");
     }

@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{highorder, names, printed, project, refused, text};
+use common::{highorder, names, printed, project, refused, text, without_command};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -100,7 +101,8 @@ fn json(printed: &str) -> Value {
 fn an_experiment_leaves_the_same_bytes_whatever_the_number_of_workers() {
     let scene = Scene::new();
     let tables = scene.run("one", &["--workers", "1"]);
-    assert_eq!(scene.run("two", &["--workers", "2"]), tables);
+    let others = scene.run("two", &["--workers", "2"]);
+    assert_eq!(without_command(&others), without_command(&tables));
     let (one, two) = (bytes(&scene.path("one")), bytes(&scene.path("two")));
     assert_eq!(one.len(), 12 * 5, "five files for each of twelve runs: {:?}", one.keys());
     assert!(one == two, "the stores differ");
@@ -198,8 +200,7 @@ fn an_interrupted_experiment_says_how_it_goes_on() {
     while !is_there() && child.try_wait().expect("a child").is_none() {
         thread::sleep(Duration::from_millis(1));
     }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.expect("kill(1)").success());
+    interrupt(&child);
     let output = child.wait_with_output().expect("its output");
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{told}");
@@ -207,6 +208,88 @@ fn an_interrupted_experiment_says_how_it_goes_on() {
     let command = format!("highorder run {} --scale 1/16 --store ", scene.experiment());
     assert!(told.contains(&command), "{told}");
     assert!(output.stdout.is_empty(), "no tables of half an experiment");
+}
+
+/// Sends SIGINT to a child of ours.
+fn interrupt(child: &Child) {
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill(1)").success());
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once_and_says_how_many_runs_there_are() {
+    let scene = Scene::new();
+    let store = scene.path("store");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_highorder"))
+        .current_dir(project())
+        .args(["run", &scene.experiment(), "--scale", "1/4", "--workers", "1"])
+        .args(["--store", text(&store)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let runs = || names(&store).iter().filter(|n| n.starts_with("small.")).count();
+    while (!store.is_dir() || runs() == 0) && child.try_wait().expect("a child").is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    // The first is told of before the second comes: of two at once the kernel makes one.
+    interrupt(&child);
+    let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("a line");
+    assert_eq!(line, "interrupted: waiting for the runs under way; once more ends at once\n");
+    interrupt(&child);
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).expect("its last words");
+    assert_eq!(child.wait().expect("a child").code(), Some(130), "{rest}");
+    let expected = format!("ended: {} of 12 runs are in {}; ", runs(), store.display());
+    assert!(rest.starts_with(&expected), "{expected} in {rest}");
+    assert!(rest.contains("the same command goes on from there: highorder run "), "{rest}");
+}
+
+#[test]
+fn the_command_that_shows_the_same_again_does() {
+    let scene = Scene::new();
+    let more = ["--listing=0.5", "--noise", "--format", "md"];
+    let shown = scene.run("store", &more);
+    let (_, command) = shown.split_once("; again with: `highorder ").expect("a command");
+    let command = command.trim_end().trim_end_matches('`');
+    let words: Vec<&str> = command.split(' ').collect();
+    assert_eq!(printed(&words), shown);
+    let store = scene.path("store");
+    let compare = ["compare", "small:*", "--store", text(&store), "--noise", "--listing=0.5"];
+    let shown = printed(&compare);
+    let (_, command) = shown.split_once("; again with: ").expect("a command");
+    let words = format!("--store {} --noise --listing=0.5\n", store.display());
+    assert!(command.starts_with("highorder compare 'small:*' "), "{command}");
+    assert!(command.ends_with(&words), "{command}");
+}
+
+#[test]
+fn a_damaged_record_is_named_with_what_to_do() {
+    let scene = Scene::new();
+    let tables = scene.run("store", &[]);
+    let store = scene.path("store");
+    let name = names(&store).into_iter().find(|name| name.starts_with("small.")).expect("a run");
+    let record = store.join(name);
+    let experiment = scene.experiment();
+    let run = ["run", &experiment, "--scale", "1/128", "--store", text(&store)];
+    let whole = fs::read(record.join("record.json")).expect("a document");
+    for (file, bytes) in [("record.json", &whole[..whole.len() / 2]), ("samples.parquet", b"x")] {
+        fs::write(record.join(file), bytes).expect("a damaged file");
+        let told = refused(&run);
+        assert_eq!(told.lines().count(), 1, "{told}");
+        let remedy = format!(
+            "the record is damaged: remove the folder {}, and its run can be made again",
+            record.display()
+        );
+        assert!(told.contains(file) && told.contains(&remedy), "{told}");
+        fs::remove_dir_all(&record).expect("what was told to do");
+        assert_eq!(scene.run("store", &[]), tables);
+    }
+    fs::remove_file(record.join("timeline.parquet")).expect("it is there");
+    let told = refused(&run);
+    assert!(told.contains("timeline.parquet: no such file, expected a whole record; "), "{told}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn a_picture_is_a_png_or_an_svg_as_its_name_says_and_repeats_to_the_byte() {
     printed(&["trace", CHURN, "--picture", text(&svg)]);
     let first = fs::read_to_string(&svg).expect("a picture");
     assert!(first.contains("Node 0, zone DMA32") && first.contains("pages moved"));
-    printed(&["trace", CHURN, "--picture", text(&svg)]);
+    printed(&["trace", CHURN, "--picture", text(&svg), "--force"]);
     assert_eq!(first, fs::read_to_string(&svg).expect("a picture"));
 }
 

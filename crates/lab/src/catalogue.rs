@@ -187,8 +187,8 @@ pub fn kind_of_file(path: &Path) -> Result<Kind, InputError> {
     const BASES_MAX: usize = 32;
     let mut path = PathBuf::from(path);
     for _ in 0..BASES_MAX {
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| InputError::file(&path, format!("cannot be read: {error}")))?;
+        let text = highorder_files::read_text(&path, highorder_files::limits::SETUP)
+            .map_err(|error| InputError::file(&path, error))?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| crate::toml_comments::line_of(&text, &span));
             InputError::line(&path, line, error.message().trim_end())

@@ -2,7 +2,7 @@
 
 use super::{Arguments, Format, PNG_SCALE, as_json, tables};
 use crate::failure::Failure;
-use crate::output::{self, Replace, VERSION};
+use crate::output::{self, VERSION};
 use highorder_lab::compact_memory::{
     self, Compacted, Comparison, Recorded, Work, distance, free_blocks_of_order,
 };
@@ -15,8 +15,7 @@ use highorder_report::{
     BarChart, Caption, MemoryMap, Table, Value, raster, render_side_by_side, text,
 };
 use highorder_snapshot::Snapshot;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Names of the pictures that `--png-dir` gets, but for those of the scanners.
 const PICTURES: [&str; 2] = ["memory.png", "free-blocks.png"];
@@ -39,6 +38,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let kernels: Vec<_> = std::iter::once(&kernel).chain(&others).collect();
+    if let Some(folder) = &arguments.png_dir {
+        let scanners = kernels.iter().map(|kernel| of_scanners(&kernel.name));
+        let recorded = recorded_trace(&recorded, arguments).map(|_| of_scanners("recorded"));
+        let names = PICTURES.map(str::to_owned).into_iter().chain(scanners).chain(recorded);
+        highorder_files::check_folder(folder, names, arguments.force.replace())?;
+    }
     let comparison = compact_memory::compact(&recorded, &kernels)?;
     spinner.finish_and_clear();
     let tables = [summary(&comparison), by_order(&comparison), by_zone(&comparison)];
@@ -236,28 +241,30 @@ fn draw(
         let title = format!("{}, then compact_memory: {}", recorded.name, kernel.name);
         let passes = passes_of(model, kernel)?;
         let svg = passes.chart(title, Clock::Events, caption.clone()).svg();
-        svgs.push((format!("scanners-{}.png", kernel.name), svg));
+        svgs.push((of_scanners(&kernel.name), svg));
     }
-    // Beside them the kernel's own run, where it was traced.
-    let traces = ["trace.txt.zst", "trace.txt.gz", "trace.txt"];
-    let trace = traces.map(|name| arguments.recording.join(name)).into_iter().find(|p| p.is_file());
-    if let (Some(trace), true) = (trace, recorded.after.is_some()) {
+    if let Some(trace) = recorded_trace(recorded, arguments) {
         let title = format!("{}, then compact_memory: recorded", recorded.name);
         let svg = Passes::read(&trace)?.chart(title, Clock::Milliseconds, caption).svg();
-        svgs.push(("scanners-recorded.png".to_owned(), svg));
+        svgs.push((of_scanners("recorded"), svg));
     }
     let pngs: Result<Vec<_>, _> =
         svgs.into_iter().map(|(name, svg)| Ok((name, raster::png(&svg, PNG_SCALE)?))).collect();
     spinner.finish_and_clear();
     let pngs = pngs.map_err(|error: raster::RasterError| Failure::from(error))?;
-    fs::create_dir_all(folder)
-        .map_err(|error| Failure::input(format!("{}: {error}", folder.display())))?;
-    for (name, png) in pngs {
-        let path = folder.join(name);
-        output::write_file(&path, &png, Replace::Yes)?;
-        output::wrote(&path);
-    }
-    Ok(())
+    output::write_into(folder, pngs, arguments.force)
+}
+
+/// The name of the picture of the scanners of one side.
+fn of_scanners(side: &str) -> String {
+    format!("scanners-{side}.png")
+}
+
+/// The trace of the kernel's own run, where there was one and it was traced.
+fn recorded_trace(recorded: &Recorded, arguments: &Arguments) -> Option<PathBuf> {
+    recorded.after.as_ref()?;
+    let traces = ["trace.txt.zst", "trace.txt.gz", "trace.txt"];
+    traces.map(|name| arguments.recording.join(name)).into_iter().find(|path| path.is_file())
 }
 
 /// The model's runs, read from the text of its events: as those of a real kernel are.

@@ -51,6 +51,11 @@ pub(crate) fn snapshot_file(folder: &Path) -> PathBuf {
     path
 }
 
+/// What is printed, without the command line at its end that prints it again.
+pub(crate) fn without_command(printed: &str) -> &str {
+    printed.split_once("; again with: ").map_or(printed, |(results, _)| results)
+}
+
 /// The names in a folder, in order.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("a folder");
