@@ -158,7 +158,8 @@ impl Destination {
             .prefix(PART)
             .permissions(Permissions::from_mode(mode))
             .tempfile_in(folder_of(path))?;
-        file.write_all(bytes)?;
+        // Not through the wrapper, whose errors name a file that nobody asked for.
+        file.as_file().write_all(bytes)?;
         if let Some(there) = there {
             keep_owner(file.as_file(), there);
             if !self.is_private {
@@ -351,4 +352,62 @@ fn keep_owner(file: &File, of: &Metadata) {
 /// It cannot be made.
 pub fn make_folder(folder: &Path) -> Result<(), WriteError> {
     fs::create_dir_all(folder).map_err(|source| WriteError::Io { name: folder.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_between_the_look_and_the_writing_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let free = Destination::new(&path, Replace::No).unwrap();
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(free.write(b"new"), Err(WriteError::IsThere { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        let forced = Destination::new(&path, Replace::Yes).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let told = forced.write(b"new").unwrap_err().to_string();
+        assert!(told.contains("file: cannot write: a directory, expected a free name"), "{told}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_empty_name_and_the_name_of_a_folder_are_refused() {
+        for (name, found) in [
+            ("", "an empty name"),
+            ("..", "the name of a folder"),
+            ("new/", "the name of a folder"),
+        ] {
+            let told = Destination::new(name, Replace::Yes).unwrap_err().to_string();
+            assert!(told.contains(&format!("cannot write: {found}, expected")), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_private_file_is_its_owners_alone_whatever_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        Destination::new(&path, Replace::Yes).unwrap().private().write(b"new").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_folder_is_checked_as_far_as_it_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |path: &Path| check_folder(path, ["a", "b"], Replace::No);
+        check(folder.path()).unwrap();
+        check(&folder.path().join("to/be/made")).unwrap();
+        fs::write(folder.path().join("b"), "precious").unwrap();
+        assert!(matches!(check(folder.path()), Err(WriteError::IsThere { .. })));
+        let told = check(&folder.path().join("b/below")).unwrap_err().to_string();
+        assert!(
+            told.contains("below: cannot write: ") && told.contains("b is no folder"),
+            "{told}"
+        );
+    }
 }

@@ -40,7 +40,6 @@ fn a_sparse_file_is_refused_by_its_first_bytes_or_its_length() {
         (&["trace", &file], "file:1: more than 1048576 bytes, expected at most 1 MiB"),
         (&["run", &toml], "2147483648 bytes, expected at most 1 MiB, the limit of a TOML file"),
         (&["replay", "tests/data/recordings/612-rec-churn", "--kernel", &toml], "2147483648 bytes"),
-        (&["run", "usemem-small", "--on", &format!("vm:{file}")], "2147483648 bytes"),
     ] {
         let told = refused_within(600_000, arguments);
         assert!(told.contains(expected), "{arguments:?}: {told}");

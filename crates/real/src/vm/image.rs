@@ -324,6 +324,13 @@ mod tests {
             let error = Image::Path(path.clone()).resolve(folder.path()).unwrap_err().to_string();
             assert!(error.contains(found) && error.contains("bzImage"), "{error}");
         }
+        fs::File::create(&path).unwrap().set_len(2 << 30).unwrap();
+        for (path, found) in
+            [(path.clone(), "2147483648 bytes"), ("/dev/zero".into(), "a character device")]
+        {
+            let error = Image::Path(path).resolve(folder.path()).unwrap_err().to_string();
+            assert!(error.contains(&format!(": {found}, expected a kernel image")), "{error}");
+        }
         fs::remove_file(&path).unwrap();
         let error = Image::Path(path).resolve(folder.path()).unwrap_err();
         assert!(matches!(error, VmError::Io { .. }), "{error}");
