@@ -4,7 +4,8 @@
 //! In such a block a line that begins with `$ ` is a command for bash, and lines behind it that begin with `> ` go on
 //! with it. The lines below are its output, standard error included: a line `...` stands for any number of
 //! lines, `[..]` for any part of a line. A command whose shown output begins with `error: ` ends with exit code 2,
-//! any other with 0. The word `root` behind `console` says that the block needs root.
+//! any other with 0. A word behind `console` says what the block needs: `root`, or `python` with
+//! the packages of `tests/python`.
 
 mod common;
 
@@ -20,6 +21,7 @@ use std::process::Command;
 enum Needs {
     Nothing,
     Root,
+    Python,
 }
 
 /// A command of a document, with the output that the document shows.
@@ -68,6 +70,7 @@ fn needs(info: &str) -> Option<Needs> {
     match info {
         "console" => Some(Needs::Nothing),
         "console root" => Some(Needs::Root),
+        "console python" => Some(Needs::Python),
         _ => None,
     }
 }
@@ -91,7 +94,8 @@ fn lookalike() -> tempfile::TempDir {
 fn has(needs: Needs, document: &str, line: usize) -> bool {
     let lacks = match needs {
         Needs::Nothing => None,
-        Needs::Root => (!rustix::process::geteuid().is_root()).then_some("root"),
+        Needs::Root => (!rustix::process::geteuid().is_root()).then(|| "root".to_owned()),
+        Needs::Python => common::python().err(),
     };
     if let Some(lacks) = lacks {
         println!("SKIPPED {document}:{line}: needs {lacks}");
@@ -102,8 +106,12 @@ fn has(needs: Needs, document: &str, line: usize) -> bool {
 /// Where bash looks for programs: this build's first.
 fn path() -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_highorder")).parent().expect("its folder");
+    let python = common::python().ok().and_then(|python| python.parent().map(Path::to_owned));
     let own = std::env::var("PATH").unwrap_or_default();
-    format!("{}:{own}", program.display())
+    match python {
+        Some(python) => format!("{}:{}:{own}", program.display(), python.display()),
+        None => format!("{}:{own}", program.display()),
+    }
 }
 
 #[track_caller]
@@ -143,6 +151,16 @@ fn does_what_it_says(document: &str) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_readme_does_what_it_says() {
+    does_what_it_says("README.md");
+}
+
+#[test]
+fn the_tour_does_what_it_says() {
+    does_what_it_says("docs/tour.md");
 }
 
 #[test]

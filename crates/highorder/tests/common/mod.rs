@@ -84,3 +84,18 @@ pub(crate) fn completed(folder: &Path, shell: &str, words: &[&str]) -> Vec<Strin
     // zsh and fish get what a name is beside it.
     text.lines().map(|line| line.split(['\t', ':']).next().unwrap_or_default().to_owned()).collect()
 }
+
+/// Python with what the documents' examples import, or why there is none.
+pub(crate) fn python() -> Result<PathBuf, String> {
+    // The folder of the build's own files is one below the build's folder.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
+    let python = target.join("python/bin/python");
+    let output = std::process::Command::new(&python)
+        .args(["-c", "import duckdb, pandas, polars, pyarrow"])
+        .output();
+    match output {
+        Ok(output) if output.status.success() => Ok(python),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(format!("{}: {error}", python.display())),
+    }
+}

@@ -263,20 +263,6 @@ fn keys_table() -> String {
     table(&["key", "type", "what it is"], &rows.collect::<Vec<_>>())
 }
 
-/// Python with what the examples import, or why there is none.
-fn python() -> Result<PathBuf, String> {
-    // The folder of the build's own files is one below the build's folder.
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
-    let python = target.join("python/bin/python");
-    let output =
-        Command::new(&python).args(["-c", "import duckdb, pandas, polars, pyarrow"]).output();
-    match output {
-        Ok(output) if output.status.success() => Ok(python),
-        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-        Err(error) => Err(format!("{}: {error}", python.display())),
-    }
-}
-
 /// Runs a block of the page in a folder and returns its `result` in JSON, as this expression makes it.
 fn result(python: &Path, folder: &Path, block: &str, as_json: &str) -> Value {
     let program =
@@ -292,7 +278,7 @@ fn result(python: &Path, folder: &Path, block: &str, as_json: &str) -> Value {
 
 #[test]
 fn the_examples_of_the_record_page_run_and_find_what_the_records_hold() {
-    let python = match python() {
+    let python = match crate::common::python() {
         Ok(python) => python,
         Err(reason) => {
             eprintln!(
