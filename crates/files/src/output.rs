@@ -154,7 +154,7 @@ impl Destination {
     /// Writes a file beside its place, then gives it its name.
     fn write_beside(&self, path: &Path, there: Option<&Metadata>, bytes: &[u8]) -> io::Result<()> {
         let mode = if self.is_private { 0o600 } else { 0o666 };
-        let mut file = tempfile::Builder::new()
+        let file = tempfile::Builder::new()
             .prefix(PART)
             .permissions(Permissions::from_mode(mode))
             .tempfile_in(folder_of(path))?;
