@@ -16,7 +16,7 @@ use highorder_report::{Caption, ScatterChart, Series, Table, Value};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
