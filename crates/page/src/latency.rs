@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use highorder_record::{Better, Comparison, Group, Latencies, compare};
+use highorder_record::compare::LatencyUnit;
+use highorder_record::{Better, Comparison, Group, Latencies, Record, compare};
 use highorder_report::axis::Axis;
 use serde::Serialize;
 
@@ -37,7 +38,7 @@ pub(crate) fn pooled(groups: &[Group<'_>]) -> BTreeMap<String, Vec<Latencies>> {
     pooled
 }
 
-/// Compares count, mean and percentiles of every class, in microseconds.
+/// Compares count, mean and percentiles of every class, in the class's unit.
 pub(crate) fn percentiles(
     groups: &[Group<'_>],
     pooled: &BTreeMap<String, Vec<Latencies>>,
@@ -45,9 +46,10 @@ pub(crate) fn percentiles(
     let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
     let labels: Vec<&str> = groups.iter().map(|group| group.label.as_str()).collect();
     let rows = pooled.iter().flat_map(|(class, of_class)| {
+        let LatencyUnit { name, ns: unit_ns, decimals } = LatencyUnit::of_class(class, groups);
         let row = |statistic: &str, of: &dyn Fn(&Latencies) -> Option<f64>| {
-            let us = of_class.iter().map(|l| of(l).map(|ns| ns / 1000.0)).collect();
-            compare::row_of_values(statistic, class, "us", Better::Lower, 2, us)
+            let values = of_class.iter().map(|l| of(l).map(|ns| ns / unit_ns)).collect();
+            compare::row_of_values(statistic, class, name, Better::Lower, decimals, values)
         };
         let counts = of_class.iter().map(|l| Some(l.count() as f64)).collect();
         let mut rows = vec![compare::row_of_values("count", class, "", Better::Neutral, 0, counts)];
@@ -58,6 +60,8 @@ pub(crate) fn percentiles(
         rows.push(row("max", &|l| l.max_ns().map(|ns| ns as f64)));
         // Of a class in which nothing happened, the count says so.
         rows.retain(|row| row.cells.iter().any(|cell| cell.value.is_some()));
+        let has_part = |record: &Record| record.latencies.contains_key(class);
+        rows.iter_mut().for_each(|row| row.count_killed(groups, has_part));
         rows
     });
     compare::values("", &labels, rows)

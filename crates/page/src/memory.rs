@@ -162,7 +162,7 @@ fn huge_share(blocks: Option<&[u64]>) -> Option<f64> {
 }
 
 /// The numbers behind the pictures: free pages, the share fit for a huge page, and blocks by order.
-pub(crate) fn numbers(groups: &[Group<'_>], runs: &[Option<&Record>]) -> Comparison {
+pub(crate) fn numbers<'a>(groups: &[Group<'a>], runs: &[Option<&'a Record>]) -> Comparison {
     let mut rows: Vec<ComparisonRow> = Vec::new();
     for name in zone_names(runs) {
         let zone = format!("{} {}", name.0, name.1);
@@ -184,6 +184,12 @@ pub(crate) fn numbers(groups: &[Group<'_>], runs: &[Option<&Record>]) -> Compari
             row(&format!("order {order}"), "blocks", 0, of_zone.iter().map(count).collect());
         }
     }
+    let of_run = |(group, run): (&Group<'a>, &Option<&'a Record>)| Group {
+        label: group.label.clone(),
+        records: run.iter().copied().collect(),
+    };
+    let of_runs: Vec<Group<'_>> = groups.iter().zip(runs).map(of_run).collect();
+    rows.iter_mut().for_each(|row| row.count_killed(&of_runs, |_| true));
     let labels: Vec<&str> = groups.iter().map(|group| group.label.as_str()).collect();
     Comparison { has_brackets: false, ..compare::values("", &labels, rows) }
 }

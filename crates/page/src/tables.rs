@@ -2,6 +2,7 @@
 
 use highorder_record::noise::Verdict;
 use highorder_record::{Better, Comparison};
+use highorder_report::multiple;
 use highorder_report::text::significant;
 use serde::Serialize;
 
@@ -47,6 +48,8 @@ pub(crate) struct CellView {
     pub(crate) verdict: &'static str,
     /// Interval and p; empty where there are none.
     pub(crate) detail: String,
+    /// Whether killed runs have part in the value.
+    pub(crate) is_killed: bool,
 }
 
 /// How the rows that were tested came out for one variant.
@@ -78,14 +81,15 @@ pub(crate) fn table(id: &str, title: &str, note: &str, comparison: &Comparison) 
     let rows = comparison.rows.iter().map(|row| {
         let before = last.replace(stem(&row.metric));
         let is_first = has_statistics && before.is_some_and(|before| before != stem(&row.metric));
+        let decimals = row.decimals_shown();
         let cells = row.cells.iter().enumerate().map(|(i, cell)| {
             let is_base = i == 0;
             let change = cell.change_percent.filter(|_| !is_base);
             let unit = if row.better == Better::Points { "pp" } else { "%" };
             let verdict = cell.noise.filter(|_| !is_base).map(|noise| noise.verdict);
-            let (class, verdict) = match (verdict, change) {
-                (Some(Verdict::Difference), Some(change)) if change > 0.0 => ("better", "better"),
-                (Some(Verdict::Difference), Some(change)) if change < 0.0 => ("worse", "worse"),
+            let (class, verdict) = match (verdict, row.is_better(i)) {
+                (Some(Verdict::Difference), Some(true)) => ("better", "better"),
+                (Some(Verdict::Difference), Some(false)) => ("worse", "worse"),
                 (Some(Verdict::Difference), _) => ("differs", "differs"),
                 (Some(Verdict::NoDifference), _) => ("quiet", "noise"),
                 (Some(Verdict::TooFewSamples), _) => ("quiet", "too few"),
@@ -107,11 +111,12 @@ pub(crate) fn table(id: &str, title: &str, note: &str, comparison: &Comparison) 
                 });
             }
             CellView {
-                value: cell.value.map_or("–".to_owned(), |value| decimal(value, row.decimals)),
+                value: cell.value.map_or("–".to_owned(), |value| decimal(value, decimals)),
                 change: change.map_or(String::new(), |change| signed(change, unit)),
                 class,
                 verdict,
                 detail: detail.join(", "),
+                is_killed: cell.killed_runs > 0,
             }
         });
         RowView {
@@ -180,8 +185,11 @@ fn decimal(value: f64, decimals: u8) -> String {
     out + &fraction
 }
 
-/// A change with its sign.
+/// A change with its sign; or, where it is a large one in percent, how many times the base that is.
 fn signed(value: f64, unit: &str) -> String {
+    if let Some(times) = multiple(value).filter(|_| unit == "%") {
+        return times.replace('x', "\u{202f}×");
+    }
     let text = decimal(value, 2);
     match text.as_str() {
         "0.00" => format!("0.00\u{202f}{unit}"),
@@ -202,6 +210,7 @@ mod tests {
         assert_eq!(signed(54.5, "%"), "+54.50\u{202f}%");
         assert_eq!(signed(-0.001, "%"), "0.00\u{202f}%");
         assert_eq!(signed(-12_345.678, "pp"), "−12\u{202f}345.68\u{202f}pp");
+        assert_eq!(signed(-12_345.678, "%"), "124.5\u{202f}×");
         assert_eq!(decimal(1234.0, 0), "1234");
         assert_eq!(decimal(1_234_567.0, 0), "1\u{202f}234\u{202f}567");
     }

@@ -3,22 +3,24 @@
 //! The first group is the base. [`Comparison::text`] looks like the reports of mmtests:
 //!
 //! ```text
-//!                             vanilla           nodefrag
-//! Amean    System-1   102.86 (  0.00%)   46.81 * 54.50%*
+//!                                 vanilla           nodefrag
+//! Amean    System-1  s   102.86 (  0.00%)   46.81 * 54.50%*
 //! ```
 //!
 //! In brackets stands the change in percent, positive if it is an improvement; stars in their place
-//! say that it is more than noise ([`noise`]). A value that is not known is `-`.
+//! say that it is more than noise ([`noise`]). What is eleven times the base or more reads `11.0x`. A value that
+//! is not known is `-`; one that runs have part in whose processes were killed has the mark [`KILLED_MARK`].
 //! [`Comparison::table`] is the same for Markdown, CSV and JSON.
 
 use std::collections::BTreeMap;
 
-use highorder_report::{Column, Table, Value};
+use highorder_report::{Column, Table, Value, multiple};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::killed::{KILLED_MARK, nr_killed};
 use crate::latencies::Latencies;
 use crate::noise::{self, Interval, Noise, Verdict};
-use crate::published::{PublishedForm, PublishedRow};
+use crate::published::{PublishedForm, PublishedRow, printed_change_percent};
 use crate::published_rows;
 use crate::record::{Durations, Metric, Record, Source};
 use crate::stats::{Better, Sorted, Statistic, change_percent};
@@ -77,6 +79,8 @@ pub struct ComparisonCell {
     pub noise: Option<Noise>,
     /// Where the change in percent of the base's mean lies; none with fewer than two samples.
     pub change_interval: Option<Interval>,
+    /// Of the runs that the value is of, those in which a process was killed for want of memory.
+    pub killed_runs: u32,
 }
 
 /// How much [`Comparison::table`] tells.
@@ -86,6 +90,8 @@ pub enum Detail {
     Plain,
     /// The noise test and the interval beside them.
     Noise,
+    /// That, and how many of a value's runs were killed in a column of its own: for programs, which see no marks.
+    All,
 }
 
 /// Returns what a reader should know before comparing sums: nothing, or a sentence.
@@ -112,13 +118,25 @@ pub fn metrics(title: &str, groups: &[Group<'_>]) -> Comparison {
         like.statistics.clone().into_iter().map(move |statistic| {
             let samples: Vec<Sorted> =
                 groups.iter().map(|group| pooled(group, &like.name)).collect();
-            row_of_samples(&like.name, &like.unit, like.better, like.decimals, statistic, &samples)
+            let mut row = row_of_samples(
+                &like.name,
+                &like.unit,
+                like.better,
+                like.decimals,
+                statistic,
+                &samples,
+            );
+            let has_part = |record: &Record| {
+                record.metric(&like.name).is_some_and(|metric| !metric.samples.is_empty())
+            };
+            row.count_killed(groups, has_part);
+            row
         })
     });
     Comparison { rows: rows.collect(), ..Comparison::new(title, groups, true) }
 }
 
-/// Compares the latencies of every class: percentiles from the pooled histograms, in microseconds.
+/// Compares the latencies of every class: percentiles from the pooled histograms, in the class's [`LatencyUnit`].
 #[must_use]
 pub fn latencies(title: &str, groups: &[Group<'_>]) -> Comparison {
     let mut pooled: BTreeMap<&str, Vec<Latencies>> = BTreeMap::new();
@@ -139,12 +157,49 @@ pub fn latencies(title: &str, groups: &[Group<'_>]) -> Comparison {
         ("Max", |l| l.max_ns().map(|ns| ns as f64)),
     ];
     let rows = pooled.iter().flat_map(|(class, of_class)| {
+        let unit = LatencyUnit::of_class(class, groups);
         readings.iter().map(move |(statistic, reading)| {
-            let values = of_class.iter().map(|l| reading(l).map(|ns| ns / 1000.0));
-            row_of_values(statistic, class, "us", Better::Lower, 2, values.collect())
+            let values = of_class.iter().map(|l| reading(l).map(|ns| ns / unit.ns)).collect();
+            let (name, decimals) = (unit.name, unit.decimals);
+            let mut row = row_of_values(statistic, class, name, Better::Lower, decimals, values);
+            row.count_killed(groups, |record| {
+                record.latencies.get(*class).is_some_and(|latencies| latencies.count() > 0)
+            });
+            row
         })
     });
     Comparison { rows: rows.collect(), ..Comparison::new(title, groups, true) }
+}
+
+/// In what latencies of a class are told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyUnit {
+    /// As tables have it.
+    pub name: &'static str,
+    /// Nanoseconds of one.
+    pub ns: f64,
+    /// Digits after the point.
+    pub decimals: u8,
+}
+
+impl LatencyUnit {
+    /// What a workload's own metrics are told in, if they are times, and microseconds first: what has no metric
+    /// of its name is told in these.
+    const ALL: [Self; 4] = [
+        Self { name: "us", ns: 1e3, decimals: 2 },
+        Self { name: "ns", ns: 1.0, decimals: 2 },
+        Self { name: "ms", ns: 1e6, decimals: 4 },
+        Self { name: "s", ns: 1e9, decimals: 6 },
+    ];
+
+    /// The unit of the metric of the class's name, so that one quantity has one unit; else microseconds.
+    #[must_use]
+    pub fn of_class(class: &str, groups: &[Group<'_>]) -> Self {
+        let mut records = groups.iter().flat_map(|group| &group.records);
+        let metric = records.find_map(|record| record.metric(class));
+        let same = |metric: &Metric| Self::ALL.into_iter().find(|unit| unit.name == metric.unit);
+        metric.and_then(same).unwrap_or(Self::ALL[0])
+    }
 }
 
 /// Compares the share of huge pages among faults at each thread count N, in percent:
@@ -179,7 +234,14 @@ pub fn percentage_huge(title: &str, groups: &[Group<'_>]) -> Comparison {
             })
         };
         let values = groups.iter().map(share).collect();
-        row_of_values("", &format!("Percentage huge{suffix}"), "%", Better::Higher, 2, values)
+        let name = format!("Percentage huge{suffix}");
+        let mut row = row_of_values("", &name, "%", Better::Higher, 2, values);
+        let kinds = ["fault-huge", "fault-base", "Percentage huge"];
+        row.count_killed(groups, |record| {
+            let mut names = kinds.iter().map(|kind| format!("{kind}{suffix}"));
+            names.any(|name| record.metric(&name).is_some() || record.latencies.contains_key(&name))
+        });
+        row
     });
     Comparison { rows: rows.collect(), ..Comparison::new(title, groups, true) }
 }
@@ -200,7 +262,7 @@ pub fn duration(title: &str, groups: &[Group<'_>], form: Form) -> Comparison {
     };
     let rows = parts.iter().map(|(label, part)| {
         let values = groups.iter().map(|group| seconds(group, *part)).collect();
-        row_of_values("", label, "s", Better::Lower, 2, values)
+        row_of_totals(label, "s", Better::Lower, 2, values, groups)
     });
     Comparison { rows: rows.collect(), ..Comparison::new(title, groups, false) }
 }
@@ -218,7 +280,7 @@ pub fn vmstat(title: &str, groups: &[Group<'_>], form: Form) -> Comparison {
     let rows = (0..nr_rows).map(|i| {
         let like = &all[0][i];
         let values = all.iter().map(|rows| rows[i].value).collect();
-        row_of_values("", like.label, like.unit, like.better, like.decimals, values)
+        row_of_totals(like.label, like.unit, like.better, like.decimals, values, groups)
     });
     let rows = rows.filter(|row| row.cells.iter().any(|cell| cell.value.is_some()));
     Comparison { rows: rows.collect(), ..Comparison::new(title, groups, false) }
@@ -265,7 +327,7 @@ pub fn congestion_waits(title: &str, groups: &[Group<'_>]) -> Comparison {
                 };
                 let values = groups.iter().map(of_group).collect();
                 let label = format!("{label} {what} {verb}");
-                rows.push(row_of_values("", &label, unit, Better::Lower, 0, values));
+                rows.push(row_of_totals(&label, unit, Better::Lower, 0, values, groups));
             }
         }
     }
@@ -332,7 +394,7 @@ pub fn counters(title: &str, groups: &[Group<'_>], names: &[&str]) -> Comparison
             sum(group.records.iter().map(|record| record.delta(name))).map(|n| n as f64)
         };
         let values = groups.iter().map(of_group).collect();
-        row_of_values("", name, "", Better::Neutral, 0, values)
+        row_of_totals(name, "", Better::Neutral, 0, values, groups)
     });
     Comparison { rows: rows.collect(), ..Comparison::new(title, groups, false) }
 }
@@ -377,6 +439,20 @@ pub fn row_of_values(
         decimals,
         cells: values.into_iter().map(cell).collect(),
     }
+}
+
+/// Makes a row of what was summed over each group's runs, the killed ones among them.
+fn row_of_totals(
+    metric: &str,
+    unit: &str,
+    better: Better,
+    decimals: u8,
+    values: Vec<Option<f64>>,
+    groups: &[Group<'_>],
+) -> ComparisonRow {
+    let mut row = row_of_values("", metric, unit, better, decimals, values);
+    row.count_killed(groups, |_| true);
+    row
 }
 
 /// Makes a row of samples for each group. Only of what says where the samples lie (a mean, the median)
@@ -435,7 +511,7 @@ fn percent(better: Better, base: f64, difference: Interval) -> Option<Interval> 
 
 /// The metrics of all groups, each once: in the order in which a name first comes, without its thread
 /// count, and then by thread count.
-fn names<'a>(groups: &[Group<'a>]) -> Vec<&'a Metric> {
+pub(crate) fn names<'a>(groups: &[Group<'a>]) -> Vec<&'a Metric> {
     let mut found: Vec<&Metric> = Vec::new();
     for metric in groups.iter().flat_map(|g| &g.records).flat_map(|record| &record.metrics) {
         if !found.iter().any(|known| known.name == metric.name) {
@@ -453,7 +529,7 @@ fn names<'a>(groups: &[Group<'a>]) -> Vec<&'a Metric> {
 }
 
 /// The number behind the last dash: `System-48` has 48.
-fn threads_of(name: &str) -> Option<u64> {
+pub(crate) fn threads_of(name: &str) -> Option<u64> {
     name.rsplit_once('-')?.1.parse().ok()
 }
 
@@ -484,6 +560,48 @@ fn seconds(group: &Group<'_>, part: fn(&Durations) -> Option<u64>) -> Option<f64
     Some(ns.iter().sum::<u64>() as f64 / 1e9)
 }
 
+/// Significant digits that a value keeps where it is not whole: with fewer, `3` beside `3` could be 12.5 % apart.
+const SIGNIFICANT_DIGITS: i32 = 3;
+/// Digits after the point at most: those of nanoseconds in seconds.
+const DECIMALS_MAX: u8 = 9;
+
+impl ComparisonRow {
+    /// Digits after the point that the row is shown with: its own, and as many more as its smallest value takes to
+    /// have three significant digits, so that a reader sees in the values what the changes are of.
+    #[must_use]
+    pub fn decimals_shown(&self) -> u8 {
+        let values = self.cells.iter().filter_map(|cell| cell.value);
+        let wanted = values.filter(|value| value.fract() != 0.0).map(|value| {
+            let magnitude = value.abs().log10().floor() as i32;
+            (SIGNIFICANT_DIGITS - 1 - magnitude).clamp(0, DECIMALS_MAX.into()) as u8
+        });
+        wanted.max().map_or(self.decimals, |wanted| wanted.max(self.decimals))
+    }
+
+    /// Whether a group's value is better than the base's; none if they are equal, one is not known, or nothing is
+    /// better here. Unlike a percentage it is there for a base of 0 too.
+    #[must_use]
+    pub fn is_better(&self, group: usize) -> Option<bool> {
+        let (base, new) = (self.cells.first()?.value?, self.cells.get(group)?.value?);
+        match self.better {
+            _ if base == new => None,
+            Better::Neutral => None,
+            Better::Lower => Some(new < base),
+            Better::Higher | Better::Points => Some(new > base),
+        }
+    }
+
+    /// Counts for each group the runs that were killed, of those that have part in the row.
+    pub fn count_killed(&mut self, groups: &[Group<'_>], has_part: impl Fn(&Record) -> bool) {
+        for (cell, group) in self.cells.iter_mut().zip(groups) {
+            if cell.value.is_some() {
+                let runs = group.records.iter().filter(|record| has_part(record));
+                cell.killed_runs = runs.filter(|record| nr_killed(record) > 0).count() as u32;
+            }
+        }
+    }
+}
+
 impl Comparison {
     pub(crate) fn new(title: &str, groups: &[Group<'_>], has_brackets: bool) -> Self {
         let labels = groups.iter().map(|group| group.label.clone()).collect();
@@ -491,9 +609,21 @@ impl Comparison {
         Self { title, labels, has_brackets, has_statistics_last: false, rows: Vec::new() }
     }
 
-    /// The table as the field prints it: columns aligned to the right, changes in brackets.
+    /// The table as the field prints it: columns aligned to the right, changes in brackets. Units stand behind the
+    /// rows' names.
     #[must_use]
     pub fn text(&self) -> String {
+        self.lines(Layout::ForPeople)
+    }
+
+    /// The table byte for byte as reports printed it, to be held against published ones: without units and marks,
+    /// each value with its row's digits, and [`printed_change_percent`] in brackets.
+    #[must_use]
+    pub fn published_text(&self) -> String {
+        self.lines(Layout::AsPublished)
+    }
+
+    fn lines(&self, layout: Layout) -> String {
         let statistic_width = self.rows.iter().map(|row| row.statistic.len()).max().unwrap_or(0);
         let head = |row: &ComparisonRow| match statistic_width {
             0 => row.metric.clone(),
@@ -503,18 +633,27 @@ impl Comparison {
             }
         };
         let heads: Vec<String> = self.rows.iter().map(head).collect();
+        // A label that names its unit needs it no second time.
+        let units: Vec<&str> = self
+            .rows
+            .iter()
+            .map(|row| match layout {
+                Layout::ForPeople if !row.metric.ends_with("(seconds)") => row.unit.as_str(),
+                _ => "",
+            })
+            .collect();
         // Six characters hold `-99.99`; a column of larger changes is wider.
         let change_width = |i: usize| {
-            let changes = self.rows.iter().filter_map(|row| row.cells[i].change_percent);
-            changes.map(|change| Value::Real(change, 2).show().len()).max().unwrap_or(0).max(6)
+            let changes = self.rows.iter().filter_map(|row| layout.change(row, i));
+            changes.map(|change| change.len() - 1).max().unwrap_or(0).max(6)
         };
         let change_widths: Vec<usize> = (0..self.labels.len()).map(change_width).collect();
         let cells: Vec<Vec<(String, String)>> = self
             .rows
             .iter()
             .map(|row| {
-                let cells = row.cells.iter().zip(&change_widths);
-                cells.map(|(cell, &width)| self.cell_text(row, cell, width)).collect()
+                let cells = change_widths.iter().enumerate();
+                cells.map(|(i, &width)| self.cell_text(layout, row, i, width)).collect()
             })
             .collect();
         let width = |of: &dyn Fn(&(String, String)) -> usize, i: usize| {
@@ -522,7 +661,7 @@ impl Comparison {
         };
         let columns: Vec<(usize, usize)> = (0..self.labels.len())
             .map(|i| {
-                let brackets = width(&|cell| cell.1.len(), i);
+                let brackets = width(&|cell| cell.1.chars().count(), i);
                 let label = self.labels[i].chars().count();
                 // Three blanks between columns, as wide as the heading asks for.
                 let values = width(&|cell| cell.0.len(), i).max(label.saturating_sub(brackets)) + 3;
@@ -530,20 +669,25 @@ impl Comparison {
             })
             .collect();
         let head_width = heads.iter().map(|head| head.chars().count()).max().unwrap_or(0);
+        let unit_width = units.iter().map(|unit| unit.chars().count()).max().unwrap_or(0);
+        let head_and_unit = |head: &str, unit: &str| match unit_width {
+            0 => format!("{head:<head_width$}"),
+            _ => format!("{head:<head_width$}  {unit:<unit_width$}"),
+        };
         let mut text = String::new();
         if !self.title.is_empty() {
             text.push_str(&format!("{}\n\n", self.title));
         }
-        let mut line = format!("{:head_width$}", "");
+        let mut line = head_and_unit("", "");
         for (label, (values, brackets)) in self.labels.iter().zip(&columns) {
             line.push_str(&format!("{label:>width$}", width = values + brackets));
         }
         text.push_str(line.trim_end());
         text.push('\n');
-        for (head, row) in heads.iter().zip(&cells) {
-            let mut line = format!("{head:<head_width$}");
+        for ((head, unit), row) in heads.iter().zip(&units).zip(&cells) {
+            let mut line = head_and_unit(head, unit);
             for ((value, bracket), (values, brackets)) in row.iter().zip(&columns) {
-                line.push_str(&format!("{value:>values$}{bracket:>brackets$}"));
+                line.push_str(&format!("{value:>values$}{bracket:<brackets$}"));
             }
             text.push_str(line.trim_end());
             text.push('\n');
@@ -553,7 +697,7 @@ impl Comparison {
 
     /// The table for Markdown, CSV and JSON: for each group the value and, from the second on, the
     /// change in percent; with [`Detail::Noise`] also the rank test's p, the interval of the change,
-    /// and the verdict.
+    /// and the verdict; with [`Detail::All`] at last how many of the runs behind each value were killed.
     #[must_use]
     pub fn table(&self, detail: Detail) -> Table {
         let column = |heading: String, key: String| Column { heading, key };
@@ -573,7 +717,7 @@ impl Comparison {
                 continue;
             }
             columns.push(of("change", "change_percent"));
-            if detail == Detail::Noise {
+            if detail != Detail::Plain {
                 columns.extend([
                     of("p", "p"),
                     of("from", "change_percent_low"),
@@ -582,20 +726,30 @@ impl Comparison {
                 ]);
             }
         }
+        if detail == Detail::All {
+            columns.extend(self.labels.iter().map(|label| {
+                column(format!("{label} killed runs"), format!("{label} killed_runs"))
+            }));
+        }
         let mut table = Table { title: self.title.clone(), columns, rows: Vec::new() };
         for row in &self.rows {
+            let decimals = row.decimals_shown();
             let mut values = Vec::new();
             if has_statistics {
                 values.push(Value::from(row.statistic.as_str()));
             }
             values.extend([Value::from(row.metric.as_str()), Value::from(row.unit.as_str())]);
             for (i, cell) in row.cells.iter().enumerate() {
-                values.push(number(cell.value, row.decimals));
+                let value = number(cell.value, decimals);
+                values.push(match cell.killed_runs {
+                    0 => value,
+                    _ => Value::Marked(Box::new(value), KILLED_MARK),
+                });
                 if i == 0 {
                     continue;
                 }
                 values.push(cell.change_percent.map_or(Value::Missing, Value::Change));
-                if detail == Detail::Noise {
+                if detail != Detail::Plain {
                     let p = cell.noise.and_then(|noise| noise.p);
                     let end = |of: fn(Interval) -> f64| {
                         cell.change_interval.map_or(Value::Missing, |i| Value::Change(of(i)))
@@ -608,29 +762,64 @@ impl Comparison {
                     ]);
                 }
             }
+            if detail == Detail::All {
+                let killed = row.cells.iter().map(|cell| Value::from(cell.killed_runs));
+                values.extend(killed);
+            }
             table.push(values);
         }
         table
     }
 
-    /// A cell's value and its bracket, the change in it `width` characters wide.
+    /// A cell's value and its bracket, the change in it `width` characters wide without the sign of percent.
     fn cell_text(
         &self,
+        layout: Layout,
         row: &ComparisonRow,
-        cell: &ComparisonCell,
+        i: usize,
         width: usize,
     ) -> (String, String) {
-        let value = number(cell.value, row.decimals).show();
-        let Some(change) = cell.change_percent.filter(|_| self.has_brackets) else {
-            return (value, String::new());
+        let cell = &row.cells[i];
+        let (decimals, is_marked) = match layout {
+            Layout::ForPeople => (row.decimals_shown(), cell.killed_runs > 0),
+            Layout::AsPublished => (row.decimals, false),
         };
-        let change = Value::Real(change, 2).show();
+        let value = number(cell.value, decimals).show();
+        let mark = if is_marked { KILLED_MARK } else { ' ' };
         let is_more = cell.noise.is_some_and(|noise| noise.verdict == Verdict::Difference);
-        let bracket = match is_more {
-            true => format!(" *{change:>width$}%*"),
-            false => format!(" ({change:>width$}%)"),
+        let width = width + 1;
+        let bracket = match (layout.change(row, i), is_more) {
+            _ if !self.has_brackets => mark.to_string(),
+            (Some(change), true) => format!("{mark}*{change:>width$}*"),
+            (Some(change), false) => format!("{mark}({change:>width$})"),
+            // More than noise, but of a base of 0: by how much is no percentage.
+            (None, true) => format!("{mark}*{:>width$}*", "-"),
+            (None, false) => mark.to_string(),
         };
-        (value, bracket)
+        (value, bracket.trim_end().to_owned())
+    }
+}
+
+/// For whom a table is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    ForPeople,
+    AsPublished,
+}
+
+impl Layout {
+    /// The change in a cell's brackets, with its sign of percent.
+    fn change(self, row: &ComparisonRow, i: usize) -> Option<String> {
+        let percent = |percent: f64| format!("{}%", Value::Real(percent, 2).show());
+        match self {
+            Self::ForPeople => row.cells[i]
+                .change_percent
+                .map(|change| multiple(change).unwrap_or_else(|| percent(change))),
+            Self::AsPublished => {
+                let (base, new) = (row.cells.first()?.value?, row.cells[i].value?);
+                printed_change_percent(row.better, base, new).map(percent)
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! - [`stats`]: means, percentiles and signed percentages as the field prints them; [`vmstat_rows`]: what
 //!   its reports make of `/proc/vmstat`.
 //! - [`end_state`]: what state memory was left in; [`identical`]: variants whose runs came out alike.
-//! - [`noise`]: whether a difference is more than noise.
+//! - [`noise`]: whether a difference is more than noise; [`killed`]: which runs the OOM killer cut short.
 //! - [`published`]: the form of published tables; [`score`]: what they say, and whether runs say it too.
 //! - [`compare`]: groups of records side by side; [`matrix`]: many variants in one table; [`listing`]: one as vmstat(8) and time(1) show it.
 //!
@@ -17,6 +17,7 @@ pub mod compare;
 pub mod end_state;
 pub mod foreign;
 pub mod identical;
+pub mod killed;
 pub mod latencies;
 pub mod listing;
 pub mod matrix;

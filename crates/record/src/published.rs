@@ -7,6 +7,7 @@
 //! The rows come from the files in `published/`. Only their names and digits are read here, never a value: that
 //! does [`score`](crate::score).
 
+use crate::stats::{Better, change_percent};
 use crate::vmstat_rows::Form;
 
 /// The tables that postings printed of one benchmark.
@@ -237,6 +238,21 @@ fn table((file, text): File) -> PublishedTable {
     table
 }
 
+/// Returns the percentage that a published table has in its brackets.
+///
+/// Models: mmtests' `pndiff` and `pdiff` (2012 to 2018), which have sentinels where [`change_percent`] has a
+/// number or none: if more is better, a value that fell to 0 reads 0, and one beside a base of 0 reads 100; if
+/// less is better, one beside a base of 0 reads -99. Published tables are checked by this; nobody is shown it.
+#[must_use]
+pub fn printed_change_percent(better: Better, base: f64, new: f64) -> Option<f64> {
+    match better {
+        Better::Lower if base == 0.0 && new != 0.0 => Some(-99.0),
+        Better::Higher if new == 0.0 => Some(0.0),
+        Better::Higher if base == 0.0 => Some(100.0),
+        _ => change_percent(better, base, new),
+    }
+}
+
 /// The header of a published file, and its other lines: long CSV without quotes.
 ///
 /// # Panics
@@ -280,6 +296,18 @@ mod tests {
             }
         }
         assert_eq!(find("003_fsmrk"), None);
+    }
+
+    #[test]
+    fn printed_percentages_keep_the_sentinels_of_the_reports() {
+        let lower = |base, new| printed_change_percent(Better::Lower, base, new).unwrap();
+        let higher = |base, new| printed_change_percent(Better::Higher, base, new).unwrap();
+        assert_eq!((lower(200.0, 150.0), lower(10.0, 100.0)), (25.0, -900.0));
+        assert_eq!((lower(0.0, 0.0), lower(7.0, 0.0), lower(0.0, 7.0)), (0.0, 100.0, -99.0));
+        assert_eq!(higher(200.0, 150.0), -25.0);
+        assert_eq!((higher(0.0, 0.0), higher(7.0, 0.0), higher(0.0, 7.0)), (0.0, 0.0, 100.0));
+        assert_eq!(printed_change_percent(Better::Points, 81.0, 28.0), Some(-53.0));
+        assert_eq!(printed_change_percent(Better::Neutral, 1.0, 2.0), None);
     }
 
     #[test]

@@ -235,29 +235,29 @@ impl FromIterator<f64> for Sorted {
     }
 }
 
-/// Returns the percentage in the brackets: positive is always an improvement.
+/// Returns by how much a value is better than the base's, in percent: positive is always an improvement.
 ///
-/// | better | value | special cases |
-/// | --- | --- | --- |
-/// | lower | `100 - 100*new/base` | equal: 0; new = 0: 100; base = 0: -99 |
-/// | higher | `100*new/base - 100` | equal or new = 0: 0; base = 0: 100 |
-/// | points | `new - base` | |
-/// | neutral | none | |
+/// | better | value |
+/// | --- | --- |
+/// | lower | `100 - 100*new/base` |
+/// | higher | `100*new/base - 100` |
+/// | points | `new - base` |
+/// | neutral | none |
 ///
-/// The special cases are the reports' own sentinels: a rate that fell to 0 reads 0.00.
+/// Two zeros are no change. Of a base of 0 nothing else is a percentage: there is none. The reports of mmtests
+/// print something there all the same, which is [`published::printed_change_percent`]'s business.
+///
+/// [`published::printed_change_percent`]: crate::published::printed_change_percent
 #[must_use]
 pub fn change_percent(better: Better, base: f64, new: f64) -> Option<f64> {
-    Some(match better {
-        Better::Neutral => return None,
-        Better::Points => new - base,
-        _ if new == base => 0.0,
-        Better::Lower if new == 0.0 => 100.0,
-        Better::Lower if base == 0.0 => -99.0,
-        Better::Lower => 100.0 - 100.0 * new / base,
-        Better::Higher if new == 0.0 => 0.0,
-        Better::Higher if base == 0.0 => 100.0,
-        Better::Higher => 100.0 * new / base - 100.0,
-    })
+    match better {
+        Better::Neutral => None,
+        Better::Points => Some(new - base),
+        _ if new == base => Some(0.0),
+        _ if base == 0.0 => None,
+        Better::Lower => Some(100.0 - 100.0 * new / base),
+        Better::Higher => Some(100.0 * new / base - 100.0),
+    }
 }
 
 #[cfg(test)]
@@ -305,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn percentages_are_positive_for_improvements_and_keep_the_sentinels() {
-        let lower = |base, new| change_percent(Better::Lower, base, new).unwrap();
-        let higher = |base, new| change_percent(Better::Higher, base, new).unwrap();
-        assert_eq!(lower(200.0, 150.0), 25.0);
-        assert_eq!(lower(10.0, 100.0), -900.0);
-        assert_eq!((lower(0.0, 0.0), lower(7.0, 0.0), lower(0.0, 7.0)), (0.0, 100.0, -99.0));
-        assert_eq!(higher(200.0, 150.0), -25.0);
-        assert_eq!((higher(0.0, 0.0), higher(7.0, 0.0), higher(0.0, 7.0)), (0.0, 0.0, 100.0));
+    fn percentages_are_positive_for_improvements_and_a_base_of_zero_has_none() {
+        let lower = |base, new| change_percent(Better::Lower, base, new);
+        let higher = |base, new| change_percent(Better::Higher, base, new);
+        assert_eq!((lower(200.0, 150.0), lower(10.0, 100.0)), (Some(25.0), Some(-900.0)));
+        assert_eq!((lower(7.0, 0.0), lower(0.0, 0.0)), (Some(100.0), Some(0.0)));
+        assert_eq!((lower(0.0, 7.0), lower(0.0, 0.3)), (None, None), "not -99");
+        assert_eq!((higher(200.0, 150.0), higher(7.0, 0.0)), (Some(-25.0), Some(-100.0)));
+        assert_eq!((higher(0.0, 0.0), higher(0.0, 7.0)), (Some(0.0), None), "not 100");
         assert_eq!(change_percent(Better::Points, 81.0, 28.0), Some(-53.0));
         assert_eq!(change_percent(Better::Neutral, 1.0, 2.0), None);
     }

@@ -32,5 +32,5 @@ pub use palette::{DifferenceClass, Mobility, Rgb, Swatch, UseClass};
 pub use picture::{render, render_coarse, render_difference, render_side_by_side};
 pub use raster::{RasterError, png};
 pub use scanners::ScannerChart;
-pub use table::{Column, Table, Value};
+pub use table::{Column, Table, Value, multiple};
 pub use terminal::{Colour, TerminalOptions, render_terminal};

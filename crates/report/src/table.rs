@@ -37,8 +37,11 @@ pub enum Value {
     Real(f64, usize),
     /// A share in percent: `12.34 %`.
     Percent(f64),
-    /// A difference in percent, with its sign: `+12.34 %`.
+    /// A difference in percent, with its sign: `+12.34 %`; from eleven times the base on as [`multiple`].
     Change(f64),
+    /// A value with a mark behind it, such as `†`, that a sentence near the table explains. Programs read the
+    /// value alone.
+    Marked(Box<Value>, char),
     /// Not measured.
     Missing,
 }
@@ -76,10 +79,12 @@ impl Value {
             Self::Count(n) => n.to_string(),
             Self::Real(x, decimals) => unsigned_zero(format!("{x:.decimals$}")),
             Self::Percent(x) => format!("{} %", unsigned_zero(format!("{x:.2}"))),
-            Self::Change(x) => match unsigned_zero(format!("{x:+.2}")) {
-                zero if zero.trim_start_matches('+') == "0.00" => "0.00 %".to_owned(),
-                signed => format!("{signed} %"),
+            Self::Change(x) => match (multiple(*x), unsigned_zero(format!("{x:+.2}"))) {
+                (Some(times), _) => times,
+                (None, zero) if zero.trim_start_matches('+') == "0.00" => "0.00 %".to_owned(),
+                (None, signed) => format!("{signed} %"),
             },
+            Self::Marked(value, mark) => format!("{}{mark}", value.show()),
             Self::Missing => "-".to_owned(),
         }
     }
@@ -91,6 +96,7 @@ impl Value {
             Self::Text(text) => text.clone(),
             Self::Count(n) => n.to_string(),
             Self::Real(x, _) | Self::Percent(x) | Self::Change(x) => x.to_string(),
+            Self::Marked(value, _) => value.raw(),
             Self::Missing => String::new(),
         }
     }
@@ -101,13 +107,37 @@ impl Value {
             Self::Count(n) => json!(n),
             // JSON has no infinities: they become null.
             Self::Real(x, _) | Self::Percent(x) | Self::Change(x) => json!(x),
+            Self::Marked(value, _) => value.json(),
             Self::Missing => Json::Null,
         }
     }
 
     fn is_text(&self) -> bool {
-        matches!(self, Self::Text(_))
+        match self {
+            Self::Text(_) => true,
+            Self::Marked(value, _) => value.is_text(),
+            _ => false,
+        }
     }
+}
+
+/// From so many percent on, a change is easier to read as a multiple. Our choice: what takes eleven times as long
+/// is no longer thought of in percent.
+const MULTIPLE_FROM_PERCENT: f64 = 1000.0;
+
+/// How many times the base a value is that changed by so many percent, as `24.3x`; none below eleven times.
+///
+/// Whether the change is signed as the value's or as an improvement (where less is better, the value rose if it is
+/// negative) makes no difference: nothing falls by more than 100 %.
+#[must_use]
+pub fn multiple(change_percent: f64) -> Option<String> {
+    let is_multiple = change_percent.is_finite() && change_percent.abs() >= MULTIPLE_FROM_PERCENT;
+    let times = 1.0 + change_percent.abs() / 100.0;
+    is_multiple.then(|| match times {
+        // Beyond that a tenth is not worth its place.
+        1000.0.. => format!("{times:.0}x"),
+        _ => format!("{times:.1}x"),
+    })
 }
 
 /// Takes the sign from a number that rounding made zero.
@@ -212,6 +242,12 @@ impl Table {
     /// An object with the title, the columns, and an object for each row in column order.
     #[must_use]
     pub fn json(&self) -> String {
+        self.json_with(&[])
+    }
+
+    /// The same object with more keys, which come last.
+    #[must_use]
+    pub fn json_with(&self, more: &[(&str, Json)]) -> String {
         let text = |s: &str| Json::from(s).to_string();
         let columns = self.columns.iter().map(|c| {
             format!("    {{\"key\": {}, \"heading\": {}}}", text(&c.key), text(&c.heading))
@@ -226,11 +262,13 @@ impl Table {
             true => "[]".to_owned(),
             false => format!("[\n{}\n  ]", items.join(",\n")),
         };
+        let more = more.iter().map(|(key, value)| format!(",\n  {}: {value}", text(key)));
         format!(
-            "{{\n  \"title\": {},\n  \"columns\": {},\n  \"rows\": {}\n}}\n",
+            "{{\n  \"title\": {},\n  \"columns\": {},\n  \"rows\": {}{}\n}}\n",
             text(&self.title),
             list(columns.collect()),
-            list(rows.collect())
+            list(rows.collect()),
+            more.collect::<String>()
         )
     }
 
@@ -329,6 +367,25 @@ mod tests {
         assert_eq!(Value::Change(0.001).show(), "0.00 %");
         assert_eq!(Value::Change(0.01).show(), "+0.01 %");
         assert_eq!(Value::Real(-0.04, 1).show(), "0.0");
+    }
+
+    #[test]
+    fn a_change_by_a_large_factor_reads_as_that_factor() {
+        assert_eq!(Value::Change(-999.0).show(), "-999.00 %");
+        assert_eq!(Value::Change(-2330.0).show(), "24.3x", "less is better, and it rose");
+        assert_eq!(Value::Change(2330.0).show(), "24.3x");
+        assert_eq!(Value::Change(-3_232_397.0).show(), "32325x");
+        assert_eq!(Value::Change(-3_232_397.0).raw(), "-3232397");
+        assert_eq!(Value::Change(f64::NEG_INFINITY).show(), "-inf %");
+    }
+
+    #[test]
+    fn a_mark_is_for_people_alone() {
+        let value = Value::Marked(Box::new(Value::Real(1.234, 2)), '†');
+        assert_eq!((value.show().as_str(), value.raw().as_str()), ("1.23†", "1.234"));
+        let mut table = Table::new("", &[("a", "a")]);
+        table.push(vec![value]);
+        assert!(table.json().contains("{\"a\": 1.234}"), "{}", table.json());
     }
 
     #[test]

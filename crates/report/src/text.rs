@@ -45,6 +45,13 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// A count of something with its noun: `1 case`, `12 345 cases`.
+#[must_use]
+pub fn counted(n: u64, noun: &str) -> String {
+    let ending = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", count(n))
+}
+
 /// A measured value with a decimal prefix: `1.2 M`, `350 k`, `0.05`, and so on down to micro.
 #[must_use]
 pub fn prefixed(value: f64) -> String {

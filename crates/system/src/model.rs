@@ -18,6 +18,7 @@ pub use settings::{check_knob, check_knob_of};
 use crate::{Code, MachineInfo, NodeInfo};
 use highorder_mm::Memory;
 use highorder_mm::policy::Policy;
+use highorder_record::killed::killed_note;
 use highorder_record::{Durations, Inputs, Latencies, Metric, Record, State};
 use highorder_sim::kernel::demand::{self, Demand};
 use highorder_sim::kernel::trace::Traced;
@@ -343,7 +344,7 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
     record.resident_kib_max = pages.map(|pages| pages * 4);
     let killed = kernel.processes.iter().filter(|process| process.killed);
     for process in killed {
-        record.notes.push(format!("{} was killed: out of memory", process.name));
+        record.notes.push(killed_note(&process.name));
     }
     for (number, (demand, stats)) in kernel.demands.iter().enumerate() {
         record.notes.push(format!(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use cells::{Cell, published, row_groups};
 use highorder_record::compare::{self, Detail};
-use highorder_record::stats::change_percent;
+use highorder_record::published::printed_change_percent;
 use highorder_record::vmstat_rows::vmstat_rows;
 use highorder_record::{Better, Form, Group, Inputs, Metric, Named, Record, Statistic, time_lines};
 
@@ -25,7 +25,8 @@ fn check_percentages(file: &str, direction: impl Fn(&Cell) -> Better) -> usize {
             for b in base.possible_values() {
                 // The base is compared with itself.
                 let values = if cell == base { vec![b] } else { cell.possible_values() };
-                possible.extend(values.iter().filter_map(|&n| change_percent(better, b, n)));
+                let percent = |&n: &f64| printed_change_percent(better, b, n);
+                possible.extend(values.iter().filter_map(percent));
             }
             let lowest = possible.iter().copied().fold(f64::INFINITY, f64::min);
             let highest = possible.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -191,14 +192,14 @@ fn groups(records: &[(String, Record)]) -> Vec<Group<'_>> {
 fn the_usemem_table_reads_as_it_was_published() {
     let records = records_of(&published("000_usemem_times.csv"), Statistic::Amean, 2);
     let table = compare::metrics("", &groups(&records));
-    insta::assert_snapshot!(table.text());
+    insta::assert_snapshot!(table.published_text());
     insta::assert_snapshot!("usemem_markdown", table.table(Detail::Plain).markdown());
 }
 
 #[test]
 fn the_percentage_huge_table_reads_as_it_was_published() {
     let records = records_of(&published("000_thpscale_percentage_huge.csv"), Statistic::Plain, 2);
-    insta::assert_snapshot!(compare::percentage_huge("", &groups(&records)).text());
+    insta::assert_snapshot!(compare::percentage_huge("", &groups(&records)).published_text());
 }
 
 #[test]
@@ -237,7 +238,7 @@ fn the_vmstat_block_of_2016_reads_as_it_was_published() {
         .into();
         records.push((variant.to_owned(), record));
     }
-    insta::assert_snapshot!(compare::vmstat("", &groups(&records), Form::Y2016).text());
+    insta::assert_snapshot!(compare::vmstat("", &groups(&records), Form::Y2016).published_text());
 }
 
 #[test]
