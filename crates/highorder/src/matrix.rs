@@ -2,11 +2,13 @@
 
 use crate::failure::Failure;
 use crate::output::VERSION;
-use crate::results::{Format, Printing, Results};
+use crate::results::{Format, Printing, Results, verdict_markdown, verdict_text};
 use highorder_page::reproduction::{self, Section};
 use highorder_record::Better;
+use highorder_record::killed::{KILLED_MARK, KILLED_MEANS, nr_killed};
 use highorder_record::matrix::{self, FIGURES, MatrixRow};
 use highorder_report::{Caption, Column, HeatColumn, HeatPanel, HeatRow, HeatTable, Table, Value};
+use serde_json::json;
 
 const EXPLANATION: &str = "A stall is one direct reclaim or direct compaction; kswapd's work is in pages. Huge \
     is the share of the memory that faults brought. Latencies are those that the workload takes, or those of stalls.";
@@ -19,19 +21,31 @@ impl Results {
 
     pub(crate) fn matrix_as(&self, format: Format) -> Result<String, Failure> {
         let table = self.matrix_table();
-        let ending = format!("{EXPLANATION}\n\n{VERSION}; again with: ");
+        let findings = self.findings();
+        let explanation = match findings.killed.is_empty() {
+            true => EXPLANATION.to_owned(),
+            false => format!("{EXPLANATION} {KILLED_MEANS}"),
+        };
+        let ending = format!("{explanation}\n\n{VERSION}; again with: ");
         Ok(match format {
-            Format::Text => format!("{}\n{ending}{}\n", table.text(), self.command),
-            Format::Md => format!("{}\n{ending}`{}`\n", table.markdown(), self.command),
+            Format::Text => {
+                let verdict = verdict_text(&findings);
+                format!("{verdict}{}\n{ending}{}\n", table.text(), self.command)
+            }
+            Format::Md => {
+                let verdict = verdict_markdown(&findings);
+                format!("{verdict}{}\n{ending}`{}`\n", table.markdown(), self.command)
+            }
             Format::Csv => table.csv(),
-            Format::Json => table.json(),
+            Format::Json => table.json_with(&[("verdict", json!(findings))]),
             Format::Html => {
                 let page = reproduction::Page {
                     kind: "matrix",
                     title: &self.title(),
                     command: &self.command,
                     version: VERSION,
-                    notes: &[EXPLANATION.to_owned()],
+                    verdict: &findings.text,
+                    notes: &[explanation],
                     picture: &self.matrix_picture(),
                     picture_description: "The table, darker where a value is larger",
                     sections: &[Section { heading: self.title(), tables: vec![table] }],
@@ -87,18 +101,29 @@ impl Results {
         let names = self.matrix.iter().map(|name| (name.clone(), name.clone()));
         let timed = ("latency of".to_owned(), "latency_of".to_owned());
         let figures = FIGURES.iter().map(|f| (f.heading.to_owned(), f.key.to_owned()));
-        let columns = names.chain(figures).chain([timed]);
+        let killed = ("killed runs".to_owned(), "killed_runs".to_owned());
+        let columns = names.chain(figures).chain([timed, killed]);
         let columns = columns.map(|(heading, key)| Column { heading, key }).collect();
         let mut table = Table { title: self.title(), columns, rows: Vec::new() };
-        for MatrixRow { parts, timed, values } in matrix::rows(&self.groups()) {
+        let groups = self.groups();
+        for (group, row) in groups.iter().zip(matrix::rows(&groups)) {
+            let MatrixRow { parts, timed, values } = row;
+            let nr_killed_runs =
+                group.records.iter().filter(|record| nr_killed(record) > 0).count() as i64;
             let number = |(figure, value): (&matrix::Figure, Option<f64>)| match value {
-                Some(value) => Value::Real(value, figure.decimals.into()),
+                Some(value) => {
+                    let value = Value::Real(value, figure.decimals.into());
+                    match nr_killed_runs {
+                        0 => value,
+                        _ => Value::Marked(Box::new(value), KILLED_MARK),
+                    }
+                }
                 None => Value::Missing,
             };
             let mut row: Vec<Value> = parts.into_iter().map(Value::from).collect();
             row.resize(self.matrix.len(), Value::from(""));
             row.extend(FIGURES.iter().zip(values).map(number));
-            row.push(timed.into());
+            row.extend([timed.into(), Value::Count(nr_killed_runs)]);
             table.push(row);
         }
         table

@@ -10,13 +10,15 @@ use highorder_lab::memory_map::Moment;
 use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
 use highorder_record::end_state;
-use highorder_record::identical::{Identical, identical};
+use highorder_record::killed::{KILLED_MEANS, killed_process};
 use highorder_record::listing;
 use highorder_record::noise::Verdict;
+use highorder_record::verdict::{self, Findings};
 use highorder_record::{
     Comparison, Form, Group, Identity, Inputs, PublishedForm, Record, Scale, Source, published,
     time_lines, vmstat_listing,
 };
+use highorder_report::text::counted;
 use highorder_report::{Column, Table, Value};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,6 +167,11 @@ impl Results {
         self.variants.iter().map(group).collect()
     }
 
+    /// What a person wants to know first.
+    pub(crate) fn findings(&self) -> Findings {
+        verdict::find(&self.groups(), !self.matrix.is_empty())
+    }
+
     /// The form that is asked for, or else the experiment's.
     fn published(&self, printing: &Printing) -> Option<PublishedForm> {
         published::find(printing.published.as_deref().or(self.published)?)
@@ -201,9 +208,7 @@ impl Results {
 
     /// What a reader should know before comparing.
     fn notes(&self, comparisons: &[Comparison]) -> Vec<String> {
-        let groups = self.groups();
-        let mut notes: Vec<String> = compare::unequal_runs(&groups).into_iter().collect();
-        notes.extend(identical(&groups).iter().map(Identical::sentence));
+        let mut notes: Vec<String> = compare::unequal_runs(&self.groups()).into_iter().collect();
         let has_stars = comparisons.iter().flat_map(|table| &table.rows).any(|row| {
             let mut verdicts = row.cells.iter().filter_map(|cell| cell.noise);
             verdicts.any(|noise| noise.verdict == Verdict::Difference)
@@ -215,8 +220,15 @@ impl Results {
                     .to_owned(),
             );
         }
+        let rows = || comparisons.iter().flat_map(|table| &table.rows).flat_map(|row| &row.cells);
+        if rows().any(|cell| cell.killed_runs > 0) {
+            notes.push(KILLED_MEANS.to_owned());
+        }
         for variant in &self.variants {
-            let told: BTreeSet<&String> = variant.records.iter().flat_map(|r| &r.notes).collect();
+            // Who was killed stands in the verdict.
+            let told = variant.records.iter().flat_map(|record| &record.notes);
+            let told: BTreeSet<&String> =
+                told.filter(|note| killed_process(note).is_none()).collect();
             notes.extend(told.into_iter().map(|note| format!("{}: {note}", variant.label)));
         }
         notes
@@ -254,7 +266,7 @@ impl Results {
 
     fn text(&self, printing: &Printing) -> String {
         let comparisons = self.comparisons(printing);
-        let mut text = String::new();
+        let mut text = verdict_text(&self.findings());
         for origin in self.origins() {
             text.push_str(&format!("{origin}\n"));
         }
@@ -267,7 +279,8 @@ impl Results {
             differences.rows.truncate(DIFFERENCES_SHOWN);
             text.push_str(&format!("\n{}", differences.text()));
             if hidden > 0 {
-                text.push_str(&format!("and {hidden} values more (--format md or json has all)\n"));
+                let hidden = counted(hidden as u64, "other value");
+                text.push_str(&format!("and {hidden} (--format md or json has all)\n"));
             }
         }
         for comparison in &comparisons {
@@ -292,7 +305,7 @@ impl Results {
 
     fn markdown(&self, printing: &Printing) -> String {
         let comparisons = self.comparisons(printing);
-        let mut text = String::new();
+        let mut text = verdict_markdown(&self.findings());
         for line in self.origins().into_iter().chain(self.notes(&comparisons)) {
             text.push_str(&format!("- {line}\n"));
         }
@@ -336,7 +349,7 @@ impl Results {
         };
         let comparisons = self.comparisons(printing);
         let tables: Result<Vec<Json>, Failure> =
-            comparisons.iter().map(|c| table(&c.table(Detail::Noise))).collect();
+            comparisons.iter().map(|c| table(&c.table(Detail::All))).collect();
         let listings: Result<Vec<Json>, Failure> = self
             .listings(printing)
             .iter()
@@ -350,6 +363,7 @@ impl Results {
         let value = json!({
             "program": VERSION,
             "command": self.command,
+            "verdict": self.findings(),
             "notes": self.notes(&comparisons),
             "variants": self.variants.iter().map(variant).collect::<Vec<_>>(),
             "differences": table(&self.differences())?,
@@ -397,6 +411,22 @@ impl Results {
     }
 }
 
+/// The verdict before everything else; nothing if there is none.
+pub(crate) fn verdict_text(findings: &Findings) -> String {
+    let lines: String = findings.lines().iter().map(|line| format!("{line}\n")).collect();
+    if lines.is_empty() { lines } else { format!("Verdict\n\n{lines}\n") }
+}
+
+/// The same as lists in Markdown.
+pub(crate) fn verdict_markdown(findings: &Findings) -> String {
+    let mut text = String::new();
+    for paragraph in &findings.text {
+        text.push_str(&format!("- {}\n", paragraph.text));
+        paragraph.items.iter().for_each(|item| text.push_str(&format!("  - {item}\n")));
+    }
+    if text.is_empty() { text } else { format!("**Verdict**\n\n{text}\n") }
+}
+
 /// One run as vmstat(8) and time(1) show it.
 struct Listing {
     title: String,
@@ -409,7 +439,7 @@ struct Listing {
 
 /// A comparison's table with the column `statistic`, which those without statistics lack.
 fn with_statistic(comparison: &Comparison) -> Table {
-    let mut table = comparison.table(Detail::Noise);
+    let mut table = comparison.table(Detail::All);
     if table.columns.first().is_none_or(|column| column.key != "statistic") {
         let column = Column { heading: "statistic".to_owned(), key: "statistic".to_owned() };
         table.columns.insert(0, column);
@@ -446,10 +476,9 @@ fn origin(records: &[Record]) -> String {
     let number = |record: &Record| record.inputs.workload.values.get("threads")?.parse().ok();
     let threads: BTreeSet<u64> = records.iter().filter_map(number).collect();
     let seeds: BTreeSet<u64> = records.iter().map(|record| record.inputs.seed).collect();
-    let runs = if records.len() == 1 { "run" } else { "runs" };
     let kernel = inputs.kernel.values.get("kernel").unwrap_or(&inputs.kernel.name);
     let parts = [
-        format!("{} {runs}", records.len()),
+        counted(records.len() as u64, "run"),
         of(&inputs.experiment, format!("experiment {}", inputs.experiment)),
         of(&inputs.machine.name, format!("{} at scale {}", inputs.machine.name, inputs.scale)),
         of(kernel, format!("kernel {kernel}")),

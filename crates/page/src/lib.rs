@@ -42,6 +42,8 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use highorder_record::killed::{KILLED_MARK, KILLED_MEANS};
+use highorder_record::verdict::{self, Paragraph};
 use highorder_record::{
     Comparison, Form, Group, Identity, Record, compare, end_state, time_lines, vmstat_listing,
 };
@@ -240,6 +242,9 @@ struct View {
     variants: Vec<Variant>,
     differences: Vec<Difference>,
     given: Given,
+    verdict: Vec<Paragraph>,
+    killed_mark: char,
+    killed_means: &'static str,
     labels: Vec<String>,
     tallies: Vec<Tally>,
     metrics: TableView,
@@ -326,6 +331,9 @@ impl View {
             variants: heading::variants(groups),
             differences: heading::differences(groups),
             given: heading::given(groups),
+            verdict: verdict::find(groups, false).text,
+            killed_mark: KILLED_MARK,
+            killed_means: KILLED_MEANS,
             labels: groups.iter().map(|group| group.label.clone()).collect(),
             tallies: match metrics.has_noise {
                 true => tables::tallies(&metrics, series_class),

@@ -2,6 +2,7 @@
 //! or many variants.
 
 use crate::{Image, PageError, environment, style};
+use highorder_record::verdict::Paragraph;
 use highorder_report::{Table, Value};
 use minijinja::value::Serde;
 use serde::Serialize;
@@ -17,6 +18,8 @@ pub struct Page<'a> {
     pub command: &'a str,
     /// The program and its version.
     pub version: &'a str,
+    /// What it says, first of all; may be empty.
+    pub verdict: &'a [Paragraph],
     /// What a reader should know, a sentence or two each.
     pub notes: &'a [String],
     /// The text of an SVG file.
@@ -47,6 +50,7 @@ pub fn render(page: &Page<'_>) -> Result<String, PageError> {
         command: page.command,
         version: page.version,
         style: style(),
+        verdict: page.verdict,
         notes: page.notes,
         picture: Image::Svg(page.picture).data(),
         picture_description: page.picture_description,
@@ -64,6 +68,7 @@ struct View<'a> {
     command: &'a str,
     version: &'a str,
     style: String,
+    verdict: &'a [Paragraph],
     notes: &'a [String],
     picture: String,
     picture_description: &'a str,
@@ -140,6 +145,7 @@ mod tests {
             title: "Published & ours",
             command: "highorder reproduce",
             version: "highorder 0",
+            verdict: &[Paragraph { text: "x > y".to_owned(), items: vec!["by 1 & 2".to_owned()] }],
             notes: &["A note.".to_owned()],
             picture: "<svg/>",
             picture_description: "dots",
@@ -154,6 +160,8 @@ mod tests {
             r#"class="worse">failed"#,
             "data:image/svg+xml;base64,",
             "A note.",
+            "x &gt; y",
+            "<li>by 1 &amp; 2</li>",
             "<code>highorder reproduce</code>",
         ] {
             assert!(html.contains(expected), "{expected} in {html}");

@@ -5,13 +5,14 @@
 
 use crate::compare::Group;
 use crate::record::{Inputs, Named, Record, Source};
+use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// Inputs that are named; of more only their number is told.
 const INPUTS_NAMED: usize = 4;
 
 /// Variants with identical results.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Identical {
     /// The variants, in the order of the comparison: two or more.
     pub labels: Vec<String>,

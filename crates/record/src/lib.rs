@@ -8,6 +8,7 @@
 //!   its reports make of `/proc/vmstat`.
 //! - [`end_state`]: what state memory was left in; [`identical`]: variants whose runs came out alike.
 //! - [`noise`]: whether a difference is more than noise; [`killed`]: which runs the OOM killer cut short.
+//! - [`verdict`]: what a comparison says, in a few plain sentences.
 //! - [`published`]: the form of published tables; [`score`]: what they say, and whether runs say it too.
 //! - [`compare`]: groups of records side by side; [`matrix`]: many variants in one table; [`listing`]: one as vmstat(8) and time(1) show it.
 //!
@@ -31,6 +32,7 @@ pub mod stats;
 pub mod store;
 mod tables;
 pub mod timeline;
+pub mod verdict;
 pub mod vmstat_rows;
 
 pub use compare::{Comparison, Group};

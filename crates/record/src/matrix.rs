@@ -13,7 +13,7 @@ use crate::vmstat_rows::{Form, vmstat_rows};
 pub const BETWEEN_PARTS: &str = ", ";
 
 /// The latency classes of stalls: of what a request for memory does by itself, for lack of a free block.
-const STALLS: &[&str] = &["stall-direct-reclaim", "stall-direct-compaction"];
+pub(crate) const STALLS: &[&str] = &["stall-direct-reclaim", "stall-direct-compaction"];
 /// Latency classes of workloads, in the order in which they are looked for: what is timed, and the classes that
 /// are one quantity together.
 const TIMED: [(&str, &[&str]); 3] =

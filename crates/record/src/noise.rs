@@ -78,17 +78,30 @@ pub struct MannWhitney {
 /// Compares two sets of samples. `seed` chooses the bootstrap's draws.
 #[must_use]
 pub fn compare(base: &Sorted, new: &Sorted, seed: u64) -> Noise {
+    let (verdict, p) = judge(base, new);
+    Noise { verdict, p, difference: bootstrap_difference(base, new, ALPHA, seed) }
+}
+
+/// What the rank test alone says of two sets of samples: the verdict, and its p.
+#[must_use]
+pub fn judge(base: &Sorted, new: &Sorted) -> (Verdict, Option<f64>) {
     let test = mann_whitney(base, new);
     let verdict = match test {
         _ if smallest_p(base.len(), new.len()) > ALPHA => Verdict::TooFewSamples,
         Some(test) if test.p <= ALPHA => Verdict::Difference,
         _ => Verdict::NoDifference,
     };
-    Noise {
-        verdict,
-        p: test.map(|test| test.p),
-        difference: bootstrap_difference(base, new, ALPHA, seed),
+    (verdict, test.map(|test| test.p))
+}
+
+/// So many samples in each set are enough for the rank test to tell a difference at all.
+#[must_use]
+pub fn samples_needed() -> usize {
+    let mut nr = 1;
+    while smallest_p(nr, nr) > ALPHA {
+        nr += 1;
     }
+    nr
 }
 
 /// Tests whether two sets of samples come from one distribution; `None` if one is empty.
@@ -366,6 +379,11 @@ mod tests {
         assert!((erfc(0.0) - 1.0).abs() < 2e-7);
         // 2 (1 - Phi(1.959964)) = 0.05.
         assert!((erfc(1.959_964 / std::f64::consts::SQRT_2) - 0.05).abs() < 2e-7);
+    }
+
+    #[test]
+    fn four_samples_in_each_set_are_needed() {
+        assert_eq!(samples_needed(), 4, "2 / C(8, 4) = 0.029, and 2 / C(6, 3) = 0.1");
     }
 
     #[test]

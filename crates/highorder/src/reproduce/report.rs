@@ -338,6 +338,7 @@ impl Report {
             title: "Published tables and ours",
             command: &self.command,
             version: VERSION,
+            verdict: &[],
             notes: &self.notes(),
             picture: &self.picture(),
             picture_description: "By how much each published row changed, and by how much ours did",
