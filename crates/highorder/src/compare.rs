@@ -26,7 +26,8 @@ Each of A, B ... is one of
 
 Such a folder of /proc has what was captured before/ and after/ a workload.
 
-Records that differ only in threads, seed or repetition are one column. The first is the base: \
+Records that differ only in threads, seed or repetition are one column. Columns stand in the order of \
+these arguments, and those of one argument in the order of their experiment. The first is the base: \
 changes are in percent of it, and positive where they are improvements.
 
 Examples:
@@ -48,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let out = arguments.printing.destination()?;
     let mut groups = Vec::new();
     for what in &arguments.what {
-        groups.extend(grouped(find(what, &arguments.store)?));
+        groups.extend(in_order(grouped(find(what, &arguments.store)?)));
     }
     let labels = labels(&groups.iter().map(|records| &records[0].inputs).collect::<Vec<_>>());
     let experiments: Vec<String> =
@@ -206,6 +207,34 @@ fn grouped(records: Vec<Record>) -> Vec<Vec<Record>> {
     groups
 }
 
+/// Puts what one argument names into the order of its experiments, so that the base of a comparison is that of the
+/// run: as records say it, or of old records the experiment that comes with the program. What neither knows stays
+/// where it is, behind what is known.
+fn in_order(mut groups: Vec<Vec<Record>>) -> Vec<Vec<Record>> {
+    let mut experiments: Vec<(String, Vec<String>)> = Vec::new();
+    for records in &groups {
+        let name = &records[0].inputs.experiment;
+        if !experiments.iter().any(|(known, _)| known == name) {
+            let known = experiment([name.as_str()].into_iter());
+            let variants = known.map_or(Vec::new(), |experiment| experiment.variants);
+            let variants = variants.into_iter().map(|variant| variant.name).collect();
+            experiments.push((name.clone(), variants));
+        }
+    }
+    // Sorting is stable.
+    groups.sort_by_cached_key(|records| {
+        let Inputs { experiment, kernel, source, .. } = &records[0].inputs;
+        let at = experiments.iter().position(|(name, _)| name == experiment);
+        let built_in = at.map_or(&[][..], |at| &experiments[at].1);
+        let place = |name: &String| built_in.iter().position(|variant| variant == name);
+        let written = records.iter().filter_map(|record| record.column).min();
+        let column = written.map(|column| column as usize).or_else(|| place(&kernel.name));
+        // What was made by one command has columns of its own; beside what was made by another, the model first.
+        (at, column.unwrap_or(usize::MAX), *source as u8)
+    });
+    groups
+}
+
 /// What the runs of one variant have in common.
 fn variant_of(inputs: &Inputs) -> Inputs {
     let mut variant = Inputs { seed: 0, iteration: 0, ..inputs.clone() };
@@ -277,6 +306,32 @@ mod tests {
             vec!["x.b.threads-1.seed-1"],
         ];
         assert_eq!(groups.iter().map(told).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn columns_of_one_argument_stand_as_in_their_experiment() {
+        let record = |experiment: &str, variant: &str, column| Record {
+            column,
+            ..Record::new(inputs(experiment, variant, "1", 1))
+        };
+        let ordered = |records: Vec<Record>| -> Vec<String> {
+            let groups = in_order(grouped(records));
+            groups.iter().map(|records| records[0].inputs.kernel.name.clone()).collect()
+        };
+        // As records say it, whatever they are called.
+        let written = vec![record("x", "a", Some(1)), record("x", "b", Some(0))];
+        assert_eq!(ordered(written), ["b", "a"]);
+        // Of old records of an experiment that comes with the program, as that has them.
+        let variants = Experiment::load("thp-numa-policies").expect("it comes along").variants;
+        let names: Vec<String> = variants.into_iter().map(|variant| variant.name).collect();
+        let mut by_name = names.clone();
+        by_name.sort();
+        assert_ne!(by_name, names, "else this shows nothing");
+        let old = by_name.iter().map(|name| record("thp-numa-policies", name, None)).collect();
+        assert_eq!(ordered(old), names);
+        // Of others as they came, behind what is known.
+        let some = vec![record("x", "b", None), record("x", "a", None), record("x", "c", Some(7))];
+        assert_eq!(ordered(some), ["c", "b", "a"]);
     }
 
     #[test]

@@ -239,7 +239,7 @@ fn execute_traced(
     let is_missing = |run: &&Run| !store.has(&run.inputs) || lacks_trace(run);
     let missing: Vec<RunKind> = plan.runs.iter().filter(is_missing).map(Run::kind).collect();
     if missing.is_empty() {
-        return Ok(());
+        return plan.note_columns(store).map_err(Failure::from);
     }
     let mut overseer = Overseer::new(missing, workers);
     overseer.trace = trace.map(Path::to_owned);

@@ -425,3 +425,117 @@ fn what_cannot_be_run_or_compared_is_refused_in_a_line() {
     assert!(error.contains("`small:calm` names nothing in the store "), "{error}");
     assert!(error.contains("there are small:eager, small:reluctant"), "{error}");
 }
+
+/// A working set of 120 % of memory, first with so little swap that it is killed; the names are not in the order of
+/// the alphabet.
+const KILLING: &str = "\
+description = \"more memory than there is\"
+machine = \"one-node-8g\"
+threads = [2]
+sample_interval_ms = 100
+
+[workload]
+name = \"usemem\"
+memory = 1.2
+passes = 2
+file = 0.0
+
+[[variant]]
+name = \"tight\"
+kernel = \"linux-4.4\"
+swap_mib = 128
+
+[[variant]]
+name = \"roomy\"
+kernel = \"linux-4.4\"
+swap_mib = 8192
+";
+
+#[test]
+fn every_result_begins_with_a_verdict() {
+    let scene = Scene::new();
+    // Swappiness alone changes nothing here.
+    let tables = scene.run("store", &[]);
+    let said =
+        "Verdict\n\neager and reluctant did not differ at all: their results are identical.\n";
+    assert!(tables.starts_with(said), "{tables}");
+    let reluctant = "name = \"reluctant\"\nkernel = \"linux-4.4\"";
+    assert!(EXPERIMENT.contains(reluctant));
+    let other = EXPERIMENT.replace(reluctant, "name = \"reluctant\"\nkernel = \"linux-6.12\"");
+    fs::write(scene.path("small.toml"), other).expect("a file");
+    fs::remove_dir_all(scene.path("store")).expect("it can be removed");
+    let tables = scene.run("store", &[]);
+    let verdict = "Verdict\n\nreluctant against eager";
+    assert!(tables.starts_with(verdict), "{tables}");
+    assert!(
+        tables.contains("2 repeats of each run cannot tell a difference from noise"),
+        "{tables}"
+    );
+    assert!(tables.contains("`iterations = 4` in the experiment"), "{tables}");
+    let end = tables.find("\n\neager: 6 runs").expect("the tables after it");
+    assert!(tables[..end].lines().count() <= 2 + 12, "{tables}");
+
+    let store = scene.path("store");
+    let compare = ["compare", "--store", text(&store), "small:*"];
+    assert!(printed(&compare).starts_with(verdict));
+    let markdown = scene.run("store", &["--format", "md"]);
+    assert!(markdown.starts_with("**Verdict**\n\n- reluctant against eager"), "{markdown}");
+    let page = scene.run("store", &["--format", "html"]);
+    let (verdict, setup) = (page.find("id=\"verdict\""), page.find("id=\"setup\""));
+    assert!(verdict.is_some() && verdict < setup, "the verdict stands first");
+    let report = json(&scene.run("store", &["--format", "json"]));
+    let pair = &report["verdict"]["compared"][0];
+    assert_eq!((&pair["variant"], &pair["nr_repeats"][0]), (&"reluctant".into(), &2.into()));
+    assert!(report["verdict"]["text"][0]["text"].is_string(), "{report:#}");
+
+    // Units stand in text as they do elsewhere.
+    let row = tables.lines().find(|line| line.contains("System-1")).expect("a row");
+    assert!(row.contains("System-1  s  "), "{row}");
+    let row = tables.lines().find(|line| line.starts_with("Swap Outs")).expect("a row");
+    assert!(row.contains("  pages  "), "{row}");
+}
+
+#[test]
+fn killed_runs_are_named_and_marked_and_columns_stand_as_in_the_experiment() {
+    let scene = Scene::new();
+    fs::write(scene.path("small.toml"), KILLING).expect("a file");
+    let tables = scene.run("store", &[]);
+    let first = tables.lines().nth(2).expect("a line of the verdict");
+    assert!(
+        first.starts_with("The OOM killer ended usemem under tight with 2 threads (within "),
+        "{tables}"
+    );
+    assert!(first.ends_with(", in 1 of 1 run. Values of killed runs have the mark †."), "{first}");
+    assert!(tables.contains("† Runs have part in this value"), "{tables}");
+    let row = tables.lines().find(|line| line.starts_with("Swap Outs")).expect("a row");
+    assert_eq!(row.matches('†').count(), 1, "of the killed variant alone: {row}");
+    assert!(scene.run("store", &["--format", "md"]).contains('†'));
+    assert!(scene.run("store", &["--format", "html"]).contains("class=\"killed\""));
+    let csv = scene.run("store", &["--format", "csv"]);
+    let mut lines = csv.lines();
+    assert!(lines.next().expect("a header").ends_with(",tight killed_runs,roomy killed_runs"));
+    assert!(lines.any(|line| line.starts_with("vmstat,,Swap Outs") && line.ends_with(",1,0")));
+    let report = json(&scene.run("store", &["--format", "json"]));
+    assert_eq!(report["verdict"]["killed"][0]["steps"][0]["threads"], 2);
+
+    // By name `roomy` would be the base, and every sign would flip.
+    let store = scene.path("store");
+    let compared = ["compare", "--store", text(&store), "small:*"];
+    let after_origins = |text: &str| text.split_once("\nMetrics\n").expect("it").1.to_owned();
+    let without_command = |text: String| text.split("\nhighorder ").next().map(str::to_owned);
+    assert_eq!(
+        without_command(after_origins(&printed(&compared))),
+        without_command(after_origins(&tables))
+    );
+
+    // Put in another order, they are compared in that, and no run is made again.
+    let (head, variants) = KILLING.split_once("[[variant]]").expect("variants");
+    let (tight, roomy) = variants.split_once("[[variant]]").expect("two variants");
+    let other = format!("{head}[[variant]]{roomy}[[variant]]{tight}");
+    fs::write(scene.path("small.toml"), other).expect("a file");
+    let nr_records = names(&store).len();
+    scene.run("store", &[]);
+    assert_eq!(names(&store).len(), nr_records);
+    let report = json(&printed(&[&compared[..], &["--format", "json"]].concat()));
+    assert_eq!(report["variants"][0]["label"], "roomy");
+}

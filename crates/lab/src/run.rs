@@ -474,7 +474,8 @@ impl Plan {
         self.runs.iter().filter(|run| !store.has(&run.inputs)).collect()
     }
 
-    /// Makes the runs that the store does not have, as many at once as there are workers.
+    /// Makes the runs that the store does not have, as many at once as there are workers; of those that it has,
+    /// it writes down in which column they stand now.
     ///
     /// # Errors
     /// The failure of the first run that failed, in the order in which they are begun; runs under way are finished.
@@ -484,6 +485,7 @@ impl Plan {
         workers: NonZeroUsize,
         watch: &dyn Watch,
     ) -> Result<Executed, ExecuteError> {
+        self.note_columns(store)?;
         let is_wanted =
             |run: &&Run| !store.has(&run.inputs) || run.is_model() && watch.wants_trace(run);
         let missing: Vec<_> = self.runs.iter().filter(is_wanted).collect();
@@ -515,6 +517,18 @@ impl Plan {
             nr_made,
             nr_left: nr_missing - nr_made,
         })
+    }
+
+    /// Writes down in which column each run stands that a store has, so that whoever compares its records later
+    /// has them in this order.
+    ///
+    /// # Errors
+    /// A record cannot be read or written.
+    pub fn note_columns(&self, store: &Store) -> Result<(), StoreError> {
+        for run in &self.runs {
+            store.set_column(&run.inputs, run.column as u32)?;
+        }
+        Ok(())
     }
 
     /// The records that a store has of this plan, for each column, in the plan's order.
@@ -565,7 +579,8 @@ fn make_all(
             let mut goes_on = true;
             let mut traced = |text: &[u8]| goes_on = watch.traced(run, text);
             let is_traced = run.is_model() && watch.wants_trace(run);
-            let made = run.make(is_traced.then_some(&mut traced)).and_then(|made| {
+            let made = run.make(is_traced.then_some(&mut traced)).and_then(|mut made| {
+                made.0.column = Some(run.column as u32);
                 store.put(&made.0)?;
                 Ok(made)
             });

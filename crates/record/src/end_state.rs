@@ -124,7 +124,11 @@ pub fn memory(title: &str, groups: &[Group<'_>]) -> Comparison {
             }
             let better = if is_result { better } else { Better::Neutral };
             let metric = format!("{name}, {when}");
-            rows.push(row_of_samples(&metric, unit, better, decimals, Statistic::Plain, &samples));
+            let mut row =
+                row_of_samples(&metric, unit, better, decimals, Statistic::Plain, &samples);
+            // Before the workload nobody was killed yet.
+            row.count_killed(groups, |_| is_result);
+            rows.push(row);
         }
     }
     Comparison { rows, ..Comparison::new(title, groups, true) }

@@ -86,6 +86,7 @@ fn came_out_alike(a: &Record, b: &Record) -> bool {
         timeline,
         notes: _,
         pictures: _,
+        column: _,
     } = a;
     *durations == b.durations
         && *after == b.after

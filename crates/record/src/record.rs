@@ -50,6 +50,9 @@ pub struct Record {
     /// Pictures by name, such as `memory-held`: the text of SVG files. Names are lowercase letters, digits
     /// and `-`.
     pub pictures: BTreeMap<String, String>,
+    /// Which column of its experiment it belongs to, from 0: in which order variants are to stand. It says nothing
+    /// of the run, so it is no part of the [`Inputs`]. None where nobody knows it.
+    pub column: Option<u32>,
 }
 
 /// Whether a picture may have this name: it is one of a file too.
@@ -397,6 +400,7 @@ impl Record {
             timeline: Timeline::default(),
             notes: Vec::new(),
             pictures: BTreeMap::new(),
+            column: None,
         }
     }
 

@@ -203,6 +203,46 @@ impl Store {
         read_record(&entry.path)
     }
 
+    /// Writes down in which column of its experiment the outcome of these inputs stands, if the store has it and
+    /// says otherwise: an experiment's variants may be put in another order, which makes none of its runs another
+    /// one. Returns whether something was written.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and [`StoreError::Io`] if it cannot be written.
+    pub fn set_column(&self, inputs: &Inputs, column: u32) -> Result<bool, StoreError> {
+        /// As much of `record.json` as it takes to see that nothing is to be done.
+        #[derive(Deserialize)]
+        struct Head {
+            column: Option<u32>,
+        }
+        let folder = self.folder.join(folder_name(inputs));
+        let path = folder.join(RECORD);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            text => text.map_err(at(&path))?,
+        };
+        if serde_json::from_slice::<Head>(&text).is_ok_and(|head| head.column == Some(column)) {
+            return Ok(false);
+        }
+        let record = Record { column: Some(column), ..read_record(&folder)? };
+        let files = to_files(&record).map_err(|error| StoreError::Unfit {
+            identity: record.identity(),
+            problems: vec![error.to_string()],
+        })?;
+        let lock = self.lock_file()?;
+        lock.lock_shared().map_err(at(&self.folder.join(LOCK)))?;
+        let part = self.make_part()?;
+        let document: Vec<_> = files.into_iter().filter(|(name, _)| name == RECORD).collect();
+        let new = part.join(RECORD);
+        // The other files stay as they are, and so do their checksums.
+        let written = write_files(&part, &document)
+            .and_then(|()| fs::rename(&new, &path).map_err(at(&path)))
+            .and_then(|()| sync(&folder));
+        // What cannot be removed now is removed when the store is opened next.
+        let _ = fs::remove_dir_all(&part);
+        written.map(|()| true)
+    }
+
     /// Lists the records by name.
     ///
     /// # Errors
@@ -423,6 +463,9 @@ struct Document {
     identity: String,
     /// Everything that determined the run.
     inputs: Inputs,
+    /// Which column of its experiment it stands in, from 0; left out where nobody knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
     /// Bytes of a base page.
     page_bytes: u32,
     /// Where the time went.
@@ -530,6 +573,7 @@ fn to_files(record: &Record) -> parquet::errors::Result<Vec<(String, Vec<u8>)>> 
         format: FORMAT.to_owned(),
         identity: record.identity().to_string(),
         inputs: record.inputs.clone(),
+        column: record.column,
         page_bytes: record.page_bytes,
         durations: record.durations,
         resident_kib_max: record.resident_kib_max,
@@ -695,6 +739,7 @@ impl Document {
             resident_kib_max: self.resident_kib_max,
             notes: self.notes,
             pictures: BTreeMap::new(),
+            column: self.column,
         })
     }
 }

@@ -274,3 +274,40 @@ fn processes_that_write_the_same_records_at_once_agree() {
     assert!(start_helper(&alone).wait().unwrap().success());
     assert!(bytes_below(alone.folder()) == bytes_below(store.folder()));
 }
+
+#[test]
+fn an_experiment_in_another_order_changes_the_column_of_a_record_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let mut record = common::record("linux-4.4", 4, 7);
+    record.column = Some(1);
+    let identity = record.identity();
+    store.put(&record).unwrap();
+    assert!(!store.set_column(&record.inputs, 1).unwrap(), "it stands there already");
+    assert!(store.set_column(&record.inputs, 0).unwrap());
+    let read = store.get(identity).unwrap().unwrap();
+    record.column = Some(0);
+    assert_eq!(read, record);
+    // As if it had been written so at once.
+    assert_eq!(store.put(&record).unwrap(), Put::AlreadyThere);
+    let parts = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(parts.into_iter().all(|name| !name.to_string_lossy().starts_with(".part-")));
+    // Of a run that is not there, nothing is.
+    let other = common::record("linux-4.4", 4, 8);
+    assert!(!store.set_column(&other.inputs, 3).unwrap());
+    assert_eq!(store.list().unwrap().len(), 1);
+}
+
+#[test]
+fn a_record_of_before_columns_were_kept_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let record = common::record("linux-4.4", 4, 7);
+    store.put(&record).unwrap();
+    let entry = &store.list().unwrap()[0];
+    let text = std::fs::read_to_string(entry.path.join("record.json")).unwrap();
+    assert!(!text.contains("\"column\": null"), "the key is left out");
+    assert_eq!(store.read(entry).unwrap().column, None);
+    assert!(store.set_column(&record.inputs, 2).unwrap());
+    assert_eq!(store.read(entry).unwrap().column, Some(2));
+}
