@@ -154,8 +154,8 @@ fn recorded_kernel(recording: &Recording, path: &Path) -> Result<Kernel, Failure
 /// What was replayed: `612-rec-churn: 136,230 events of Linux 6.12...`.
 fn headline(recording: &Recording) -> String {
     let release = recording.before.kernel_release.as_deref().unwrap_or("an unknown release");
-    let events = text::count(recording.events.len() as u64);
-    let mut line = format!("{}: {events} events of Linux {release}", recording.name);
+    let events = text::counted(recording.events.len() as u64, "event");
+    let mut line = format!("{}: {events} of Linux {release}", recording.name);
     if recording.nr_lost > 0 {
         let lost = text::count(recording.nr_lost);
         line.push_str(&format!(", {lost} more were lost when it was recorded"));

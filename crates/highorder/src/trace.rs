@@ -72,9 +72,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn summary(passes: &Passes) -> String {
     let nr_runs = passes.passes.len() as u64;
-    let runs = if nr_runs == 1 { "run" } else { "runs" };
-    let events = text::count(passes.nr_events);
-    let mut line = format!("{} {runs} of compaction in {events} events", text::count(nr_runs));
+    let events = text::counted(passes.nr_events, "event");
+    let mut line = format!("{} of compaction in {events}", text::counted(nr_runs, "run"));
     if passes.nr_outside > 0 {
         let outside = text::count(passes.nr_outside);
         line.push_str(&format!(", {outside} of them outside any run"));

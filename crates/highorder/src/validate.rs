@@ -12,6 +12,7 @@ use highorder_lab::validate::{
 };
 use highorder_lab::{Kernel, RealOptions, Target};
 use highorder_record::Store;
+use highorder_report::text::counted;
 use highorder_report::{Caption, ScatterChart, Series, Table, Value};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -387,9 +388,11 @@ impl<'a> Report<'a> {
         let share = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{:.1} %", 100.0 * x));
         let OrderAgreement { agree, pairs } = self.order;
         format!(
-            "{} cases compared, {} not covered\nmedian relative error {}\nsettings in the same \
+            "{} compared, {} not covered
+median relative error {}
+settings in the same \
              order {} ({agree} of {pairs})\n",
-            self.compared.len(),
+            counted(self.compared.len() as u64, "case"),
             self.waiting.len(),
             share(self.median),
             share(self.order.share())
