@@ -20,6 +20,8 @@ pub(crate) struct OverThreads {
     pub(crate) folded: Vec<Plot>,
     pub(crate) data: Vec<Data>,
     pub(crate) reader: Option<Reader>,
+    /// Which metrics are not drawn because nothing but zeros was measured of them.
+    pub(crate) nothing: Option<String>,
 }
 
 /// A metric without its thread count.
@@ -47,6 +49,11 @@ pub(crate) fn over_threads(groups: &[Group<'_>]) -> OverThreads {
         }
     }
     stems.retain(|stem| stem.threads.len() > 1);
+    let (nothing, mut stems): (Vec<_>, Vec<_>) =
+        stems.into_iter().partition(|stem| is_nothing(groups, stem));
+    let nothing: Vec<&str> = nothing.iter().map(|stem| stem.name).collect();
+    let nothing = (!nothing.is_empty())
+        .then(|| format!("Zero throughout, in every variant: {}.", nothing.join(", ")));
     // What has no good direction says least: it comes last.
     stems.sort_by_key(|stem| stem.like.better == Better::Neutral);
     let all = stems.iter().flat_map(|stem| &stem.threads).map(|&threads| threads as f64);
@@ -54,7 +61,7 @@ pub(crate) fn over_threads(groups: &[Group<'_>]) -> OverThreads {
         (low.min(threads), high.max(threads))
     });
     if stems.is_empty() {
-        return OverThreads::default();
+        return OverThreads { nothing, ..OverThreads::default() };
     }
     // A little room at both ends, so that no dot lies on the edge.
     let room = (high / low).powf(0.04);
@@ -67,6 +74,7 @@ pub(crate) fn over_threads(groups: &[Group<'_>]) -> OverThreads {
             &Axis { range, ticks: Vec::new(), log: true },
             "count",
         )),
+        nothing,
         ..OverThreads::default()
     };
     for (i, stem) in stems.iter_mut().enumerate() {
@@ -76,6 +84,17 @@ pub(crate) fn over_threads(groups: &[Group<'_>]) -> OverThreads {
         if i < SHOWN { pictures.shown.push(plot) } else { pictures.folded.push(plot) }
     }
     pictures
+}
+
+/// Whether a metric was measured, and was zero in every sample of every variant.
+fn is_nothing(groups: &[Group<'_>], stem: &Stem<'_>) -> bool {
+    let names: Vec<String> =
+        stem.threads.iter().map(|threads| format!("{}-{threads}", stem.name)).collect();
+    let names = &names;
+    let samples = groups.iter().flat_map(|group| names.iter().map(move |name| pooled(group, name)));
+    let ends: Vec<f64> =
+        samples.flat_map(|samples| [samples.min(), samples.max()]).flatten().collect();
+    !ends.is_empty() && ends.iter().all(|&value| value == 0.0)
 }
 
 /// The samples of all of a group's runs.
@@ -219,6 +238,29 @@ mod tests {
         let names: Vec<&str> =
             pictures.shown[0].x.ticks.iter().map(|tick| tick.text.as_str()).collect();
         assert_eq!(names, ["2", "4", "12"]);
+    }
+
+    #[test]
+    fn a_metric_that_is_zero_throughout_is_named_and_not_drawn() {
+        let records = [
+            record(&[("faults-2", &[1.0]), ("swapped-2", &[0.0]), ("killed-2", &[])]),
+            record(&[("faults-4", &[0.0]), ("swapped-4", &[0.0, 0.0]), ("killed-4", &[])]),
+        ];
+        let group = Group { label: "a".into(), records: records.iter().collect() };
+        let pictures = over_threads(&[group]);
+        let plots = pictures.shown.iter().chain(&pictures.folded);
+        let titles: Vec<&str> = plots.map(|plot| plot.title.as_str()).collect();
+        assert_eq!(titles, ["faults", "killed"], "what was not measured is not zero");
+        let said = pictures.nothing.as_deref();
+        assert_eq!(said, Some("Zero throughout, in every variant: swapped."));
+    }
+
+    #[test]
+    fn where_all_metrics_are_zero_no_picture_is_left() {
+        let records = [record(&[("swapped-2", &[0.0])]), record(&[("swapped-4", &[0.0])])];
+        let group = Group { label: "a".into(), records: records.iter().collect() };
+        let pictures = over_threads(&[group]);
+        assert!(pictures.shown.is_empty() && pictures.nothing.is_some());
     }
 
     #[test]
