@@ -1,5 +1,7 @@
 //! `highorder map`: the picture of physical memory.
 
+mod json;
+
 use crate::failure::Failure;
 use crate::output::{self, Force, VERSION};
 use crate::snapshot::LABEL_FILE;
@@ -30,6 +32,15 @@ enum When {
     Never,
 }
 
+/// How the map is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A picture and tables to read
+    Text,
+    /// The numbers as one object
+    Json,
+}
+
 /// What to draw, and where to.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -57,6 +68,9 @@ pub(crate) struct Arguments {
     lines: u16,
     #[command(flatten)]
     force: Force,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 /// Draws the map on standard output and into the files asked for.
@@ -68,6 +82,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let map = map_of(&snapshot, arguments);
     if svg.is_some() || png.is_some() {
         write_pictures(&map, svg.as_ref(), png.as_ref())?;
+    }
+    if arguments.format == Format::Json {
+        let object = json::object(&map, &snapshot);
+        return output::print(format!("{object:#}\n").as_bytes());
     }
     let options = TerminalOptions {
         width: arguments.width.map_or_else(terminal_width, usize::from),

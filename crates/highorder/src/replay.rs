@@ -16,7 +16,6 @@ use highorder_report::{
     BarChart, Caption, LineChart, MemoryMap, Panel, Series, Table, raster, render_difference,
     render_side_by_side, text,
 };
-use highorder_snapshot::ZoneState;
 use std::path::{Path, PathBuf};
 
 /// Pixels per unit of the SVG.
@@ -235,15 +234,9 @@ fn print_json(
 /// The map of one side at the end.
 fn map_of(recording: &Recording, side: &Side) -> MemoryMap {
     let title = format!("{}, the end: {}", recording.name, side.name);
-    let is_there = |zone: &&ZoneState| zone.present_pages > 0;
-    let zones = recording.before.zones.iter().filter(is_there).map(|z| MapZone {
-        node: z.node,
-        kind: z.kind,
-        start: z.start_pfn,
-        spanned: z.spanned_pages,
-    });
+    let zones = MapZone::all_of(&recording.before);
     let (order, uses) = (recording.before.pageblock_order, side.uses.clone());
-    MemoryMap::new(title, order, zones.collect(), uses, side.pageblocks.clone())
+    MemoryMap::new(title, order, zones, uses, side.pageblocks.clone())
 }
 
 fn draw(

@@ -91,8 +91,8 @@ fn describe(snapshot: &Snapshot) -> String {
             Exactness::Counts => String::new(),
             _ => format!(", {} free blocks", text::count(zone.free.len() as u64)),
         };
-        let present = text::pages(zone.present_pages);
-        line("zone", &format!("node {} {}, {present}{free}", zone.node, zone.kind));
+        let size = text::zone_size(zone.present_pages, zone.managed_pages);
+        line("zone", &format!("node {} {}, {size}{free}", zone.node, zone.kind));
     }
     for (i, inferred) in snapshot.inferred.iter().enumerate() {
         line(if i == 0 { "inferred" } else { "" }, inferred);

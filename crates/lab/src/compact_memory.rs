@@ -22,7 +22,7 @@ use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_sim::kernel::trace::{TraceEvent, Traced};
 use highorder_sim::{CpuId, Ns, TaskId};
-use highorder_snapshot::{FrameUse, Snapshot};
+use highorder_snapshot::{Exactness, FrameUse, Snapshot, ZoneState};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -44,17 +44,18 @@ impl Recorded {
     /// Reads a recording's folder, one state of it, or a snapshot file.
     ///
     /// # Errors
-    /// A state cannot be read or contradicts itself, or both are of different machines.
+    /// A state cannot be read or contradicts itself, knows nothing but counts, or both are of different
+    /// machines.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !path.join("state0").is_dir() {
-            return Ok(Self { name, before: Snapshot::read(path)?, after: None });
+            return Ok(Self { name, before: read_state(path)?, after: None });
         }
-        let before = Snapshot::read(path.join("state0"))?;
+        let before = read_state(&path.join("state0"))?;
         let mut after = None;
         if is_of_compaction(path)? && path.join("state1").is_dir() {
-            let found = Snapshot::read(path.join("state1"))?;
+            let found = read_state(&path.join("state1"))?;
             if found.nr_frames != before.nr_frames || found.zones.len() != before.zones.len() {
                 let message = format!(
                     "{} frames in {} zones, expected those of state0: {} in {}",
@@ -69,6 +70,42 @@ impl Recorded {
         }
         Ok(Self { name, before, after })
     }
+
+    /// What had to be assumed of the state before beyond what it says, a sentence each: nothing where its
+    /// lists are known.
+    #[must_use]
+    pub fn assumed(&self) -> Vec<String> {
+        let state = &self.before;
+        if state.exactness != Exactness::Frames {
+            return Vec::new();
+        }
+        let nr_per_cpu: u64 = state.zones.iter().map(ZoneState::nr_per_cpu_pages).sum();
+        let uses = state.frame_uses();
+        let nr_unknown = uses.iter().filter(|usage| **usage == FrameUse::KernelOrPerCpu).count();
+        let mut assumed = Vec::new();
+        if nr_unknown > 0 {
+            assumed.push(format!(
+                "all {nr_unknown} frames without flags are kernel pages, which stay; {nr_per_cpu} pages were \
+                 free on per-CPU lists, and these are among them"
+            ));
+        }
+        assumed.push("free blocks lie on their lists in the order of their frames".to_owned());
+        if state.pagecounts.is_empty() {
+            assumed.push("no page is held by anything but its mappings".to_owned());
+        }
+        assumed
+    }
+}
+
+/// A state that knows where pages lie.
+fn read_state(path: &Path) -> Result<Snapshot, InputError> {
+    let state = Snapshot::read(path)?;
+    if state.exactness == Exactness::Counts {
+        let message = "found a state of exactness counts, expected frames or lists: counts do not say \
+                       where pages lie, so that nothing can be said of compaction";
+        return Err(InputError::file(path, message));
+    }
+    Ok(state)
 }
 
 /// Whether a recording says that nothing but compaction happened between its states.

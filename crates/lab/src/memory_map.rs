@@ -56,6 +56,9 @@ fn map_telling(title: String, memory: &Memory, is_metadata: &dyn Fn(FileId) -> b
         kind: zone.kind,
         start: zone.start,
         spanned: u64::from(zone.end.0 - zone.start.0),
+        present: zone.present_pages,
+        managed: zone.managed_pages,
+        per_cpu_somewhere: 0,
     });
     let order = memory.policy.freelist.pageblock_order;
     let (uses, holders) = uses(memory, is_metadata);
@@ -283,7 +286,15 @@ mod tests {
     #[test]
     fn a_picture_of_64_gib_in_pieces_is_no_longer_than_a_page_can_bear() {
         let spanned = 64 << 18;
-        let zone = MapZone { node: 0, kind: ZoneKind::Normal, start: Pfn(0), spanned };
+        let zone = MapZone {
+            node: 0,
+            kind: ZoneKind::Normal,
+            start: Pfn(0),
+            spanned,
+            present: spanned,
+            managed: spanned,
+            per_cpu_somewhere: 0,
+        };
         // Every pageblock has three uses, in shares that change from one to the next.
         let usage = |frame: u64| match frame % 512 {
             at if at < frame / 512 % 300 => FrameUse::Huge,

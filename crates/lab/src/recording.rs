@@ -229,7 +229,9 @@ impl Recording {
     /// Every bad line of the first file that has any.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self, InputError> {
         let folder = folder.as_ref();
-        let before = Snapshot::read(state_path(folder, "state0")?)?;
+        let path = state_path(folder, "state0")?;
+        let before = Snapshot::read(&path)?;
+        refuse_counts(&path, &before)?;
         let after = match state_path(folder, "state1") {
             Ok(path) => Some(read_after(&path, &before)?),
             Err(_) => None,
@@ -321,11 +323,16 @@ fn read_after(path: &Path, before: &Snapshot) -> Result<Snapshot, InputError> {
         let message = format!("has {found}, expected {expected} as in the state before");
         return Err(InputError::file(path, message));
     }
-    if after.exactness == Exactness::Counts {
+    refuse_counts(path, &after)?;
+    Ok(after)
+}
+
+fn refuse_counts(path: &Path, state: &Snapshot) -> Result<(), InputError> {
+    if state.exactness == Exactness::Counts {
         let message = "counts alone, expected a state that knows where each free block lies";
         return Err(InputError::file(path, message));
     }
-    Ok(after)
+    Ok(())
 }
 
 /// A recorded state: a folder, or a snapshot file of that name.

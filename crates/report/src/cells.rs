@@ -221,7 +221,7 @@ mod tests {
             let mut next = seed % 7;
             for (i, spanned) in lengths.into_iter().enumerate() {
                 let node = i as u32;
-                zones.push(MapZone { node, kind: ZoneKind::Normal, start: Pfn(next as u32), spanned });
+                zones.push(MapZone { node, kind: ZoneKind::Normal, start: Pfn(next as u32), spanned, present: spanned, managed: spanned, per_cpu_somewhere: 0 });
                 next += spanned + gap;
             }
             let kinds = [FrameUse::Anon, FrameUse::Slab, FrameUse::Free(0), FrameUse::Hole, FrameUse::File];

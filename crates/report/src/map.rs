@@ -3,7 +3,7 @@
 use crate::palette::{Mobility, UseClass};
 use crate::text;
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
-use highorder_snapshot::{FrameUse, Snapshot};
+use highorder_snapshot::{Exactness, FrameUse, Snapshot, ZoneState};
 use std::collections::BTreeMap;
 
 /// A pageblock pinned by at most this many unmovable pages counts as nearly free.
@@ -23,6 +23,13 @@ pub struct MapZone {
     pub start: Pfn,
     /// Frames from first to last, holes included.
     pub spanned: u64,
+    /// Frames that exist.
+    pub present: u64,
+    /// Frames that the page allocator manages.
+    pub managed: u64,
+    /// Pages on per-CPU lists of which only the number is known: they are among the frames of
+    /// [`UseClass::KernelOrPerCpu`].
+    pub per_cpu_somewhere: u64,
 }
 
 impl MapZone {
@@ -30,6 +37,41 @@ impl MapZone {
     #[must_use]
     pub fn end(&self) -> u64 {
         u64::from(self.start.0) + self.spanned
+    }
+
+    /// The zones of a snapshot in its order, without those that have no memory.
+    #[must_use]
+    pub fn all_of(snapshot: &Snapshot) -> Vec<Self> {
+        let zones = snapshot.zones.iter().filter(|zone| zone.present_pages > 0);
+        let of = |zone: &ZoneState| Self {
+            node: zone.node,
+            kind: zone.kind,
+            start: zone.start_pfn,
+            spanned: zone.spanned_pages,
+            present: zone.present_pages,
+            managed: zone.managed_pages,
+            per_cpu_somewhere: match snapshot.exactness {
+                Exactness::Frames => zone.nr_per_cpu_pages(),
+                Exactness::Counts | Exactness::Lists => 0,
+            },
+        };
+        zones.map(of).collect()
+    }
+
+    /// Its size by the kernel's own counts.
+    #[must_use]
+    pub fn size(&self) -> String {
+        text::zone_size(self.present, self.managed)
+    }
+
+    /// What stands in place of so many frames of it that the kernel has no pages of.
+    pub(crate) fn words_for_holes(&self, frames: u64) -> String {
+        let amount = text::pages(frames);
+        match self.spanned.saturating_sub(self.present) {
+            0 => format!("memory not in use yet: {amount}"),
+            absent if frames <= absent => format!("no memory: {amount}"),
+            _ => format!("no memory, or not in use yet: {amount}"),
+        }
     }
 
     /// `Node 0, zone DMA32`, as the kernel's files name it.
@@ -157,19 +199,30 @@ pub struct Statistics {
     pub pageblocks: u64,
     /// Of these, by type, indexed by [`Migratetype::index`].
     pub pageblocks_by_type: [u64; NR_MIGRATETYPES],
-    /// Of these, those that hold allocated memory of more than one mobility.
+    /// Of these, those that hold allocated memory of more than one mobility, whatever the frames are of which
+    /// that is not known.
     pub pageblocks_mixed: u64,
+    /// Of the others, those that do if their frames of [`UseClass::KernelOrPerCpu`] are the kernel's.
+    pub pageblocks_maybe_mixed: u64,
     /// Of these, whole ones of which every frame is in a free block.
     pub pageblocks_free: u64,
     /// Of these, whole ones that [`NEARLY_FREE_FRAMES`] unmovable frames or fewer, but at least one,
-    /// keep from being emptied: all the rest is free or movable.
+    /// keep from being emptied: all the rest is free or movable. As with mixed ones, those that are so
+    /// whatever is not known.
     pub pageblocks_nearly_free: u64,
+    /// Of the others, those of which that depends on what their frames of [`UseClass::KernelOrPerCpu`] are.
+    pub pageblocks_maybe_nearly_free: u64,
+    /// Frames that the page allocator manages (`managed` of `/proc/zoneinfo`).
+    pub managed_pages: u64,
+    /// Frames of [`UseClass::KernelOrPerCpu`] that are the kernel's at least: there are more of them than
+    /// pages on per-CPU lists and frames that nobody manages.
+    pub kernel_pages_least: u64,
     /// What cannot be moved in pageblocks that are mixed or nearly free, the most frequent first.
     pub pinners: Vec<Pinner>,
 }
 
 impl Statistics {
-    /// Frames that exist.
+    /// Frames that the kernel has pages of: those that exist, but for memory that it has not taken into use.
     #[must_use]
     pub fn present_pages(&self) -> u64 {
         self.frames.iter().sum::<u64>() - self.frames[UseClass::Hole.index()]
@@ -208,39 +261,64 @@ impl Statistics {
     pub(crate) fn summary(&self, order: Order) -> Vec<(String, String)> {
         let unusable = (self.unusable_index(order) * 1000.0).round() as u64;
         let (free, present) = (self.free_pages(), self.present_pages());
+        let managed = self.managed_pages;
         let mut lines = vec![
             (text::percent(unusable, 1000), format!("of free memory unusable for order {order}")),
             (
-                text::percent(free, present),
-                format!("free: {} of {}", text::pages(free), text::pages(present)),
+                text::percent(free, managed),
+                format!("free: {} of {} managed", text::pages(free), text::pages(managed)),
             ),
         ];
         if !self.knows_uses() {
             lines.push(("?".to_owned(), "pageblocks mixed: uses are not known".to_owned()));
             return lines;
         }
-        let (mixed, all) = (self.pageblocks_mixed, self.pageblocks);
-        let share = |mobility| text::percent(self.of_mobility(mobility), present);
-        lines.extend([
-            (
-                share(Mobility::Movable),
-                format!(
-                    "movable, {} reclaimable, {} pinned",
-                    share(Mobility::Reclaimable),
-                    share(Mobility::Unmovable)
-                ),
-            ),
-            (
-                text::percent(mixed, all),
-                format!("of pageblocks mixed: {} of {}", text::count(mixed), text::count(all)),
-            ),
-            (text::count(self.pageblocks_free), "pageblocks wholly free".to_owned()),
-            (
-                text::count(self.pageblocks_nearly_free),
-                format!("pageblocks pinned by 1 to {NEARLY_FREE_FRAMES} unmovable pages"),
-            ),
-        ]);
+        let share = |pages| text::percent(pages, present);
+        let of_mobility = |mobility| share(self.of_mobility(mobility));
+        let pinned = text::range(self.pinned_pages().map(share));
+        lines.push((
+            of_mobility(Mobility::Movable),
+            format!("movable, {} reclaimable, {pinned} pinned", of_mobility(Mobility::Reclaimable)),
+        ));
+        let unknown = self.of(UseClass::KernelOrPerCpu);
+        if unknown > 0 {
+            let meaning = "unknown: kernel or free per-CPU pages".to_owned();
+            lines.push((share(unknown), meaning));
+        }
+        let (mixed, all) = (self.mixed(), self.pageblocks);
+        let [least, most] = mixed.map(|blocks| text::percent(blocks, all));
+        let count = text::count(all);
+        lines.push(match mixed[0] == mixed[1] {
+            true => (least, format!("of pageblocks mixed: {} of {count}", text::count(mixed[0]))),
+            false => (least, format!("to {most} of {count} pageblocks mixed")),
+        });
+        lines.push((text::count(self.pageblocks_free), "pageblocks wholly free".to_owned()));
+        let [least, most] = self.nearly_free().map(text::count);
+        let to_most = if least == most { String::new() } else { format!("to {most} ") };
+        let meaning =
+            format!("{to_most}pageblocks pinned by 1 to {NEARLY_FREE_FRAMES} unmovable pages");
+        lines.push((least, meaning));
         lines
+    }
+
+    /// Mixed pageblocks, at least and at most.
+    #[must_use]
+    pub fn mixed(&self) -> [u64; 2] {
+        [self.pageblocks_mixed, self.pageblocks_mixed + self.pageblocks_maybe_mixed]
+    }
+
+    /// Pageblocks that few unmovable frames keep from being emptied, at least and at most.
+    #[must_use]
+    pub fn nearly_free(&self) -> [u64; 2] {
+        let least = self.pageblocks_nearly_free;
+        [least, least + self.pageblocks_maybe_nearly_free]
+    }
+
+    /// Unmovable frames, at least and at most.
+    #[must_use]
+    pub fn pinned_pages(&self) -> [u64; 2] {
+        let known = self.of_mobility(Mobility::Unmovable);
+        [known + self.kernel_pages_least, known + self.of(UseClass::KernelOrPerCpu)]
     }
 
     /// Frames of one class.
@@ -264,7 +342,11 @@ impl Statistics {
         self.pageblocks += other.pageblocks;
         self.pageblocks_mixed += other.pageblocks_mixed;
         self.pageblocks_free += other.pageblocks_free;
+        self.pageblocks_maybe_mixed += other.pageblocks_maybe_mixed;
         self.pageblocks_nearly_free += other.pageblocks_nearly_free;
+        self.pageblocks_maybe_nearly_free += other.pageblocks_maybe_nearly_free;
+        self.managed_pages += other.managed_pages;
+        self.kernel_pages_least += other.kernel_pages_least;
         for pinner in &other.pinners {
             let same =
                 |ours: &&mut Pinner| (&ours.name, ours.mobility) == (&pinner.name, pinner.mobility);
@@ -279,7 +361,8 @@ impl Statistics {
         sort_pinners(&mut self.pinners);
     }
 
-    /// Counts one pageblock, or the part of one that lies in the zone. Whether it is mixed or nearly free.
+    /// Counts one pageblock, or the part of one that lies in the zone. Whether it is mixed or nearly free for
+    /// certain.
     fn count_pageblock(
         &mut self,
         frames: &[u64; UseClass::COUNT],
@@ -294,16 +377,25 @@ impl Statistics {
         let in_blocks = frames[UseClass::FreeSmall.index()]
             + frames[UseClass::FreeMiddle.index()]
             + frames[UseClass::FreeHuge.index()];
-        let could_be_emptied =
-            held.movable + held.unmovable + in_blocks + frames[UseClass::PerCpu.index()] == whole;
+        let unknown = frames[UseClass::KernelOrPerCpu.index()];
+        let others = in_blocks + frames[UseClass::PerCpu.index()] + unknown;
+        let could_be_emptied = held.movable + held.unmovable + others == whole;
         self.pageblocks += 1;
         if let Some(migratetype) = migratetype {
             self.pageblocks_by_type[migratetype.index()] += 1;
         }
         self.pageblocks_mixed += u64::from(held.is_mixed());
         self.pageblocks_free += u64::from(in_blocks == whole);
-        let is_nearly_free = could_be_emptied && (1..=NEARLY_FREE_FRAMES).contains(&held.unmovable);
+        let if_kernel = Mobilities { unmovable: held.unmovable + unknown, ..held };
+        self.pageblocks_maybe_mixed += u64::from(!held.is_mixed() && if_kernel.is_mixed());
+        let is_few = |pages: u64| (1..=NEARLY_FREE_FRAMES).contains(&pages);
+        let is_nearly_free =
+            could_be_emptied && is_few(held.unmovable) && is_few(if_kernel.unmovable);
+        // Some number from the least to the most is a few.
+        let may_be =
+            could_be_emptied && held.unmovable <= NEARLY_FREE_FRAMES && if_kernel.unmovable >= 1;
         self.pageblocks_nearly_free += u64::from(is_nearly_free);
+        self.pageblocks_maybe_nearly_free += u64::from(may_be && !is_nearly_free);
         held.is_mixed() || is_nearly_free
     }
 }
@@ -377,14 +469,9 @@ impl MemoryMap {
         snapshot: &Snapshot,
         uses: Vec<FrameUse>,
     ) -> Self {
-        let zones = snapshot.zones.iter().filter(|z| z.present_pages > 0).map(|z| MapZone {
-            node: z.node,
-            kind: z.kind,
-            start: z.start_pfn,
-            spanned: z.spanned_pages,
-        });
+        let zones = MapZone::all_of(snapshot);
         let pageblocks = snapshot.pageblocks.iter().map(|b| (b.pfn, b.migratetype)).collect();
-        let mut map = Self::new(title, snapshot.pageblock_order, zones.collect(), uses, pageblocks);
+        let mut map = Self::new(title, snapshot.pageblock_order, zones, uses, pageblocks);
         map.caption.lines.extend(snapshot.kernel_release.iter().map(|r| format!("kernel {r}")));
         map.caption.lines.extend(snapshot.inferred.iter().map(|s| format!("inferred: {s}")));
         map
@@ -438,6 +525,11 @@ impl MemoryMap {
         for (order, frames) in free_frames.iter().enumerate() {
             statistics.nr_free[order] = frames >> order;
         }
+        statistics.managed_pages = zone.managed;
+        let unreserved = statistics.present_pages() - statistics.of(UseClass::Reserved);
+        let not_kernel = zone.per_cpu_somewhere + unreserved.saturating_sub(zone.managed);
+        statistics.kernel_pages_least =
+            statistics.of(UseClass::KernelOrPerCpu).saturating_sub(not_kernel);
         statistics
     }
 
@@ -529,8 +621,15 @@ mod tests {
 
     /// A one-zone map with pageblocks of eight frames.
     fn map(uses: Vec<FrameUse>) -> MemoryMap {
-        let zone =
-            MapZone { node: 0, kind: ZoneKind::Normal, start: Pfn(0), spanned: uses.len() as u64 };
+        let zone = MapZone {
+            node: 0,
+            kind: ZoneKind::Normal,
+            start: Pfn(0),
+            spanned: uses.len() as u64,
+            present: uses.len() as u64,
+            managed: uses.len() as u64,
+            per_cpu_somewhere: 0,
+        };
         let pageblocks = (0..uses.len() as u32 / 8).map(|i| (Pfn(i * 8), Migratetype::Movable));
         MemoryMap::new("test", Order(3), vec![zone], uses, pageblocks.collect())
     }
@@ -560,6 +659,84 @@ mod tests {
         assert_eq!(s.of_mobility(Mobility::Movable), 3 + 1 + 7);
         assert_eq!(s.of_mobility(Mobility::Reclaimable), 1);
         assert_eq!(s.of_mobility(Mobility::Unmovable), 1 + 1 + 1);
+    }
+
+    #[test]
+    fn frames_that_may_be_free_make_ranges_of_what_is_mixed_and_pinned() {
+        use FrameUse::KernelOrPerCpu as Unsure;
+        let uses = [
+            vec![Anon, Slab, Unsure, Unsure, Anon, Anon, Anon, Anon], // mixed and nearly free, always
+            vec![Anon, Anon, Anon, Unsure, Unsure, Anon, Anon, Free(0)], // both, if one is the kernel's
+            vec![Slab, Slab, Unsure, Unsure, Slab, Slab, Slab, Reserved], // neither
+            vec![Unsure; 8],                                             // nearly free, if one is
+            vec![SlabReclaimable, Unsure, Hole, Hole, Hole, Hole, Hole, Hole], // mixed, if it is
+        ];
+        let mut map = map(uses.concat());
+        let s = map.statistics();
+        assert_eq!(s.mixed(), [1, 3]);
+        assert_eq!(s.nearly_free(), [1, 3]);
+        assert_eq!(s.of(UseClass::KernelOrPerCpu), 15);
+        assert_eq!(s.of_mobility(Mobility::Unmovable), 1 + 5);
+        map.zones[0].managed = 33;
+        map.zones[0].per_cpu_somewhere = 11;
+        let pinned = map.statistics().pinned_pages();
+        assert_eq!(
+            pinned,
+            [6 + 4, 6 + 15],
+            "four more are without flags than lie on per-CPU lists"
+        );
+        map.zones[0].managed = 30;
+        let pinned = map.statistics().pinned_pages();
+        assert_eq!(pinned, [6 + 1, 6 + 15], "three of them are not the allocator's");
+        let told: Vec<String> = map
+            .statistics()
+            .summary(Order(3))
+            .into_iter()
+            .map(|(a, b)| format!("{a} {b}"))
+            .collect();
+        assert_eq!(told[3], "44 % unknown: kernel or free per-CPU pages");
+        assert_eq!(told[4], "20 % to 60 % of 5 pageblocks mixed");
+        assert_eq!(told[6], "1 to 3 pageblocks pinned by 1 to 8 unmovable pages");
+    }
+
+    #[test]
+    fn draining_per_cpu_lists_leaves_ranges_that_overlap() {
+        use FrameUse::KernelOrPerCpu as Unsure;
+        let block = |usage| vec![Anon, Anon, usage, usage, Anon, Anon, Anon, Anon];
+        let with_per_cpu = |uses: Vec<FrameUse>, per_cpu_somewhere| {
+            let mut map = map(uses);
+            map.zones[0].per_cpu_somewhere = per_cpu_somewhere;
+            map.statistics()
+        };
+        let held = with_per_cpu([block(Unsure), block(Unsure), block(Slab)].concat(), 3);
+        let drained = with_per_cpu([block(Free(0)), block(Unsure), block(Slab)].concat(), 1);
+        for ranges in [
+            [held.mixed(), drained.mixed()],
+            [held.nearly_free(), drained.nearly_free()],
+            [held.pinned_pages(), drained.pinned_pages()],
+        ] {
+            let [[a_least, a_most], [b_least, b_most]] = ranges;
+            assert!(a_least <= b_most && b_least <= a_most, "{ranges:?}");
+        }
+        assert_eq!((held.mixed(), drained.mixed()), ([1, 3], [1, 2]));
+        assert_eq!((held.pinned_pages(), drained.pinned_pages()), ([3, 6], [3, 4]));
+    }
+
+    #[test]
+    fn memory_that_is_present_but_not_in_use_yet_is_not_called_no_memory() {
+        let zone = |present| MapZone {
+            node: 0,
+            kind: ZoneKind::Normal,
+            start: Pfn(0),
+            spanned: 4096,
+            present,
+            managed: 1024,
+            per_cpu_somewhere: 0,
+        };
+        assert_eq!(zone(4096).words_for_holes(2048), "memory not in use yet: 8 MiB");
+        assert_eq!(zone(2048).words_for_holes(2048), "no memory: 8 MiB");
+        assert_eq!(zone(3072).words_for_holes(2048), "no memory, or not in use yet: 8 MiB");
+        assert_eq!(zone(2048).size(), "8 MiB present, 4 MiB managed");
     }
 
     #[test]
@@ -635,7 +812,15 @@ mod tests {
 
     #[test]
     fn nine_unmovable_frames_are_too_many_to_be_nearly_free() {
-        let zone = MapZone { node: 0, kind: ZoneKind::Normal, start: Pfn(0), spanned: 16 };
+        let zone = MapZone {
+            node: 0,
+            kind: ZoneKind::Normal,
+            start: Pfn(0),
+            spanned: 16,
+            present: 16,
+            managed: 16,
+            per_cpu_somewhere: 0,
+        };
         let nearly_free = |pinned: usize| {
             let mut uses = vec![Anon; 16];
             uses[..pinned].fill(Slab);
@@ -647,7 +832,15 @@ mod tests {
 
     #[test]
     fn a_zone_that_begins_inside_a_pageblock_counts_its_part() {
-        let zone = MapZone { node: 0, kind: ZoneKind::Dma, start: Pfn(1), spanned: 15 };
+        let zone = MapZone {
+            node: 0,
+            kind: ZoneKind::Dma,
+            start: Pfn(1),
+            spanned: 15,
+            present: 15,
+            managed: 15,
+            per_cpu_somewhere: 0,
+        };
         let map = MemoryMap::new("test", Order(3), vec![zone], vec![Free(0); 16], Vec::new());
         let s = map.statistics();
         assert_eq!((s.pageblocks, s.pageblocks_free, s.free_pages()), (2, 1, 15));
@@ -658,7 +851,15 @@ mod tests {
         expected = "Node 1, zone Normal ends at frame 0x9, but the uses of 0x8 frames are known"
     )]
     fn a_zone_beyond_the_frames_is_refused() {
-        let zone = MapZone { node: 1, kind: ZoneKind::Normal, start: Pfn(1), spanned: 8 };
+        let zone = MapZone {
+            node: 1,
+            kind: ZoneKind::Normal,
+            start: Pfn(1),
+            spanned: 8,
+            present: 8,
+            managed: 8,
+            per_cpu_somewhere: 0,
+        };
         let _ = MemoryMap::new("test", Order(3), vec![zone], vec![Anon; 8], Vec::new());
     }
 
@@ -688,7 +889,7 @@ mod tests {
 
         #[test]
         fn stretches_tile_the_span(start in 0u32..100, spanned in 0u64..300, order in 0u8..6) {
-            let zone = MapZone { node: 0, kind: ZoneKind::Normal, start: Pfn(start), spanned };
+            let zone = MapZone { node: 0, kind: ZoneKind::Normal, start: Pfn(start), spanned, present: spanned, managed: spanned, per_cpu_somewhere: 0 };
             let mut next = u64::from(start);
             for (from, to) in aligned_stretches(&zone, 1 << order) {
                 prop_assert_eq!(from, next);

@@ -2,7 +2,7 @@
 //!
 //! Hue says who holds the memory: greens are free, blues and teals can be moved, amber can be reclaimed,
 //! reds and brown stay where they are, violet would move if it were not held, greys are not the
-//! allocator's, pale lilac waits on a CPU's list. Lightness says how good it is: free memory is light, and
+//! allocator's, pale lilac waits on a CPU's list, sand may do so or be the kernel's. Lightness says how good it is: free memory is light, and
 //! lighter the larger its blocks. Magenta is kept for mixed pageblocks alone.
 //!
 //! Neighbouring families differ in lightness as well as in hue, so that the map still reads without
@@ -168,6 +168,8 @@ pub enum UseClass {
     Anon,
     /// Use not known.
     Unknown,
+    /// Without flags: a kernel page, or free and held on a CPU's list.
+    KernelOrPerCpu,
     /// Free, held on a CPU's list.
     PerCpu,
     /// Free in blocks of orders that are not costly (0 to 3).
@@ -205,7 +207,7 @@ impl Mobility {
 
 impl UseClass {
     /// Number of classes.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 21;
 
     /// Every class, in stacking order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -224,6 +226,7 @@ impl UseClass {
         Self::File,
         Self::Anon,
         Self::Unknown,
+        Self::KernelOrPerCpu,
         Self::PerCpu,
         Self::FreeSmall,
         Self::FreeMiddle,
@@ -256,6 +259,7 @@ impl UseClass {
             FrameUse::NetworkBuffer => Self::NetworkBuffer,
             FrameUse::Pinned => Self::Pinned,
             FrameUse::Kernel => Self::Kernel,
+            FrameUse::KernelOrPerCpu => Self::KernelOrPerCpu,
             FrameUse::Unknown => Self::Unknown,
         }
     }
@@ -301,6 +305,34 @@ impl UseClass {
         }
     }
 
+    /// Its name for programs.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::Pinned => "pinned",
+            Self::Kernel => "kernel",
+            Self::KernelStack => "kernel_stack",
+            Self::NetworkBuffer => "network_buffer",
+            Self::PageTable => "page_table",
+            Self::Slab => "slab_unreclaimable",
+            Self::SlabReclaimable => "slab_reclaimable",
+            Self::Hugetlb => "hugetlb",
+            Self::Huge => "thp",
+            Self::Buffers => "buffers",
+            Self::FileMapped => "file_mapped",
+            Self::File => "file",
+            Self::Anon => "anon",
+            Self::Unknown => "unknown",
+            Self::KernelOrPerCpu => "unknown_kernel_or_per_cpu",
+            Self::PerCpu => "free_per_cpu",
+            Self::FreeSmall => "free_small",
+            Self::FreeMiddle => "free_middle",
+            Self::FreeHuge => "free_huge",
+            Self::Hole => "hole",
+        }
+    }
+
     /// Its entry in the legend.
     #[must_use]
     pub const fn swatch(self) -> Swatch {
@@ -320,6 +352,7 @@ impl UseClass {
             Self::File => ("page cache", Rgb(0x0f, 0x85, 0x7a), 'F'),
             Self::Anon => ("anonymous", Rgb(0x6f, 0xb1, 0xe6), 'A'),
             Self::Unknown => ("unknown", Rgb(0xd6, 0xd6, 0xd6), 'U'),
+            Self::KernelOrPerCpu => ("unknown, no flags", Rgb(0xc0, 0xae, 0x9c), 'Q'),
             Self::PerCpu => ("free, per-CPU", Rgb(0xdc, 0xd0, 0xf0), 'c'),
             Self::FreeSmall => ("free, order 0-3", Rgb(0x9f, 0xc2, 0x7f), 'o'),
             Self::FreeMiddle => ("free, order 4-8", Rgb(0xc6, 0xe3, 0xb2), ':'),
@@ -390,12 +423,12 @@ impl DifferenceClass {
 pub const fn migratetype_colour(migratetype: Migratetype) -> Rgb {
     match migratetype {
         Migratetype::Unmovable => Rgb(0xcc, 0x3d, 0x2c),
-        Migratetype::Movable => Rgb(0x6f, 0xb1, 0xe6),
+        Migratetype::Movable => Rgb(0x2e, 0x86, 0xd1),
         Migratetype::Reclaimable => Rgb(0xf2, 0xa8, 0x1f),
         Migratetype::HighAtomic => Rgb(0x6a, 0x4c, 0x93),
         Migratetype::Cma => Rgb(0x0f, 0x85, 0x7a),
         Migratetype::Isolate => Rgb(0x9d, 0xa3, 0xab),
-        Migratetype::Reserve => Rgb(0x8a, 0x5a, 0x2b),
+        Migratetype::Reserve => Rgb(0x4b, 0x37, 0x1c),
     }
 }
 
@@ -455,6 +488,14 @@ mod tests {
         letters.sort_unstable();
         letters.dedup();
         assert_eq!(letters.len(), UseClass::COUNT + 1);
+    }
+
+    #[test]
+    fn names_for_programs_are_told_apart() {
+        let mut keys: Vec<&str> = UseClass::ALL.map(UseClass::key).to_vec();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), UseClass::COUNT);
     }
 
     #[test]

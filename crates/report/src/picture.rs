@@ -190,12 +190,12 @@ fn zone_heading(zone: &MapZone, s: &Statistics, order: Order) -> Heading {
     let unusable = (s.unusable_index(order) * 1000.0).round() as u64;
     let mut detail = format!(
         "{} · {} free, {} of it in blocks too small for order {order}",
-        text::pages(s.present_pages()),
-        text::percent(s.free_pages(), s.present_pages()),
+        zone.size(),
+        text::percent(s.free_pages(), s.managed_pages),
         text::percent(unusable, 1000),
     );
     if s.knows_uses() {
-        let (mixed, all) = (text::count(s.pageblocks_mixed), text::count(s.pageblocks));
+        let (mixed, all) = (text::range(s.mixed().map(text::count)), text::count(s.pageblocks));
         detail.push_str(&format!(" · {mixed} of {all} pageblocks mixed"));
     }
     Heading { name: zone.name(), detail }
@@ -203,8 +203,8 @@ fn zone_heading(zone: &MapZone, s: &Statistics, order: Order) -> Heading {
 
 fn short_heading(map: &MemoryMap, zone: &MapZone) -> Heading {
     let s = map.zone_statistics(zone);
-    let free = text::percent(s.free_pages(), s.present_pages());
-    let detail = format!("{} · {free} free", text::pages(s.present_pages()));
+    let free = text::percent(s.free_pages(), s.managed_pages);
+    let detail = format!("{} · {free} free", zone.size());
     Heading { name: zone.name(), detail }
 }
 
@@ -326,8 +326,8 @@ impl Layout {
 
     fn type_band(&self) -> i64 {
         match self.cell {
-            24.. => 3,
-            12.. => 2,
+            24.. => 6,
+            12.. => 4,
             _ => 0,
         }
     }
@@ -366,7 +366,7 @@ fn draw_grid(
                     }
                 }
                 Row::Gap(frames) => {
-                    let hole = format!("no memory: {}", text::pages(frames));
+                    let hole = zone.zone.words_for_holes(frames);
                     svg.text(left as f64, y + 11.0, SMALL, &hole);
                     address_from = y;
                 }
@@ -464,11 +464,16 @@ fn cell_explanation(map: &MemoryMap, grid: &CellGrid, layout: Layout) -> String 
 
 /// The numbers that matter first; returns where the next thing may begin.
 fn draw_summary(svg: &mut Svg, s: &Statistics, order: Order, x: f64, top: f64) -> f64 {
+    /// What fits beside a figure.
+    const LETTERS: usize = 46;
     let mut y = top;
     for (figure, meaning) in s.summary(order) {
         y += 18.0;
         svg.text(x + 62.0, y, Style::new(14.0, INK).bold().anchored(Anchor::End), &figure);
-        svg.text(x + 72.0, y, VALUE, &meaning);
+        for (i, line) in text::wrap(&meaning, LETTERS).iter().enumerate() {
+            y += if i > 0 { 14.0 } else { 0.0 };
+            svg.text(x + 72.0, y, VALUE, line);
+        }
     }
     y + 6.0
 }
@@ -543,7 +548,9 @@ fn draw_legend_with_amounts(
     svg.text(x + 20.0, y + 12.0, VALUE, layout.mixed_label());
     y += LINE;
     if layout.is_roomy() {
-        svg.rect(x, y + 7.0, 12.0, 2.0, migratetype_colour(Migratetype::Movable));
+        let height = (layout.type_band() - 1) as f64;
+        let colour = migratetype_colour(Migratetype::Movable);
+        svg.rect(x, y + 8.0 - height / 2.0, 12.0, height, colour);
         svg.text(x + 20.0, y + 12.0, VALUE, "line below: the pageblock's type");
         y += LINE;
     }
@@ -674,4 +681,33 @@ pub(crate) fn draw_caption(
         draw(&mut y, style.mono(), &format!("$ {command}"));
     }
     y + MARGIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_pageblocks_type_is_thick_enough_to_have_a_colour() {
+        for cell in 12..=48 {
+            let layout = Layout { columns: 8, cell };
+            let line = layout.type_band() - 1;
+            let bar = cell - layout.row_gap() - layout.type_band();
+            assert!(line >= 3, "{line} pixels in a cell of {cell}");
+            assert!(bar >= 2 * line, "{bar} pixels are left for the uses in a cell of {cell}");
+        }
+    }
+
+    #[test]
+    fn the_colours_of_pageblock_types_stand_out_from_paper_and_from_each_other() {
+        let colours = Migratetype::ALL.map(migratetype_colour);
+        for (i, colour) in colours.into_iter().enumerate() {
+            let from_paper = colour.least_difference(PAPER);
+            assert!(from_paper >= 30.0, "{}: {from_paper:.1}", Migratetype::ALL[i]);
+            for other in &colours[i + 1..] {
+                let apart = colour.least_difference(*other);
+                assert!(apart >= 10.0, "{} and {other}: {apart:.1}", Migratetype::ALL[i]);
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@
 //! allocated ones fill half the cell or more, lower case when less.
 
 use crate::cells::{Cell, CellGrid};
-use crate::map::{MemoryMap, Statistics};
+use crate::map::{MapZone, MemoryMap, Statistics};
 use crate::palette::{MIXED, Rgb, UseClass, migratetype_colour};
 use crate::text;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order};
@@ -71,13 +71,13 @@ pub fn render_terminal(map: &MemoryMap, options: TerminalOptions) -> String {
     let order = map.pageblock_order;
     let below = if wide {
         let x = map_width + 3;
-        let y = draw_summary(&mut sheet, &statistics, order, x, 2);
+        let y = draw_summary(&mut sheet, &statistics, order, (x, width), 2);
         let y = draw_orders(&mut sheet, &statistics, x, y + 1);
         let y = draw_types(&mut sheet, &statistics, x, y + 1);
         let y = draw_pinners(&mut sheet, &statistics, x, y + 1);
         draw_legend(&mut sheet, &statistics, options.colour, (x, width), y + 1).max(below)
     } else {
-        let y = draw_summary(&mut sheet, &statistics, order, 0, below);
+        let y = draw_summary(&mut sheet, &statistics, order, (0, width), below);
         let y = draw_orders(&mut sheet, &statistics, 0, y + 1);
         let y = draw_types(&mut sheet, &statistics, 0, y + 1);
         let y = draw_pinners(&mut sheet, &statistics, 0, y + 1);
@@ -117,21 +117,23 @@ fn draw_zones(
         let unusable = (s.unusable_index(order) * 1000.0).round() as u64;
         let detail = format!(
             "{}, {} free, {} of it unusable for order {order}",
-            text::pages(s.present_pages()),
-            text::percent(s.free_pages(), s.present_pages()),
+            zone.zone.size(),
+            text::percent(s.free_pages(), s.managed_pages),
             text::percent(unusable, 1000),
         );
         sheet.write(0, y, Ink::bold(), &name);
         let room = width.saturating_sub(name.len() + 2);
-        sheet.write(name.len() + 2, y, Ink::of(QUIET), &text::shorten(&detail, room));
-        y += 1;
+        for line in text::wrap(&detail, room) {
+            sheet.write(name.len() + 2, y, Ink::of(QUIET), &line);
+            y += 1;
+        }
         let mut hole = 0;
         for line in zone.cells.chunks(columns * per_line) {
             if line.iter().all(|c| c.pageblocks == 0) {
                 hole += line.iter().map(Cell::frames).sum::<u64>();
                 continue;
             }
-            y = draw_hole(sheet, &mut hole, y);
+            y = draw_hole(sheet, &zone.zone, &mut hole, y);
             let address = address(line[0].start);
             sheet.write(
                 0,
@@ -152,17 +154,17 @@ fn draw_zones(
             }
             y += 1;
         }
-        y = draw_hole(sheet, &mut hole, y);
+        y = draw_hole(sheet, &zone.zone, &mut hole, y);
     }
     y + 1
 }
 
 /// A line in place of the rows without memory that were passed over, if there were any.
-fn draw_hole(sheet: &mut Sheet, hole: &mut u64, y: usize) -> usize {
+fn draw_hole(sheet: &mut Sheet, zone: &MapZone, hole: &mut u64, y: usize) -> usize {
     if *hole == 0 {
         return y;
     }
-    let words = format!("no memory: {}", text::pages(std::mem::take(hole)));
+    let words = zone.words_for_holes(std::mem::take(hole));
     sheet.write(ADDRESS_WIDTH, y, Ink::of(QUIET), &words);
     y + 1
 }
@@ -248,13 +250,23 @@ fn cell_letter(cell: &Cell) -> char {
     if content.share >= 0.5 { letter } else { letter.to_ascii_lowercase() }
 }
 
-fn draw_summary(sheet: &mut Sheet, s: &Statistics, order: Order, x: usize, top: usize) -> usize {
-    let lines = s.summary(order);
-    for (i, (figure, meaning)) in lines.iter().enumerate() {
-        sheet.write(x, top + i, Ink::bold(), &format!("{figure:>7}"));
-        sheet.write(x + 8, top + i, Ink::default(), meaning);
+fn draw_summary(
+    sheet: &mut Sheet,
+    s: &Statistics,
+    order: Order,
+    (x, end): (usize, usize),
+    top: usize,
+) -> usize {
+    const MEANING: usize = 8;
+    let mut y = top;
+    for (figure, meaning) in s.summary(order) {
+        sheet.write(x, y, Ink::bold(), &format!("{figure:>7}"));
+        for line in text::wrap(&meaning, end - x - MEANING) {
+            sheet.write(x + MEANING, y, Ink::default(), &line);
+            y += 1;
+        }
     }
-    top + lines.len()
+    y
 }
 
 fn draw_orders(sheet: &mut Sheet, s: &Statistics, x: usize, top: usize) -> usize {

@@ -31,6 +31,18 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// A range in words, `0.3 % to 0.6 %`, or the one thing if both ends are the same.
+#[must_use]
+pub fn range([least, most]: [String; 2]) -> String {
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
+/// A zone's size in the kernel's words: `present` is what is there, `managed` what its page allocator has.
+#[must_use]
+pub fn zone_size(present_pages: u64, managed_pages: u64) -> String {
+    format!("{} present, {} managed", pages(present_pages), pages(managed_pages))
+}
+
 /// A count with its thousands apart: `12 345`.
 #[must_use]
 pub fn count(n: u64) -> String {

@@ -26,6 +26,7 @@ fn machine(title: &str) -> MemoryMap {
         half(File, Free(0)),
         vec![Hugetlb; PAGEBLOCK],
         half(Anon, PerCpu),
+        half(Anon, KernelOrPerCpu),
         vec![Unknown; PAGEBLOCK],
         half(FileMapped, Buffers),
         [vec![KernelStack; 4], vec![NetworkBuffer; 8], vec![Pinned; 100], vec![Anon; 400]].concat(),
@@ -40,14 +41,20 @@ fn machine(title: &str) -> MemoryMap {
         _ => Migratetype::Movable,
     };
     let pageblocks = (0..nr_pageblocks).map(|i| (Pfn(i * 512), migratetype(i))).collect();
-    let zone = |kind, start: u64, end: u64| MapZone {
+    let zone = |kind, start: u64, end: u64, holes: u64, reserved: u64| MapZone {
         node: 0,
         kind,
         start: Pfn(start as u32),
         spanned: end - start,
+        present: end - start - holes,
+        managed: end - start - holes - reserved,
+        per_cpu_somewhere: 0,
     };
     let end = uses.len() as u64;
-    let zones = vec![zone(ZoneKind::Dma, 1, 4 * 512), zone(ZoneKind::Dma32, 4 * 512, end)];
+    let zones = vec![
+        zone(ZoneKind::Dma, 1, 4 * 512, 0, 255),
+        zone(ZoneKind::Dma32, 4 * 512, end, 64 * 512, 0),
+    ];
     let mut holders = Holders::default();
     holders.push(Pfn(4 * 512), 256, "slab kmalloc-64");
     holders.push(Pfn(6 * 512), 1, "slab inode_cache");
@@ -177,7 +184,15 @@ fn a_machine_of_64_gib_has_a_cell_for_each_pageblock_and_a_small_file() {
         2 => FrameUse::File,
         _ => FrameUse::Anon,
     });
-    let zone = MapZone { node: 0, kind: ZoneKind::Normal, start: Pfn(0), spanned: frames };
+    let zone = MapZone {
+        node: 0,
+        kind: ZoneKind::Normal,
+        start: Pfn(0),
+        spanned: frames,
+        present: frames,
+        managed: frames,
+        per_cpu_somewhere: 0,
+    };
     let map = MemoryMap::new("large", Order(9), vec![zone], uses.collect(), Vec::new());
     let grid = CellGrid::of_map(&map, picture::CELLS_MAX);
     assert_eq!(grid.len(), 32768);

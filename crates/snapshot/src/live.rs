@@ -18,12 +18,13 @@ use crate::error::Error;
 use crate::kallsyms::Symbols;
 use crate::kcore::{Kcore, Lists, Machine, Plan, SYMBOLS};
 use crate::placed::largest_order;
-use crate::state::{Exactness, FreeBlock, PageblockState, PcpState, Snapshot, ZoneState};
+use crate::state::{Exactness, FrameUse, FreeBlock, PageblockState, PcpState, Snapshot, ZoneState};
 use highorder_kernelfs::{Meminfo, PageFlags, Pagetypeinfo, TextFile, Zoneinfo, ZoneinfoZone};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -258,9 +259,12 @@ fn take_counts(options: &Options<'_>) -> Result<Snapshot, Error> {
 // Frames
 
 fn take_frames(options: &Options<'_>) -> Result<Snapshot, Error> {
+    // Once beforehand, to know its length and have memory for it: whoever allocates while reading the flags
+    // changes what they say.
+    let mut flags = Vec::new();
+    read_kpageflags(&options.proc, &mut flags)?;
     let texts = Texts::read(&options.proc);
     let mut snapshot = skeleton(options, &texts, Exactness::Frames)?;
-    let mut flags = Vec::new();
     read_kpageflags(&options.proc, &mut flags)?;
     let after = Texts::read(&options.proc);
     if flags.len() < snapshot.nr_frames as usize {
@@ -271,9 +275,7 @@ fn take_frames(options: &Options<'_>) -> Result<Snapshot, Error> {
             format!("{found} frames, expected {expected} as in zoneinfo"),
         ));
     }
-    if let Some(note) = mark_absent_sections(&mut flags) {
-        snapshot.inferred.push(note);
-    }
+    snapshot.inferred.extend(mark_absent_sections(&mut flags, &snapshot.zones));
     snapshot.nr_frames = flags.len() as u64;
     snapshot.kpageflags = flags;
     snapshot.inferred.extend([
@@ -315,17 +317,44 @@ fn read_kpageflags(proc: &Path, flags: &mut Vec<u64>) -> Result<(), Error> {
 /// Newer kernels print no flags at all, not even NOPAGE, where there is no memory or where it is
 /// offline. A whole section without a single flag is taken to be that: kernel pages without flags
 /// never fill 128 MiB.
-fn mark_absent_sections(flags: &mut [u64]) -> Option<String> {
-    let mut nr_absent = 0;
-    for section in flags.chunks_mut(FRAMES_PER_SECTION) {
+///
+/// The same is seen of memory that is present and that the kernel will only make pages of when it needs
+/// them. Returns a sentence for each of both, where there are such sections.
+fn mark_absent_sections(flags: &mut [u64], zones: &[ZoneState]) -> Vec<String> {
+    let mut absent = Vec::new();
+    for (i, section) in flags.chunks_mut(FRAMES_PER_SECTION).enumerate() {
         if section.iter().all(|&flags| flags == 0) {
             section.fill(PageFlags::NOPAGE.0);
-            nr_absent += section.len();
+            let start = (i * FRAMES_PER_SECTION) as u64;
+            absent.push(start..start + section.len() as u64);
         }
     }
-    (nr_absent > 0).then(|| {
-        format!("{nr_absent} frames in sections without any flags are taken to be no memory")
-    })
+    let in_zone = |zone: &ZoneState| -> u64 {
+        let start = u64::from(zone.start_pfn.0);
+        let part = |s: &Range<u64>| s.end.min(zone.end_pfn()).saturating_sub(s.start.max(start));
+        absent.iter().map(part).sum()
+    };
+    let mut notes = Vec::new();
+    let mut nr_absent: u64 = absent.iter().map(|section| section.end - section.start).sum();
+    for zone in zones {
+        let nr_holes = zone.spanned_pages.saturating_sub(zone.present_pages);
+        let nr_waiting = in_zone(zone).saturating_sub(nr_holes);
+        if nr_waiting > 0 {
+            nr_absent = nr_absent.saturating_sub(nr_waiting);
+            notes.push(format!(
+                "node {} zone {}: {nr_waiting} frames in sections without any flags are present, but the \
+                 kernel has not made pages of them yet",
+                zone.node, zone.kind
+            ));
+        }
+    }
+    if nr_absent > 0 {
+        notes.insert(
+            0,
+            format!("{nr_absent} frames in sections without any flags are taken to be no memory"),
+        );
+    }
+    notes
 }
 
 /// Kernels flag every frame of a free block (4.6 and later), but not where blocks begin: free
@@ -368,10 +397,12 @@ fn infer_free_blocks(snapshot: &mut Snapshot) {
 }
 
 fn note_per_cpu_pages(snapshot: &mut Snapshot) {
-    let sets = snapshot.zones.iter().flat_map(|zone| &zone.pcp);
-    let nr: i64 = sets.filter_map(|pcp| pcp.fields.get("count")).sum();
+    let nr: u64 = snapshot.zones.iter().map(ZoneState::nr_per_cpu_pages).sum();
+    let uses = snapshot.frame_uses();
+    let nr_unknown = uses.iter().filter(|usage| **usage == FrameUse::KernelOrPerCpu).count();
     snapshot.inferred.push(format!(
-        "{nr} pages are on per-CPU lists, which is not known of any page: they look like kernel pages"
+        "{nr} pages are on per-CPU lists, and not known which: {nr_unknown} frames have no flags, as such \
+         pages and some of the kernel's have none"
     ));
 }
 
@@ -507,8 +538,7 @@ impl BlockTally {
         1000 * self.nr_slab / (self.nr_kernel + self.nr_slab + self.nr_tables).max(1)
     }
 
-    fn new(pfn: Pfn, uses: &[crate::state::FrameUse], block_pages: usize) -> Self {
-        use crate::state::FrameUse;
+    fn new(pfn: Pfn, uses: &[FrameUse], block_pages: usize) -> Self {
         let mut tally = Self {
             pfn,
             nr_pages: block_pages,
@@ -521,7 +551,7 @@ impl BlockTally {
         };
         for frame in &uses[pfn.index()..(pfn.index() + block_pages).min(uses.len())] {
             match frame {
-                FrameUse::Kernel => tally.nr_kernel += 1,
+                FrameUse::Kernel | FrameUse::KernelOrPerCpu => tally.nr_kernel += 1,
                 FrameUse::PageTable => tally.nr_tables += 1,
                 FrameUse::Reserved => tally.nr_reserved += 1,
                 FrameUse::Slab | FrameUse::SlabReclaimable => tally.nr_slab += 1,
@@ -649,7 +679,7 @@ fn set_lists(snapshot: &mut Snapshot, lists: Lists, flags: &[u64]) {
     snapshot.pageblocks = lists.pageblocks;
     snapshot.kpageflags = flags.to_vec();
     snapshot.kpageflags.resize(snapshot.nr_frames as usize, PageFlags::NOPAGE.0);
-    snapshot.inferred.extend(mark_absent_sections(&mut snapshot.kpageflags));
+    snapshot.inferred.extend(mark_absent_sections(&mut snapshot.kpageflags, &snapshot.zones));
     let has_memory: Vec<bool> =
         snapshot.pageblocks.iter().map(|b| block_has_memory(snapshot, b.pfn)).collect();
     let mut keep = has_memory.into_iter();
@@ -759,5 +789,35 @@ mod tests {
         for total in [None, Some(32)] {
             assert_eq!(derived([7, 11, 13], total), [7, 11, 13]);
         }
+    }
+
+    /// Four sections; those named have no flags.
+    fn sections(without: &[usize]) -> Vec<u64> {
+        let mut flags = vec![PageFlags::SLAB.0; 4 * FRAMES_PER_SECTION];
+        for i in without {
+            flags[i * FRAMES_PER_SECTION..(i + 1) * FRAMES_PER_SECTION].fill(0);
+        }
+        flags
+    }
+
+    #[test]
+    fn memory_that_the_kernel_has_no_pages_of_yet_is_not_taken_for_none() {
+        let section = FRAMES_PER_SECTION as u64;
+        let mut with_hole = zone(0, 0, 2 * section);
+        with_hole.present_pages = section;
+        let whole = zone(0, 2 * section as u32, 2 * section);
+        let zones = [with_hole, whole];
+        let mut flags = sections(&[1, 3]);
+        let notes = mark_absent_sections(&mut flags, &zones);
+        assert_eq!(
+            notes,
+            [
+                "32768 frames in sections without any flags are taken to be no memory",
+                "node 0 zone DMA32: 32768 frames in sections without any flags are present, but the \
+                 kernel has not made pages of them yet",
+            ]
+        );
+        assert!(flags[FRAMES_PER_SECTION..][..FRAMES_PER_SECTION].contains(&PageFlags::NOPAGE.0));
+        assert!(mark_absent_sections(&mut flags, &zones).is_empty());
     }
 }

@@ -105,6 +105,13 @@ impl ZoneState {
         pfn >= self.start_pfn && u64::from(pfn.0) + u64::from(nr_pages) <= self.end_pfn()
     }
 
+    /// Pages on all of the zone's per-CPU lists, by their recorded counts.
+    #[must_use]
+    pub fn nr_per_cpu_pages(&self) -> u64 {
+        let counts = self.pcp.iter().filter_map(|pcp| pcp.fields.get("count"));
+        counts.filter_map(|&count| u64::try_from(count).ok()).sum()
+    }
+
     /// Counts the blocks of [`ZoneState::free`] by order, as `/proc/buddyinfo` does.
     #[must_use]
     pub fn nr_free(&self) -> [u64; NR_PAGE_ORDERS] {
@@ -164,6 +171,9 @@ pub enum FrameUse {
     Pinned,
     /// Kernel memory of another use: vmalloc, drivers, and stacks where they are not told apart.
     Kernel,
+    /// Without flags: a kernel page of another use, or a free page on a per-CPU list. Snapshots of exactness
+    /// [`Exactness::Frames`] cannot tell which.
+    KernelOrPerCpu,
     /// Use not known (counts-only snapshots).
     Unknown,
 }

@@ -1,6 +1,11 @@
 //! What each frame is used for, which pageblocks are mixed, and whether a snapshot agrees with
 //! the machine's own counts.
 //!
+//! A page on a per-CPU list has no flag at all, and neither has a kernel page of no special kind;
+//! `/proc/kpagecount` counts mappings, which neither has. So where the lists were not read, a frame without
+//! flags is [`FrameUse::KernelOrPerCpu`], and only how many of a zone's are free is known: the `count` of its
+//! `pagesets` in `/proc/zoneinfo`.
+//!
 //! Models: fs/proc/page.c (`stable_page_flags`), v6.1 and v6.12: the flags say what a page is, not
 //! who owns it, so that kernel memory is whatever has none of the other flags.
 //! Departs: stacks, network buffers, a block device's pages and pages that are held in place have no flag of their
@@ -47,7 +52,8 @@ impl MixedPageblock {
 impl Snapshot {
     /// Returns what each frame is used for, frame 0 first.
     ///
-    /// Free and per-CPU pages come from the lists, everything else from `kpageflags`. A slab is
+    /// Free and per-CPU pages come from the lists, everything else from `kpageflags`. Where per-CPU lists
+    /// were counted but not read, a frame without flags is [`FrameUse::KernelOrPerCpu`]. A slab is
     /// reclaimable if the snapshot says that its cache is, and where it does not say, if its
     /// pageblock's type is Reclaimable. Where nothing but counts is known, a zone's frames are
     /// [`FrameUse::Unknown`], but for as many holes as it has, which are taken to be at its end.
@@ -78,13 +84,15 @@ impl Snapshot {
         }
         if self.kpageflags.is_empty() {
             self.place_holes(&mut uses);
+        } else if self.exactness == Exactness::Frames {
+            self.doubt_frames_without_flags(&mut uses);
         }
         uses
     }
 
     /// Returns the pageblocks with allocated pages of more than one mobility, ascending.
     ///
-    /// Free pages, pages on per-CPU lists, reserved ones and holes count for nothing.
+    /// Free pages, pages on per-CPU lists, reserved ones, holes and those of unknown use count for nothing.
     #[must_use]
     pub fn mixed_pageblocks(&self) -> Vec<MixedPageblock> {
         let uses = self.frame_uses();
@@ -175,6 +183,20 @@ impl Snapshot {
             let frames = uses[zone.start_pfn.index()..zone.end_pfn() as usize].iter_mut().rev();
             let unknown = frames.filter(|frame| **frame == FrameUse::Unknown);
             unknown.take(nr_holes as usize).for_each(|frame| *frame = FrameUse::Hole);
+        }
+    }
+
+    /// Takes back that frames without flags are the kernel's, in zones whose per-CPU lists hold pages.
+    fn doubt_frames_without_flags(&self, uses: &mut [FrameUse]) {
+        for zone in self.zones.iter().filter(|zone| zone.nr_per_cpu_pages() > 0) {
+            let start = zone.start_pfn.index().min(uses.len());
+            let end = (zone.end_pfn() as usize).min(uses.len());
+            let frames = uses[start..end].iter_mut().zip(&self.kpageflags[start..end]);
+            for (usage, _) in frames.filter(|(_, flags)| **flags == 0) {
+                if *usage == FrameUse::Kernel {
+                    *usage = FrameUse::KernelOrPerCpu;
+                }
+            }
         }
     }
 
@@ -385,6 +407,7 @@ fn mobility(frame: FrameUse) -> Option<Migratetype> {
         | FrameUse::Reserved
         | FrameUse::Free(_)
         | FrameUse::PerCpu
+        | FrameUse::KernelOrPerCpu
         | FrameUse::Unknown => None,
     }
 }
@@ -392,7 +415,9 @@ fn mobility(frame: FrameUse) -> Option<Migratetype> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::tests::any_snapshot;
+    use crate::state::tests::{any_snapshot, zone};
+    use crate::state::{FreeBlock, PageblockState, PcpState};
+    use highorder_mm::types::Order;
     use proptest::prelude::*;
 
     proptest! {
@@ -410,6 +435,68 @@ mod tests {
             let free = frames.iter().filter(|f| matches!(f, FrameUse::Free(_))).count();
             prop_assert_eq!(free, listed);
         }
+    }
+
+    /// Two zones of which one has pages on a per-CPU list, and frames with and without flags.
+    fn of_frames(exactness: Exactness) -> Snapshot {
+        let mut zones = vec![zone(0, 0, 8), zone(1, 8, 8)];
+        zones[1].pcp = vec![PcpState {
+            cpu: 0,
+            fields: BTreeMap::from([("count".to_owned(), 3)]),
+            blocks: Vec::new(),
+        }];
+        let mut kpageflags = vec![0; 16];
+        kpageflags[9] = PageFlags::SLAB.0;
+        kpageflags[10] = PageFlags::COMPOUND_HEAD.0;
+        kpageflags[11] = PageFlags::COMPOUND_TAIL.0;
+        kpageflags[12] = PageFlags::MMAP.0;
+        kpageflags[13] = PageFlags::BUDDY.0;
+        zones[1].free =
+            vec![FreeBlock { pfn: Pfn(13), order: Order(0), migratetype: Migratetype::Movable }];
+        let pageblocks =
+            vec![PageblockState { pfn: Pfn(0), migratetype: Migratetype::Movable, skip: false }];
+        Snapshot {
+            exactness,
+            kernel_release: None,
+            inferred: Vec::new(),
+            taken_at_s: None,
+            nr_frames: 16,
+            pageblock_order: Order(9),
+            zones,
+            nodes: Vec::new(),
+            vmemmap_base: None,
+            pageblocks,
+            kpageflags,
+            pagecounts: Vec::new(),
+            lru: Vec::new(),
+            reclaimable_slabs: None,
+            files: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_frame_without_flags_is_the_kernels_only_where_no_per_cpu_list_can_hold_it() {
+        use FrameUse::{Free, Kernel, KernelOrPerCpu as Unsure, Slab};
+        let uses = of_frames(Exactness::Frames).frame_uses();
+        assert_eq!(uses[..8], [Kernel; 8], "the zone's per-CPU lists are empty");
+        let expected = [Unsure, Slab, Kernel, Kernel, Kernel, Free(0), Unsure, Unsure];
+        assert_eq!(uses[8..], expected);
+        let uses = of_frames(Exactness::Lists).frame_uses();
+        assert!(!uses.contains(&Unsure), "where lists were read, what lies on them is known");
+    }
+
+    #[test]
+    fn a_pageblock_is_not_mixed_for_the_sake_of_frames_that_may_be_free() {
+        let mut snapshot = of_frames(Exactness::Frames);
+        snapshot.zones.remove(0);
+        snapshot.kpageflags.fill(0);
+        snapshot.kpageflags[9] = PageFlags::ANON.0 | PageFlags::SWAPBACKED.0;
+        snapshot.zones[0].spanned_pages = 16;
+        snapshot.zones[0].start_pfn = Pfn(0);
+        snapshot.zones[0].free.clear();
+        assert!(snapshot.mixed_pageblocks().is_empty());
+        snapshot.exactness = Exactness::Lists;
+        assert_eq!(snapshot.mixed_pageblocks().len(), 1);
     }
 
     #[test]

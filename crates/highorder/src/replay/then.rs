@@ -14,7 +14,6 @@ use highorder_report::map::MapZone;
 use highorder_report::{
     BarChart, Caption, MemoryMap, Table, Value, raster, render_side_by_side, text,
 };
-use highorder_snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 
 /// Names of the pictures that `--png-dir` gets, but for those of the scanners.
@@ -173,6 +172,9 @@ fn by_zone(comparison: &Comparison) -> Table {
 
 fn print_text(recorded: &Recorded, tables: &[Table]) -> Result<(), Failure> {
     let mut out = format!("{}\n", headline(recorded));
+    for assumed in recorded.assumed() {
+        out.push_str(&format!("assumed: {assumed}\n"));
+    }
     for table in tables {
         out.push('\n');
         out.push_str(&table.text());
@@ -212,6 +214,8 @@ fn print_json(
         "recording": recorded.name,
         "kernel_release": recorded.before.kernel_release,
         "then": "compact_memory",
+        "exactness": recorded.before.exactness.name(),
+        "assumed": recorded.assumed(),
         "recorded": after.map(|(_, of)| work(of)),
         "models": models,
         "tables": tables,
@@ -273,19 +277,14 @@ fn passes_of(model: &Compacted, kernel: &Kernel) -> Result<Passes, InputError> {
 }
 
 fn map_of(recorded: &Recorded, side: &Side, caption: Caption) -> MemoryMap {
-    let Snapshot { zones, pageblock_order, .. } = &recorded.before;
-    let zones = zones.iter().filter(|zone| zone.present_pages > 0).map(|zone| MapZone {
-        node: zone.node,
-        kind: zone.kind,
-        start: zone.start_pfn,
-        spanned: zone.spanned_pages,
-    });
+    let zones = MapZone::all_of(&recorded.before);
     let title = match side.name.as_str() {
         "before" => format!("{}, before", recorded.name),
         name => format!("{}, compacted: {name}", recorded.name),
     };
     let (uses, blocks) = (side.uses.clone(), side.pageblocks.clone());
-    MemoryMap::new(title, *pageblock_order, zones.collect(), uses, blocks).with_caption(caption)
+    MemoryMap::new(title, recorded.before.pageblock_order, zones, uses, blocks)
+        .with_caption(caption)
 }
 
 /// Free memory by order, a bar for each side.
@@ -312,8 +311,7 @@ fn caption(recorded: &Recorded, arguments: &Arguments) -> Caption {
     let folder = arguments.png_dir.iter().map(|d| d.display().to_string());
     words.extend(folder.flat_map(|d| ["--png-dir".to_owned(), d]));
     let pages = text::count(recorded.before.nr_frames);
-    Caption {
-        lines: vec![VERSION.to_owned(), headline(recorded), format!("{pages} frames")],
-        command: Some(output::shell_command(words.iter().map(String::as_str))),
-    }
+    let mut lines = vec![VERSION.to_owned(), headline(recorded), format!("{pages} frames")];
+    lines.extend(recorded.assumed().iter().map(|assumed| format!("assumed: {assumed}")));
+    Caption { lines, command: Some(output::shell_command(words.iter().map(String::as_str))) }
 }

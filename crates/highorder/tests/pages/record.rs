@@ -158,7 +158,7 @@ fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
             }
         }
         Value::Array(list) => {
-            list.iter().for_each(|value| keys(value, &format!("{path}[]"), found))
+            list.iter().for_each(|value| keys(value, &format!("{path}[]"), found));
         }
         _ => {}
     }
@@ -315,7 +315,7 @@ fn expected(library: &str, records: &[(PathBuf, Record)]) -> Value {
                 rows.extend(record.metrics.iter().filter(|m| !m.samples.is_empty()).map(|m| {
                     let mean = m.samples.iter().sum::<f64>() / m.samples.len() as f64;
                     vec![kernel.clone(), threads.clone(), m.name.clone().into(), mean.into()]
-                }))
+                }));
             }
             "pandas" => rows.extend(record.latencies.iter().filter(|(_, l)| l.count() > 0).map(
                 |(class, latencies)| {
