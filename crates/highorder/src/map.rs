@@ -84,8 +84,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         write_pictures(&map, svg.as_ref(), png.as_ref())?;
     }
     if arguments.format == Format::Json {
-        let object = json::object(&map, &snapshot);
-        return output::print(format!("{object:#}\n").as_bytes());
+        let object = format!("{:#}\n", json::object(&map, &snapshot));
+        return output::print_beside(object.as_bytes(), svg.iter().chain(&png));
     }
     let options = TerminalOptions {
         width: arguments.width.map_or_else(terminal_width, usize::from),

@@ -128,7 +128,9 @@ fn agreement(snapshot: &Snapshot) -> String {
 fn meaning(exactness: Exactness) -> &'static str {
     match exactness {
         Exactness::Lists => "every free list, per-CPU list and LRU list in list order",
-        Exactness::Frames => "every frame's use and every free block, not the order within lists",
+        Exactness::Frames => {
+            "every free block, and every frame's use but for those without flags; not the order of lists"
+        }
         Exactness::Counts => "free blocks by zone and order, not where they lie",
     }
 }

@@ -115,16 +115,19 @@ fn draw_zones(
         y += 1;
         let name = zone.zone.name();
         let unusable = (s.unusable_index(order) * 1000.0).round() as u64;
-        let detail = format!(
-            "{}, {} free, {} of it unusable for order {order}",
-            zone.zone.size(),
-            text::percent(s.free_pages(), s.managed_pages),
-            text::percent(unusable, 1000),
-        );
+        let free = text::percent(s.free_pages(), s.managed_pages);
+        let size = format!("{}, {free} free", zone.zone.size());
+        let unusable =
+            format!("{} of it unusable for order {order}", text::percent(unusable, 1000));
         sheet.write(0, y, Ink::bold(), &name);
         let room = width.saturating_sub(name.len() + 2);
-        for line in text::wrap(&detail, room) {
-            sheet.write(name.len() + 2, y, Ink::of(QUIET), &line);
+        let whole = format!("{size}, {unusable}");
+        let lines = match whole.chars().count() <= room {
+            true => vec![whole],
+            false => vec![size, unusable],
+        };
+        for line in lines {
+            sheet.write(name.len() + 2, y, Ink::of(QUIET), &text::shorten(&line, room));
             y += 1;
         }
         let mut hole = 0;
