@@ -2,10 +2,15 @@
 
 mod common;
 
-use common::{STATE, highorder, names, printed, project, refused, snapshot_file, text};
+use common::{
+    STATE, highorder, inexact_file, names, printed, project, refused, snapshot_file, text,
+};
+use highorder_snapshot::Exactness;
+use serde_json::Value;
 use std::fs;
 use std::io::Cursor;
 use std::path::Path;
+use std::time::Duration;
 
 #[test]
 fn a_recorded_state_as_plain_text() {
@@ -156,4 +161,127 @@ fn nothing_is_written_when_the_input_is_bad() {
 fn a_picture_that_cannot_be_written_is_an_error_with_its_path() {
     let complaint = refused(&["map", STATE, "--svg", "no/such/folder/map.svg"]);
     assert!(complaint.starts_with("error: no/such/folder/map.svg: cannot write"), "{complaint}");
+}
+
+fn json(source: &str) -> Value {
+    serde_json::from_str(&printed(&["map", source, "--format", "json"])).expect("one object")
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("found {value}, expected a number"))
+}
+
+/// What is counted at least and at most.
+fn range(value: &Value) -> (u64, u64) {
+    let (least, most) = (count(&value["least"]), count(&value["most"]));
+    assert!(least <= most, "{value}");
+    (least, most)
+}
+
+const RANGES: [&str; 3] = ["pageblocks_mixed", "pageblocks_nearly_free", "pinned_pages"];
+
+#[test]
+fn what_is_known_by_lists_lies_within_what_is_known_by_frames() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (exact, inexact) =
+        (json(STATE), json(text(&inexact_file(folder.path(), Exactness::Frames))));
+    let uses = |map: &Value, name: &str| count(&map["all"]["pages_by_use"][name]);
+    let unknown = "unknown_kernel_or_per_cpu";
+    assert_eq!(uses(&exact, unknown), 0);
+    assert_eq!(uses(&inexact, "free_per_cpu"), 0);
+    let per_cpu = uses(&exact, "free_per_cpu");
+    assert!(per_cpu > 0, "the recorded machine has pages on per-CPU lists");
+    assert_eq!(count(&inexact["all"]["per_cpu_pages_among_unknown"]), per_cpu);
+    let both = |map: &Value| uses(map, "kernel") + uses(map, "free_per_cpu") + uses(map, unknown);
+    assert_eq!(both(&exact), both(&inexact), "they are the same frames");
+    for name in RANGES {
+        let (known, last) = range(&exact["all"][name]);
+        assert_eq!(known, last, "{name} is known by lists");
+        let (least, most) = range(&inexact["all"][name]);
+        assert!(least <= known && known <= most, "{name}: {known} is not in {least}..={most}");
+        assert!(least < most, "{name} is a range by frames");
+    }
+    let drawn = printed(&["map", text(&inexact_file(folder.path(), Exactness::Frames))]);
+    assert!(drawn.contains("Q unknown, no flags"), "{drawn}");
+    assert!(drawn.contains("unknown: kernel or free per-CPU pages"), "{drawn}");
+}
+
+#[test]
+fn of_counts_alone_nothing_is_said_of_uses() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let map = json(text(&inexact_file(folder.path(), Exactness::Counts)));
+    assert_eq!(map["exactness"], "counts");
+    for name in RANGES {
+        assert!(map["all"][name].is_null(), "{name}: {}", map["all"][name]);
+    }
+}
+
+/// A counter of the machine that runs this, or those that begin with its name added up.
+fn vmstat(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let values = text.lines().filter_map(|line| line.split_once(' '));
+    let values = values.filter(|(counter, _)| counter.starts_with(name));
+    values.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
+}
+
+/// Two maps may differ by what the machine did between them, which it counts itself: on an idle one, by next
+/// to nothing.
+#[test]
+fn two_maps_ten_seconds_apart_differ_by_what_was_allocated_and_freed_alone() {
+    if fs::File::open("/proc/kpageflags").is_err() {
+        eprintln!("SKIPPED: /proc/kpageflags cannot be opened by whoever runs this");
+        return;
+    }
+    // Pages allocated, freed, and put aside or brought back by a hypervisor's balloon.
+    let pages_moved = || ["pgalloc_", "pgfree", "balloon_"].map(vmstat).iter().sum::<u64>();
+    let before = pages_moved();
+    let first = json("live");
+    std::thread::sleep(Duration::from_secs(10));
+    let second = json("live");
+    let moved = pages_moved() - before;
+    let zones = first["zones"].as_array().expect("zones");
+    for (a, b) in zones.iter().zip(second["zones"].as_array().expect("zones")) {
+        if a["managed_pages"] != b["managed_pages"] {
+            eprintln!("SKIPPED: the kernel took memory into use meanwhile");
+            return;
+        }
+        for name in ["spanned_pages", "present_pages"] {
+            assert_eq!(a[name], b[name], "{name}");
+        }
+    }
+    for name in RANGES {
+        let ((a_least, a_most), (b_least, b_most)) =
+            (range(&first["all"][name]), range(&second["all"][name]));
+        let apart = a_least.saturating_sub(b_most).max(b_least.saturating_sub(a_most));
+        assert!(
+            apart <= moved,
+            "{name}: {a_least}..={a_most}, then {b_least}..={b_most}, though {moved} pages moved"
+        );
+    }
+    eprintln!("{moved} pages were allocated or freed meanwhile");
+}
+
+#[test]
+fn a_zone_is_as_large_in_a_snapshot_as_on_the_map() {
+    if fs::read("/proc/buddyinfo").is_err() || fs::read("/proc/zoneinfo").is_err() {
+        eprintln!("SKIPPED: /proc/buddyinfo or /proc/zoneinfo cannot be read here");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("now.snap");
+    let said = printed(&["snapshot", "-o", text(&file)]);
+    let drawn = printed(&["map", text(&file), "--width", "200"]);
+    let sizes = |text: &str, is_zone: fn(&str) -> bool| -> Vec<String> {
+        let lines = text.lines().filter(|line| is_zone(line));
+        lines
+            .map(|line| {
+                let end = line.find(" managed").unwrap_or_else(|| panic!("no size in {line}"));
+                let words: Vec<&str> = line[..end].split_whitespace().collect();
+                words[words.len() - 5..].join(" ")
+            })
+            .collect()
+    };
+    let said = sizes(&said, |line| line.starts_with("zone "));
+    assert!(!said.is_empty() && said[0].contains(" present, "), "{said:?}");
+    assert_eq!(said, sizes(&drawn, |line| line.starts_with("Node ") && line.contains(", zone ")));
 }

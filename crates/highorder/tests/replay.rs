@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{names, printed, project, refused, text};
+use common::{inexact_file, names, printed, project, refused, text};
+use highorder_snapshot::Exactness;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -273,6 +274,44 @@ fn any_state_can_be_compacted_under_any_kernel() {
     // Without a state after that is compaction's alone, nothing is shown beside the model.
     let report = json(&[CHURN, "--then", "compact_memory"]);
     assert!(report["recorded"].is_null() && report["models"][0]["distance"].is_null());
+}
+
+#[test]
+fn counts_alone_are_not_compacted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = inexact_file(folder.path(), Exactness::Counts);
+    let complaint = refused(&["replay", text(&file), "--then", "compact_memory"]);
+    assert!(complaint.starts_with(&format!("error: {}: ", file.display())), "{complaint}");
+    assert!(complaint.contains("exactness counts, expected frames or lists"), "{complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+}
+
+#[test]
+fn counts_alone_are_not_replayed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = copy(folder.path());
+    fs::remove_dir_all(copy.join("state0")).expect("it was copied");
+    let file = inexact_file(folder.path(), Exactness::Counts);
+    fs::rename(file, copy.join("state0.snapshot")).expect("a state");
+    let complaint = refused(&["replay", text(&copy)]);
+    assert!(complaint.contains("state0.snapshot: counts alone, expected"), "{complaint}");
+}
+
+#[test]
+fn what_compaction_of_a_state_of_frames_assumes_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = inexact_file(folder.path(), Exactness::Frames);
+    let told = printed(&["replay", text(&file), "--then", "compact_memory"]);
+    let assumed: Vec<&str> =
+        told.lines().filter_map(|line| line.strip_prefix("assumed: ")).collect();
+    assert_eq!(assumed.len(), 3, "{told}");
+    assert!(assumed[0].contains("frames without flags are kernel pages, which stay"), "{told}");
+    assert!(assumed[0].contains("pages were free on per-CPU lists"), "{told}");
+    let report = json(&[text(&file), "--then", "compact_memory"]);
+    assert_eq!(report["exactness"], "frames");
+    assert_eq!(report["assumed"].as_array().expect("a list").len(), 3);
+    let exact = json(&[CHURN, "--then", "compact_memory"]);
+    assert_eq!(exact["assumed"].as_array().expect("a list").len(), 0, "all of it is known");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file is a program of its own and uses a part of this")]
 
 use assert_cmd::Command;
-use highorder_snapshot::Snapshot;
+use highorder_snapshot::{Exactness, Snapshot};
 use std::path::{Path, PathBuf};
 
 /// A recorded state, as named from the project's folder.
@@ -54,6 +54,22 @@ pub(crate) fn snapshot_file(folder: &Path) -> PathBuf {
 /// What is printed, without the command line at its end that prints it again.
 pub(crate) fn without_command(printed: &str) -> &str {
     printed.split_once("; again with: ").map_or(printed, |(results, _)| results)
+}
+
+/// Writes the recorded state as if it had been taken without reading any list: with this exactness.
+pub(crate) fn inexact_file(folder: &Path, exactness: Exactness) -> PathBuf {
+    let path = folder.join(format!("{exactness}.snap"));
+    let mut snapshot = Snapshot::read(project().join(STATE)).expect("the recorded state");
+    snapshot.exactness = exactness;
+    snapshot.pagecounts.clear();
+    snapshot.lru.clear();
+    snapshot.zones.iter_mut().flat_map(|zone| &mut zone.pcp).for_each(|pcp| pcp.blocks.clear());
+    if exactness == Exactness::Counts {
+        snapshot.kpageflags.clear();
+        snapshot.zones.iter_mut().for_each(|zone| zone.free.clear());
+    }
+    snapshot.write(&path).expect("a snapshot file");
+    path
 }
 
 /// The names in a folder, in order.
