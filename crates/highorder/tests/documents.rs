@@ -97,7 +97,7 @@ fn has(needs: Needs, document: &str, line: usize) -> bool {
         Needs::Root => (!rustix::process::geteuid().is_root()).then(|| "root".to_owned()),
         Needs::Python => common::python().err(),
     };
-    if let Some(lacks) = lacks {
+    if let Some(lacks) = &lacks {
         println!("SKIPPED {document}:{line}: needs {lacks}");
     }
     lacks.is_none()
