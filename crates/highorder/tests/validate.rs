@@ -53,7 +53,7 @@ fn what_cannot_be_compared_is_a_line_and_does_not_end_the_run() {
     );
     let folder = folder.path().to_str().unwrap();
     let text = printed(&["validate", "--cases", folder]);
-    assert!(text.contains("1 cases compared, 6 not covered"), "{text}");
+    assert!(text.contains("1 case compared, 6 not covered"), "{text}");
     let lines = text.split("Not covered").nth(1).unwrap();
     let line = |case: &str| lines.lines().find(|line| line.starts_with(case)).unwrap().to_owned();
     for (case, missing) in [
