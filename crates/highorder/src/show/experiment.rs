@@ -72,7 +72,7 @@ pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
     let rows: Vec<(&str, String)> =
         commands.iter().map(|command| (command.words.as_str(), command.duration())).collect();
     sheet.fields("  ", &rows);
-    sheet.paragraph("  ", note(is_built_in));
+    sheet.paragraph("  ", note(&commands));
     let json = json!({
         "kind": "experiment",
         "name": experiment.name,
@@ -132,8 +132,11 @@ fn commands(given: &str, name: &str, is_built_in: bool) -> Vec<Command> {
     vec![command(small.unwrap_or(SMALL)), command("1")]
 }
 
-fn note(is_built_in: bool) -> &'static str {
-    if is_built_in { times::NOTE } else { "While it runs, the bar says how long is left." }
+fn note(commands: &[Command]) -> &'static str {
+    match commands.iter().any(|command| command.time.is_some()) {
+        true => times::NOTE,
+        false => "While it runs, the bar says how long is left.",
+    }
 }
 
 /// A duration as people say it: two digits at most.
