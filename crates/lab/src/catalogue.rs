@@ -206,7 +206,8 @@ pub fn kind_of_file(path: &Path) -> Result<Kind, InputError> {
         let named = beside.with_file_name(format!("{base}.toml"));
         path = match () {
             () if base.ends_with(".toml") || base.contains('/') => beside,
-            () if named.is_file() => named,
+            // A file of the name of its base is based on the one that comes with the program.
+            () if named != path && named.is_file() => named,
             () if names(Kind::Machine).iter().any(|known| known == base) => {
                 return Ok(Kind::Machine);
             }
@@ -305,6 +306,10 @@ mod tests {
             kind("colour = \"red\"\n").unwrap_err().contains("mine.toml: expected an experiment")
         );
         assert!(kind("a = \n").unwrap_err().contains("mine.toml:1: "));
-        assert!(kind("based_on = \"mine\"\n").unwrap_err().contains("circle"));
+        std::fs::write(folder.path().join("yours.toml"), "based_on = \"mine\"\n").unwrap();
+        assert!(kind("based_on = \"yours\"\n").unwrap_err().contains("circle"));
+        std::fs::write(folder.path().join("linux-6.12.toml"), "based_on = \"linux-6.12\"\n")
+            .unwrap();
+        assert_eq!(kind_of_file(&folder.path().join("linux-6.12.toml")), Ok(Kind::Kernel));
     }
 }
