@@ -11,6 +11,14 @@ fn json(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&printed(arguments)).expect("JSON")
 }
 
+/// Whether a text has these lines, in any order.
+#[track_caller]
+fn has_lines(text: &str, expected: &[&str]) {
+    for line in expected {
+        assert!(text.lines().any(|found| found == *line), "`{line}` is not in {text}");
+    }
+}
+
 fn written(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, text).expect("a file");
@@ -19,7 +27,16 @@ fn written(folder: &Path, name: &str, text: &str) -> String {
 
 #[test]
 fn list_counts_and_names_everything() {
-    insta::assert_snapshot!(printed(&["list"]));
+    has_lines(
+        &printed(&["list"]),
+        &[
+            "21 experiments",
+            "14 workloads",
+            "20 knobs",
+            "More",
+            "  usemem, usemem-anon, usemem-small",
+        ],
+    );
 }
 
 #[test]
@@ -72,31 +89,81 @@ fn everything_listed_can_be_shown() {
 
 #[test]
 fn a_workload_tells_its_parameters_with_what_they_take() {
-    insta::assert_snapshot!(printed(&["show", "usemem", "--kind", "workload"]));
+    has_lines(
+        &printed(&["show", "usemem", "--kind", "workload"]),
+        &[
+            "advice = \"none\"",
+            "    takes  \"none\" or \"huge\" or \"no-huge\"",
+            "memory = 0.64",
+            "    takes  a share of memory such as 0.8, or a size such as \"12 GiB\"",
+            "    unit   share of memory, or bytes",
+            "    unit   threads",
+            "Experiments with it",
+            "  passes = 30",
+        ],
+    );
 }
 
 #[test]
 fn an_experiment_tells_what_it_compares_and_how_it_is_run() {
-    insta::assert_snapshot!(printed(&["show", "overcommit"]));
+    let shown = printed(&["show", "overcommit"]);
+    has_lines(
+        &shown,
+        &[
+            "machine   two-node-64g",
+            "runs      6: 2 variants x 3 steps of threads",
+            "  advice = none, file = 0.0, memory = 1.1, passes = 3",
+            "  transparent_hugepage/enabled = never",
+            "  swap-1g   linux-4.4; 1024 MiB of swap",
+            "  swap-16g  linux-4.4; 16384 MiB of swap",
+            "  highorder run overcommit --scale 1/16  about 15 seconds",
+        ],
+    );
 }
 
 #[test]
 fn a_machine_is_drawn() {
     let shown = printed(&["show", "two-node-64g"]);
     let (shape, costs) = shown.split_once("What work costs").expect("costs");
-    insta::assert_snapshot!(shape);
+    has_lines(
+        shape,
+        &[
+            "64 GiB in 2 nodes, 48 CPUs",
+            "node 0: 32 GiB, CPUs 0 to 23",
+            "   D  DMA     15.6 MiB present  15 MiB managed by the page allocator",
+            "  node 0   10   21",
+            "  1 GiB on sda",
+        ],
+    );
+    assert!(shape.contains("  [D33333NNNN"), "{shape}");
     assert!(costs.contains("  remote_access: 194 ns\n"), "{costs}");
     assert!(costs.contains("source:  Intel, Memory Latencies on Xeon E5-4600"), "{costs}");
 }
 
 #[test]
 fn a_knob_tells_what_it_is_on_each_kernel() {
-    insta::assert_snapshot!(printed(&["show", "vm.watermark_scale_factor"]));
+    let shown = printed(&["show", "vm.watermark_scale_factor"]);
+    has_lines(
+        &shown,
+        &[
+            "takes  a whole number, 1..=3000",
+            "since  Linux 4.6",
+            "Kernels without it",
+            "  knobs = { \"vm.watermark_scale_factor\" = 10 }",
+        ],
+    );
 }
 
 #[test]
 fn a_claim_tells_its_level_and_which_experiment_runs_it() {
-    insta::assert_snapshot!(printed(&["show", "000-usemem-elapsed-1t"]));
+    has_lines(
+        &printed(&["show", "000-usemem-elapsed-1t"]),
+        &[
+            "level      must: a reproduction has to show it",
+            "holds if   reduction >= 0.20",
+            "run by     the experiment thp-defrag-usemem: highorder reproduce --only 000_usemem",
+        ],
+    );
     let table = printed(&["show", "000_usemem_times"]);
     assert!(table.contains("highorder reproduce --only 000_usemem"), "{table}");
     assert!(table.contains("Amean Elapsd-1   seconds          185.84         105.51"), "{table}");
@@ -128,12 +195,12 @@ fn a_kernel_tells_every_value_with_its_source_and_the_file_that_sets_it() {
 
 #[test]
 fn two_kernels_are_told_apart_by_what_differs_alone() {
-    insta::assert_snapshot!(printed(&[
-        "show",
-        "linux-4.14-direct-held",
-        "--against",
-        "linux-4.14"
-    ]));
+    let held = printed(&["show", "linux-4.14-direct-held", "--against", "linux-4.14"]);
+    assert!(held.starts_with("linux-4.14-direct-held against linux-4.14\n1 of "), "{held}");
+    assert!(
+        held.contains("\n\ncompaction.free_pages\n  linux-4.14-direct-held  \"direct-held\""),
+        "{held}"
+    );
     let far = printed(&["show", "linux-4.4", "--against", "linux-6.12"]);
     assert!(far.contains("\nfreelist.list_type\n"), "{far}");
     assert!(!far.contains("freelist.max_order"), "both have order 10: {far}");
@@ -251,7 +318,7 @@ fn a_variant_that_was_meant_is_named_in_place_of_all_there_are() {
     printed(&["run", "mmap-demo", "--scale", "1/64", "--store", store]);
     let there = printed(&["compare", "mmap-demo:*", "--store", store, "--format", "json"]);
     let there: serde_json::Value = serde_json::from_str(&there).expect("JSON");
-    let name = there["variants"][0]["name"].as_str().or(there["variants"][0]["label"].as_str());
+    let name = there["variants"][0]["label"].as_str();
     let name = name.unwrap_or_else(|| panic!("no variant in {there}"));
     let misspelt = format!("{name}x");
     let said = refused(&["compare", &misspelt, "--store", store]);
