@@ -87,7 +87,8 @@ impl EndState {
     }
 }
 
-type Reading = fn(&EndState) -> Option<f64>;
+/// How a row's value is read off a state.
+pub(crate) type Reading = fn(&EndState) -> Option<f64>;
 
 /// The rows: name, unit, which direction is the good one, digits after the point, and the value.
 const ROWS: [(&str, &str, Better, u8, Reading); 5] = [
@@ -132,6 +133,11 @@ pub fn memory(title: &str, groups: &[Group<'_>]) -> Comparison {
         }
     }
     Comparison { rows, ..Comparison::new(title, groups, true) }
+}
+
+/// The rows by name and unit, with which direction is the good one.
+pub(crate) fn rows() -> impl Iterator<Item = (&'static str, &'static str, Better, Reading)> {
+    ROWS.into_iter().map(|(name, unit, better, _, reading)| (name, unit, better, reading))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use highorder_report::text::{count, counted};
 use serde::Serialize;
 
 use crate::compare::{Group, names, threads_of};
+use crate::end_state::{self, EndState, Reading};
 use crate::identical::{Identical, identical};
 use crate::killed::{KILLED_MARK, OOM_KILL, counts_killed, killed_process, nr_killed};
 use crate::latencies::Latencies;
@@ -369,6 +370,7 @@ fn quantities(sound: &[Sound<'_>]) -> Vec<Quantity> {
     let mut all = metrics(sound);
     all.extend(stalls(sound));
     all.extend(counters(sound));
+    all.extend(end_states(sound));
     all
 }
 
@@ -509,6 +511,31 @@ fn counters(sound: &[Sound<'_>]) -> Vec<Quantity> {
         }
     };
     wanted.map(quantity).collect()
+}
+
+/// The state in which runs left memory, the mean of them.
+fn end_states(sound: &[Sound<'_>]) -> Vec<Quantity> {
+    let row = |(name, unit, better, reading): (&str, &str, Better, Reading)| {
+        let of_runs = |runs: &[&Record]| -> Option<f64> {
+            let of_run =
+                |record: &&Record| reading(&EndState::of(&record.after, record.page_bytes));
+            runs.iter().map(of_run).collect::<Option<Sorted>>()?.amean()
+        };
+        let values = |group: &Sound<'_>| Values {
+            shown: of_runs(&group.repeats.iter().flatten().copied().collect::<Vec<_>>()),
+            repeats: group.repeats.iter().filter_map(|runs| of_runs(runs)).collect(),
+            samples: Sorted::default(),
+            sum_of: None,
+        };
+        Quantity {
+            name: format!("{name}, after"),
+            unit: unit.to_owned(),
+            better,
+            kind: Kind::Kernel,
+            groups: sound.iter().map(values).collect(),
+        }
+    };
+    end_state::rows().map(row).collect()
 }
 
 impl Quantity {
