@@ -9,8 +9,15 @@ use highorder_sim::Machine;
 fn the_file_written_is_a_machine_with_a_source_for_every_cost() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("here.toml");
-    let assert = highorder(&["calibrate", "--out", text(&file)]).assert().success().stdout("");
+    let assert = highorder(&["calibrate", "--out", text(&file)]).assert().stdout("");
     let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    if said.contains("Something disturbed the measurement") {
+        assert.code(2);
+        assert!(names(folder.path()).is_empty(), "what cannot be is not written");
+        eprintln!("SKIPPED: other programs keep this machine from being measured: {said}");
+        return;
+    }
+    assert.success();
     assert_eq!(said, format!("wrote {}\n", file.display()), "no progress without a terminal");
     let machine = Machine::load(text(&file)).expect("a machine file");
     assert_eq!(machine.name, "here");
