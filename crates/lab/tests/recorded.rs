@@ -43,7 +43,8 @@ fn a_file_that_is_sent_is_not_used_before_4_9_and_one_that_is_read_is() {
     // In 4.4 writing is a first use, and reading the second, which activates.
     let pages = 40 * 256;
     assert!(activated("linux-4.4", &sent) < pages / 100);
-    assert!(activated("linux-4.4", &read) >= pages);
+    let of_read = activated("linux-4.4", &read);
+    assert!(of_read > pages * 9 / 10, "{of_read} of {pages}");
     // Since 4.7 writing is none, so that both are the first.
     for line in [&sent, &read] {
         assert!(activated("linux-4.14", line) < pages / 100, "{line}");
