@@ -179,6 +179,27 @@ fn real_kernels_stand_beside_the_model_as_their_document_shows() {
 }
 
 #[test]
+fn the_readme_names_every_verb_crate_and_document() {
+    let readme = fs::read_to_string(project().join("README.md")).expect("the README");
+    let pages = tempfile::tempdir().expect("a folder");
+    common::printed(&["man", common::text(pages.path())]);
+    let mut wanted = Vec::new();
+    for page in common::names(pages.path()) {
+        let verb = page.strip_prefix("highorder-").and_then(|page| page.strip_suffix(".1"));
+        wanted.extend(verb.map(|verb| format!("`highorder {verb}`")));
+    }
+    for name in common::names(&project().join("crates")) {
+        wanted.push(format!("`crates/{name}`"));
+    }
+    for name in common::names(&project().join("docs")) {
+        wanted.extend(name.ends_with(".md").then(|| format!("(docs/{name})")));
+    }
+    assert!(wanted.len() > 30, "{wanted:?}");
+    let missing: Vec<&String> = wanted.iter().filter(|name| !readme.contains(*name)).collect();
+    assert!(missing.is_empty(), "the README does not name {missing:?}");
+}
+
+#[test]
 fn commands_outputs_and_needs_are_told_apart() {
     let text = "```console\n$ cat <<END\n> a\n> END\na\n$ true\n```\n\n```sh\n$ no\n```\n```console root\n$ id\n...\n```\n";
     let step = |line, needs, command: &str, shown: &str| Step {

@@ -24,15 +24,6 @@ fn a_recorded_state_of_two_nodes_at_150_columns() {
 }
 
 #[test]
-fn the_readme_shows_what_is_printed() {
-    let state = "tests/data/recordings/612-rec-fragslab/state1";
-    let drawn = printed(&["map", state, "--width", "100"]);
-    let readme = fs::read_to_string(project().join("README.md")).expect("the README");
-    let shown = format!("$ highorder map {state} --width 100\n{drawn}```\n");
-    assert!(readme.contains(&shown), "README.md shows another picture than\n{drawn}");
-}
-
-#[test]
 fn colour_is_drawn_where_it_is_asked_for() {
     assert!(!printed(&["map", STATE]).contains('\x1b'), "standard output is no terminal");
     assert!(printed(&["map", STATE, "--color", "always"]).contains(";2;"));

@@ -235,21 +235,6 @@ fn what_is_no_recording_is_refused() {
     assert!(complaint.contains("no state0 here"), "{complaint}");
 }
 
-#[test]
-fn the_readme_shows_what_replays_print() {
-    let readme = fs::read_to_string(project().join("README.md")).expect("the README");
-    let shown = printed(&["replay", CHURN, "--lockstep"]);
-    let command = format!("$ highorder replay {CHURN} --lockstep\n{shown}```\n");
-    assert!(readme.contains(&command), "the README shows another lockstep than:\n{command}");
-    let shown = printed(&["replay", FRAGSLAB, "--vs", "linux-6.12-ungrouped"]);
-    let (head, _) = shown.split_once("\nFree blocks\n").expect("the table of free blocks");
-    let command = format!("$ highorder replay {FRAGSLAB} --vs linux-6.12-ungrouped\n{head}");
-    assert!(
-        readme.contains(command.trim_end()),
-        "the README shows another replay than:\n{command}"
-    );
-}
-
 const COMPACT: [&str; 2] =
     ["tests/data/recordings/612-rec-compact", "tests/data/recordings/61-rec-compact"];
 

@@ -246,11 +246,3 @@ fn a_folder_without_cases_is_an_error_of_one_line() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
-
-#[test]
-fn the_readme_shows_what_validate_prints() {
-    let readme = fs::read_to_string(project().join("README.md")).expect("the README");
-    let shown = printed(&["validate", "--only", "small-usemem"]);
-    let block = format!("$ highorder validate --only small-usemem\n{shown}```\n");
-    assert!(readme.contains(&block), "the README shows another validation than:\n{shown}");
-}
