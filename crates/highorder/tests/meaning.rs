@@ -84,16 +84,16 @@ fn every_form_of_results_has_the_state_of_memory_before_and_after() {
     let folder = tempfile::tempdir().expect("a folder");
     let more = "knobs = { \"transparent_hugepage/enabled\" = \"never\" }\n";
     let rows = [
-        "Unusable for a huge page, before",
-        "Unusable for a huge page, after",
-        "Mixed pageblocks, before",
-        "Mixed pageblocks, after",
-        "Free pageblocks, before",
-        "Free pageblocks, after",
-        "Huge pages free, before",
-        "Huge pages free, after",
-        "Huge pages with compaction, before",
-        "Huge pages with compaction, after",
+        "Unusable for a huge page before",
+        "Unusable for a huge page after",
+        "Mixed pageblocks before",
+        "Mixed pageblocks after",
+        "Free pageblocks before",
+        "Free pageblocks after",
+        "Huge pages free before",
+        "Huge pages free after",
+        "Huge pages with compaction before",
+        "Huge pages with compaction after",
     ];
     for format in ["text", "md", "csv", "json", "html"] {
         let shown = run(folder.path(), more, &["--format", format]);

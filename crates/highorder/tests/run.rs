@@ -407,7 +407,9 @@ fn what_cannot_be_run_or_compared_is_refused_in_a_line() {
     let experiment = scene.experiment();
     let store = scene.path("store");
     let error = refused(&["run", "usemen"]);
-    assert!(error.starts_with("error: no experiment `usemen`; there are "), "{error}");
+    assert_eq!(error, "error: no experiment `usemen`, did you mean `usemem`?\n");
+    let error = refused(&["run", "zebra"]);
+    assert!(error.starts_with("error: no experiment `zebra`, expected one of "), "{error}");
     assert!(error.contains(" mmap-demo, ") && error.contains(" usemem, "), "{error}");
     let error = refused(&["run", &experiment, "--scale", "1/4096", "--store", text(&store)]);
     assert!(error.starts_with("error: scale 1/4096 of one-node-8g: "), "{error}");
@@ -456,8 +458,7 @@ fn every_result_begins_with_a_verdict() {
     let scene = Scene::new();
     // Swappiness alone changes nothing here.
     let tables = scene.run("store", &[]);
-    let said =
-        "Verdict\n\neager and reluctant did not differ at all: their results are identical.\n";
+    let said = "Verdict\n\neager and reluctant have identical results, though their inputs differ: kernel vm.swappiness.\n";
     assert!(tables.starts_with(said), "{tables}");
     let reluctant = "name = \"reluctant\"\nkernel = \"linux-4.4\"";
     assert!(EXPERIMENT.contains(reluctant));

@@ -124,7 +124,7 @@ pub fn memory(title: &str, groups: &[Group<'_>]) -> Comparison {
                 continue;
             }
             let better = if is_result { better } else { Better::Neutral };
-            let metric = format!("{name}, {when}");
+            let metric = format!("{name} {when}");
             let mut row =
                 row_of_samples(&metric, unit, better, decimals, Statistic::Plain, &samples);
             // Before the workload nobody was killed yet.
@@ -206,20 +206,20 @@ mod tests {
         let table = memory("Memory", &[group("old", &old), group("new", &new)]);
         let row = |name: &str| table.rows.iter().find(|row| row.metric == name).unwrap();
         let values = |name: &str| row(name).cells.iter().map(|cell| cell.value).collect::<Vec<_>>();
-        assert_eq!(values("Huge pages free, after"), [Some(1.0), Some(2.0)]);
-        assert_eq!(row("Huge pages free, after").cells[1].change_percent, Some(100.0));
-        assert_eq!(row("Huge pages free, before").cells[1].change_percent, None);
-        assert_eq!(values("Mixed pageblocks, after"), [None, Some(3.0)]);
+        assert_eq!(values("Huge pages free after"), [Some(1.0), Some(2.0)]);
+        assert_eq!(row("Huge pages free after").cells[1].change_percent, Some(100.0));
+        assert_eq!(row("Huge pages free before").cells[1].change_percent, None);
+        assert_eq!(values("Mixed pageblocks after"), [None, Some(3.0)]);
         assert_eq!(table.rows.len(), 10);
         let old = memory("Memory", &[group("old", &old)]);
         let names: Vec<&str> = old.rows.iter().map(|row| row.metric.as_str()).collect();
         assert_eq!(
             names,
             [
-                "Unusable for a huge page, before",
-                "Unusable for a huge page, after",
-                "Huge pages free, before",
-                "Huge pages free, after"
+                "Unusable for a huge page before",
+                "Unusable for a huge page after",
+                "Huge pages free before",
+                "Huge pages free after"
             ]
         );
         let nothing = Record::new(Inputs::default());
@@ -235,7 +235,7 @@ mod tests {
             table
                 .rows
                 .iter()
-                .find(|row| row.metric == "Free pageblocks, after")
+                .find(|row| row.metric == "Free pageblocks after")
                 .map(|r| r.cells[0].value)
         };
         assert_eq!(value(&[&a, &b]), Some(Some(2.0)));

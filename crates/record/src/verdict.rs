@@ -528,7 +528,7 @@ fn end_states(sound: &[Sound<'_>]) -> Vec<Quantity> {
             sum_of: None,
         };
         Quantity {
-            name: format!("{name}, after"),
+            name: format!("{name} after"),
             unit: unit.to_owned(),
             better,
             kind: Kind::Kernel,
