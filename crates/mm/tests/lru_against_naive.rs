@@ -40,6 +40,8 @@ struct NaiveLru {
     batch_size: usize,
     flushes_when_full: bool,
     begins_active: bool,
+    /// What comes back from swap becomes active.
+    swapins_activate: bool,
     busy_is_active: bool,
     pages: BTreeMap<u32, Page>,
     batch: Vec<u32>,
@@ -57,6 +59,7 @@ impl NaiveLru {
             batch_size: usize::from(policy.lru.batch),
             flushes_when_full: policy.lru.batch_flushes_when_full,
             begins_active: policy.lru.anon == AnonEntry::Active,
+            swapins_activate: policy.lru.swapins_activate,
             busy_is_active: policy.reclaim.busy_pages == BusyPages::Activate,
             ..Self::default()
         }
@@ -127,7 +130,7 @@ impl NaiveLru {
             let page = self.pages.get_mut(&vpn).unwrap();
             page.mapped = true;
             page.writable = write;
-            if self.begins_active && !page.active {
+            if self.swapins_activate && !page.active {
                 let listed = !self.batch.contains(&vpn);
                 if listed {
                     self.take(vpn);

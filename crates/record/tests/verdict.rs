@@ -133,7 +133,10 @@ fn variants_that_did_not_differ_at_all_are_named() {
     let findings = found(&records);
     assert_eq!(findings.identical[0].labels, ["vanilla", "patched"]);
     let lines = findings.lines();
-    assert_eq!(lines[0], "vanilla and patched did not differ at all: their results are identical.");
+    assert_eq!(
+        lines[0],
+        "vanilla and patched have identical results: their inputs do not differ but in names."
+    );
     assert!(lines[1].starts_with("third against vanilla"), "{lines:#?}");
 }
 
