@@ -144,8 +144,8 @@ fn does_what_it_says(document: &str) {
         }
         if let Err(differs) = Assert::new().try_eq(
             Some(&format!("{document}:{line}")),
-            printed.into_data(),
-            shown.into_data(),
+            printed.trim_end().into_data(),
+            shown.trim_end().into_data(),
         ) {
             wrong.push(format!("{document}:{line}: {command}\n{differs}"));
         }
