@@ -451,7 +451,10 @@ fn a_published_form_is_one_of_those_there_are() {
     assert_eq!(parse(&named).unwrap().published, Some("000_usemem"));
     assert_eq!(good().published, None);
     let error = refusal("threads", "published = \"000_usemen\"\nthreads");
-    let expected = "mine.toml:3: `published` is `000_usemen`, expected one of 000_stutter, ";
+    let expected = "mine.toml:3: `published` is `000_usemen`, did you mean `000_usemem`?";
+    assert_eq!(error, expected);
+    let error = refusal("threads", "published = \"zebra\"\nthreads");
+    let expected = "mine.toml:3: `published` is `zebra`, expected one of 000_stutter, ";
     assert!(error.starts_with(expected), "{error}");
 }
 
