@@ -217,9 +217,9 @@ impl Store {
         }
         let folder = self.folder.join(folder_name(inputs));
         let path = folder.join(RECORD);
-        let text = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            text => text.map_err(at(&path))?,
+        let text = match highorder_files::read(&path, limits::RECORD) {
+            Err(error) if error.is_not_found() => return Ok(false),
+            text => text.map_err(|error| unread(&path, error))?,
         };
         if serde_json::from_slice::<Head>(&text).is_ok_and(|head| head.column == Some(column)) {
             return Ok(false);
@@ -392,11 +392,16 @@ pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
 
 /// Reads one of a record's files.
 fn read_part(path: &Path, limit: Limit) -> Result<Vec<u8>, StoreError> {
-    highorder_files::read(path, limit).map_err(|error| match error {
+    highorder_files::read(path, limit).map_err(|error| unread(path, error))
+}
+
+/// Why a part of a record could not be read.
+fn unread(path: &Path, error: ReadError) -> StoreError {
+    match error {
         ReadError::Unfit { found, expected } => StoreError::bad(path, found, expected),
         error if error.is_not_found() => StoreError::bad(path, "no such file", "a whole record"),
         ReadError::Io(source) => at(path)(source),
-    })
+    }
 }
 
 fn folder_name(inputs: &Inputs) -> String {
