@@ -215,8 +215,9 @@ impl Results {
         });
         if has_stars {
             notes.push(
-                "A change in stars is more than noise; of two equal kernels, one row in twenty shows \
-                 stars all the same."
+                "A change in stars is more than noise among the samples of these runs; of two equal \
+                 kernels, one row in twenty shows stars all the same. Whether other runs would differ \
+                 too, repeats tell: the verdict goes by them."
                     .to_owned(),
             );
         }

@@ -44,7 +44,7 @@ Examples:
   highorder validate --picture model-against-real.png")]
 pub(crate) struct Arguments {
     /// A folder of cases, or one case, instead of those that come with the program
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "live")]
     cases: Option<PathBuf>,
     /// Instead of recorded cases, boot this kernel image now, as `run --on vm:IMAGE` does, and compare with
     /// that; may be given several times
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "EXPERIMENT", add = ArgValueCompleter::new(complete::experiments), default_values_t = ["usemem-small".to_owned(), "swap-small".to_owned()])]
     experiment: Vec<String>,
     /// Only cases whose name holds this text; may be given several times
-    #[arg(long = "only", value_name = "TEXT")]
+    #[arg(long = "only", value_name = "TEXT", conflicts_with = "live")]
     only: Vec<String>,
     /// The model's kernel: a kernel file's name or path, instead of the one of each case's release
     #[arg(long, value_name = "KERNEL")]
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Draw the model against the real kernel, a point for each figure of each case
-    #[arg(long, value_name = "FILE.png|FILE.svg")]
+    #[arg(long, value_name = "FILE.png|FILE.svg", conflicts_with = "live")]
     picture: Option<PathBuf>,
     /// Runs at the same time, by default as many as there are cores
     #[arg(long, value_name = "N")]

@@ -126,7 +126,9 @@ fn a_matrix_is_one_table_with_a_row_for_each_variant_and_a_picture() {
     let all = ["run", text(&experiment), "--scale", "1/64", "--store", text(&store)];
     let shown = printed(&[&all[..], &["--picture", text(&picture)]].concat());
     let rows: Vec<&str> = shown.lines().filter(|line| line.contains("advised")).collect();
-    assert_eq!(rows.len(), 2, "{shown}");
+    assert_eq!(rows.len(), 4, "two of figures, two of memory: {shown}");
+    assert!(shown.contains("Memory before -> after"), "{shown}");
+    assert_eq!(rows[3].matches(" -> ").count(), 5, "{shown}");
     assert!(
         rows[0].starts_with("advised      always ") && rows[0].contains(" mapping "),
         "{shown}"
@@ -137,6 +139,12 @@ fn a_matrix_is_one_table_with_a_row_for_each_variant_and_a_picture() {
     assert!(csv.starts_with("advice,defrag,nr_stalls,stall_time_s,"), "{csv}");
     let value = |at: usize| csv.lines().nth(2).and_then(|line| line.split(',').nth(at));
     assert_eq!(value(3), Some("0"), "never stalls: {csv}");
+    let headings: Vec<&str> = csv.lines().next().expect("headings").split(',').collect();
+    let of = |name: &str| headings.iter().position(|heading| *heading == name).and_then(value);
+    assert_eq!(of("mixed_pageblocks_before"), Some("0"), "nothing is mixed yet: {csv}");
+    let free =
+        |when: &str| of(&format!("free_pageblocks_{when}")).and_then(|s| s.parse::<f64>().ok());
+    assert!(free("before") > Some(0.0) && free("after") <= free("before"), "{csv}");
     let html = printed(&[&all[..], &["--format", "html"]].concat());
     assert!(html.contains("highorder matrix"), "it is a page of its own");
     // Asked for otherwise, it is a comparison as any other.

@@ -90,16 +90,96 @@ impl EndState {
 /// How a row's value is read off a state.
 pub(crate) type Reading = fn(&EndState) -> Option<f64>;
 
-/// The rows: name, unit, which direction is the good one, digits after the point, and the value.
-const ROWS: [(&str, &str, Better, u8, Reading); 5] = [
-    ("Unusable for a huge page", "%", Better::Lower, 2, |state| state.unusable_percent),
-    ("Mixed pageblocks", "", Better::Lower, 0, |state| state.mixed_pageblocks.map(|n| n as f64)),
-    ("Free pageblocks", "", Better::Higher, 0, |state| state.free_pageblocks.map(|n| n as f64)),
-    ("Huge pages free", "", Better::Higher, 0, |state| state.huge_pages_free.map(|n| n as f64)),
-    ("Huge pages with compaction", "", Better::Higher, 0, |state| {
-        state.huge_pages_with_compaction.map(|n| n as f64)
-    }),
+/// A quantity of a state.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantity {
+    /// Its row's name.
+    name: &'static str,
+    /// The heading where it is a column, unit included.
+    pub heading: &'static str,
+    /// The name for programs, unit last.
+    pub key: &'static str,
+    unit: &'static str,
+    better: Better,
+    /// Digits after the point.
+    pub decimals: u8,
+    reading: Reading,
+}
+
+/// The quantities, in order.
+pub const QUANTITIES: [Quantity; 5] = [
+    Quantity {
+        name: "Unusable for a huge page",
+        heading: "unusable (%)",
+        key: "unusable_percent",
+        unit: "%",
+        better: Better::Lower,
+        decimals: 2,
+        reading: |state| state.unusable_percent,
+    },
+    Quantity {
+        name: "Mixed pageblocks",
+        heading: "mixed pageblocks",
+        key: "mixed_pageblocks",
+        unit: "",
+        better: Better::Lower,
+        decimals: 0,
+        reading: |state| state.mixed_pageblocks.map(|n| n as f64),
+    },
+    Quantity {
+        name: "Free pageblocks",
+        heading: "free pageblocks",
+        key: "free_pageblocks",
+        unit: "",
+        better: Better::Higher,
+        decimals: 0,
+        reading: |state| state.free_pageblocks.map(|n| n as f64),
+    },
+    Quantity {
+        name: "Huge pages free",
+        heading: "huge pages free",
+        key: "huge_pages_free",
+        unit: "",
+        better: Better::Higher,
+        decimals: 0,
+        reading: |state| state.huge_pages_free.map(|n| n as f64),
+    },
+    Quantity {
+        name: "Huge pages with compaction",
+        heading: "with compaction",
+        key: "huge_pages_with_compaction",
+        unit: "",
+        better: Better::Higher,
+        decimals: 0,
+        reading: |state| state.huge_pages_with_compaction.map(|n| n as f64),
+    },
 ];
+
+/// The states at which it is read, by name; whether the workload made it.
+type Moment = fn(&Record) -> &State;
+const MOMENTS: [(&str, Moment, bool); 2] =
+    [("before", |record| &record.before, false), ("after", |record| &record.after, true)];
+
+/// A quantity in each run of a group; empty if one of them cannot tell.
+fn readings(group: &Group<'_>, quantity: &Quantity, moment: Moment) -> Vec<f64> {
+    let of_record =
+        |record: &&Record| (quantity.reading)(&EndState::of(moment(record), record.page_bytes));
+    let values: Option<Vec<f64>> = group.records.iter().map(of_record).collect();
+    values.unwrap_or_default()
+}
+
+/// Each of [`QUANTITIES`] before the workload and after it, the mean of a group's runs; none where one of them
+/// cannot tell.
+#[must_use]
+pub fn before_and_after(group: &Group<'_>) -> [[Option<f64>; 2]; QUANTITIES.len()] {
+    QUANTITIES.map(|quantity| {
+        MOMENTS.map(|(_, moment, _)| {
+            let values = readings(group, &quantity, moment);
+            let sum: f64 = values.iter().sum();
+            (!values.is_empty()).then(|| sum / values.len() as f64)
+        })
+    })
+}
 
 /// Compares the states of memory before and after the workload, each group's the mean of its runs.
 ///
@@ -107,17 +187,12 @@ const ROWS: [(&str, &str, Better, u8, Reading); 5] = [
 /// there before the workload is neither better nor worse.
 #[must_use]
 pub fn memory(title: &str, groups: &[Group<'_>]) -> Comparison {
-    type Moment = fn(&Record) -> &State;
-    let moments: [(&str, Moment, bool); 2] =
-        [("before", |record| &record.before, false), ("after", |record| &record.after, true)];
     let mut rows = Vec::new();
-    for (name, unit, better, decimals, reading) in ROWS {
-        for (when, state, is_result) in moments {
-            let of_record =
-                |record: &&Record| reading(&EndState::of(state(record), record.page_bytes));
+    for quantity in QUANTITIES {
+        let Quantity { name, unit, better, decimals, .. } = quantity;
+        for (when, moment, is_result) in MOMENTS {
             let samples = |group: &Group<'_>| -> Sorted {
-                let values: Option<Vec<f64>> = group.records.iter().map(of_record).collect();
-                values.unwrap_or_default().into_iter().collect()
+                readings(group, &quantity, moment).into_iter().collect()
             };
             let samples: Vec<Sorted> = groups.iter().map(samples).collect();
             if samples.iter().all(Sorted::is_empty) {
@@ -137,7 +212,7 @@ pub fn memory(title: &str, groups: &[Group<'_>]) -> Comparison {
 
 /// The rows by name and unit, with which direction is the good one.
 pub(crate) fn rows() -> impl Iterator<Item = (&'static str, &'static str, Better, Reading)> {
-    ROWS.into_iter().map(|(name, unit, better, _, reading)| (name, unit, better, reading))
+    QUANTITIES.into_iter().map(|q| (q.name, q.unit, q.better, q.reading))
 }
 
 #[cfg(test)]

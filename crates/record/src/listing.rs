@@ -70,8 +70,10 @@ pub fn too_coarse(record: &Record, interval_ns: u64) -> Option<String> {
     let (took, interval) = ((last - first) as f64 / 1e9, interval_ns as f64 / 1e9);
     let between_samples = took / (times.len() - 1) as f64;
     let finer = below(took / ROWS_SUGGESTED).max(below(between_samples));
+    // Two digits that are not 0, of times below a tenth of a second.
+    let decimals = (-took.max(1e-9).log10().floor()).max(1.0) as usize + 1;
     Some(format!(
-        "The run was sampled for {took:.2} s, less than the {interval} s between two lines: \
+        "The run was sampled for {took:.decimals$} s, less than the {interval} s between two lines: \
          --listing={finer} shows about {:.0} lines.",
         (took / finer.max(between_samples)).floor() + 1.0
     ))
@@ -302,6 +304,12 @@ mod tests {
             "The run was sampled for 0.94 s, less than the 5 s between two lines: --listing=0.05 shows \
              about 16 lines."
         );
+        let mut short = Record::new(Inputs::default());
+        for sample in 0..=4 {
+            short.timeline.push(sample * 1_050_000, [("nr_free_pages", 1)]);
+        }
+        let told = too_coarse(&short, 1_000_000_000).unwrap();
+        assert!(told.starts_with("The run was sampled for 0.0042 s,"), "{told}");
         assert_eq!(vmstat_listing(&record, 50_000_000).rows.len(), 16);
         assert_eq!(too_coarse(&record, 900_000_000), None);
         assert_eq!(too_coarse(&record, 0), None);
