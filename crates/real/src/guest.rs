@@ -10,7 +10,9 @@ use crate::job::{
 use highorder_record::{Record, Store};
 use highorder_sim::calibrate::{self, Disk, Found, Measured, Place};
 use highorder_system::Ns;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
+use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::system::{RebootCommand, init_module, reboot};
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 use std::collections::BTreeMap;
@@ -18,10 +20,12 @@ use std::error::Error;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -78,14 +82,16 @@ fn job(own: Own) -> Outcome<Files> {
         fs::create_dir_all(path)?;
         // The kernel may have mounted /dev already.
         match mount(kind, path, kind, MountFlags::empty(), None) {
-            Err(error) if kind != "devtmpfs" => return Err(format!("mount {path}: {error}").into()),
+            Err(error) if kind != "devtmpfs" => return Err(cannot_mount(kind, path, error).into()),
             _ => {}
         }
     }
     // Its console has told of the boot; what a run makes it tell would take the run's time.
     fs::write("/proc/sys/kernel/printk", "4")?;
     tell("the kernel is up");
-    let job: Job = serde_json::from_slice(&fs::read(JOB)?)?;
+    let text = fs::read(JOB)?;
+    fill_entropy_pool(&text)?;
+    let job: Job = serde_json::from_slice(&text)?;
     load_modules()?;
     let disks = job.swap.iter().map(ready);
     let disks: Vec<PathBuf> = disks.collect::<Outcome<_>>()?;
@@ -98,6 +104,62 @@ fn job(own: Own) -> Outcome<Files> {
         Task::Calibrate(shape) => machine(&shape, &disks),
         Task::Own => Ok(vec![(TEXT.to_owned(), own()?.into_bytes())]),
     }
+}
+
+/// Why a file system cannot be mounted; where the kernel does not know it, with the option that it lacks.
+fn cannot_mount(kind: &str, what: &str, error: Errno) -> String {
+    let option = match kind {
+        "proc" => "CONFIG_PROC_FS",
+        "sysfs" => "CONFIG_SYSFS",
+        "tmpfs" => "CONFIG_TMPFS and CONFIG_SHMEM",
+        "ext4" => "CONFIG_EXT4_FS",
+        _ => "",
+    };
+    match error {
+        Errno::NODEV => {
+            format!("mount of {what}: the kernel has no {kind}, expected {option}")
+        }
+        _ => format!("mount of {what} as {kind}: {error}"),
+    }
+}
+
+/// Tells the kernel that it has random numbers, made of the job: a guest in which nothing happens would wait for them
+/// for ever (`getrandom`, before 5.6), and a kernel before 4.19 does not take the processor's. They are no secret.
+#[allow(unsafe_code, reason = "no safe interface")]
+fn fill_entropy_pool(job: &[u8]) -> Outcome<()> {
+    /// Bytes of a seed: as many as a pool holds.
+    const BYTES: usize = 512;
+    /// Kernels before 4.8 pass a little of it on to the pool that `getrandom` waits for, each time that theirs is
+    /// nearly full, and by and by (`credit_entropy_bits`, `push_to_pool`).
+    const TIMES: u64 = 100;
+    const PAUSE: Duration = Duration::from_millis(2);
+    /// `_IOW('R', 0x03, int [2])`, include/uapi/linux/random.h.
+    const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
+    #[repr(C)]
+    struct Pool {
+        bits: libc::c_int,
+        bytes: libc::c_int,
+        seed: [u8; BYTES],
+    }
+    // A kernel without the device has nothing that waits for it.
+    let Ok(random) = File::options().write(true).open("/dev/random") else { return Ok(()) };
+    for time in 0..TIMES {
+        // Kernels before 3.17 have no such call, and nobody waits.
+        if getrandom(&mut [0; 1], GetRandomFlags::NONBLOCK) != Err(Errno::AGAIN) {
+            break;
+        }
+        let mut pool =
+            Pool { bits: 8 * BYTES as libc::c_int, bytes: BYTES as libc::c_int, seed: [0; BYTES] };
+        for (number, part) in (time << 32..).zip(pool.seed.chunks_exact_mut(8)) {
+            part.copy_from_slice(&xxh3_64_with_seed(job, number).to_le_bytes());
+        }
+        // SAFETY: the request reads a structure of this form, of which there is one.
+        if unsafe { libc::ioctl(random.as_raw_fd(), RNDADDENTROPY, &raw const pool) } != 0 {
+            return Err(format!("/dev/random: {}", io::Error::last_os_error()).into());
+        }
+        sleep(PAUSE);
+    }
+    Ok(())
 }
 
 /// Says on the console what comes next: an error shows it, should the guest never end.
@@ -187,7 +249,7 @@ fn load_modules() -> Outcome<()> {
     for path in paths {
         match init_module(&fs::read(&path)?, c"") {
             // There already: the kernel found it itself.
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(format!("{}: {error}", path.display()).into()),
         }
         // Its content is in the kernel now.
@@ -203,7 +265,7 @@ fn mount_files(disk: &GuestDisk) -> Outcome<PathBuf> {
     // What mkfs left for later is not to be written while a workload runs: fs/ext4/super.c
     // (`ext4_register_li_request`).
     mount(&device, DATA, "ext4", MountFlags::empty(), Some(c"noinit_itable"))
-        .map_err(|error| format!("mount of {} as ext4: {error}", device.display()))?;
+        .map_err(|error| cannot_mount("ext4", &device.display().to_string(), error))?;
     Ok(PathBuf::from(DATA))
 }
 
@@ -216,7 +278,11 @@ fn ready(disk: &GuestDisk) -> Outcome<PathBuf> {
     while !device.exists() {
         if waited.as_secs() >= DISK_SECONDS {
             let name = &disk.name;
-            return Err(format!("{name}: no such disk; the kernel has no driver for it").into());
+            return Err(format!(
+                "{name}: no such disk; the kernel has no driver for it, expected CONFIG_VIRTIO_PCI and \
+                 CONFIG_VIRTIO_BLK, or modules of theirs, and CONFIG_DEVTMPFS"
+            )
+            .into());
         }
         sleep(pause);
         waited += pause;
@@ -227,7 +293,10 @@ fn ready(disk: &GuestDisk) -> Outcome<PathBuf> {
 }
 
 fn swap_on(device: &Path) -> Outcome<()> {
-    swapon(device).map_err(|error| format!("swap on {}: {error}", device.display()).into())
+    swapon(device).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOSYS) => "the kernel cannot swap, expected CONFIG_SWAP".into(),
+        _ => format!("swap on {}: {error}", device.display()).into(),
+    })
 }
 
 #[allow(unsafe_code, reason = "no safe interface")]

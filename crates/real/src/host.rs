@@ -21,10 +21,9 @@ use crate::proc::{self, Stat};
 use crate::signals::Watch;
 use highorder_record::{Durations, ForeignError, Inputs, Metric, Record, Source, State, read_proc};
 use highorder_system::{Code, Ns, ThreadSpec};
-use message::Message;
+use message::{Listener, Message};
 use process::{First, World};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::sched_getaffinity;
@@ -32,7 +31,8 @@ use shared::{Mapping, state};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -237,12 +237,10 @@ fn run_watched(
     // Dropped after the run, which may still write there.
     let files = spec.folder.as_deref().map(file_folder).transpose()?;
     let folder = files.as_ref().map(|files| files.path().to_owned());
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(os("socketpair"))?;
+    let (ours, theirs) = message::channel().map_err(os("pipe"))?;
     let world = World {
         shared: mapping.forever(),
-        socket: theirs,
+        told: theirs,
         seed: spec.seed,
         cpus: sched_getaffinity(None).map_err(os("sched_getaffinity"))?,
         knobs: knobs.clone(),
@@ -273,7 +271,7 @@ fn run_watched(
     record.page_bytes = page_bytes;
     record.before = read_proc(Path::new("/proc"))?;
     mapping.open_gate();
-    watcher.serve(&ours, &mut record)?;
+    watcher.serve(ours, &mut record)?;
     run.wait()?;
     record.after = read_proc(Path::new("/proc"))?;
     let stat = Stat::read().map_err(os("/proc/stat"))?;
@@ -447,7 +445,7 @@ impl Watcher<'_> {
     }
 
     /// Takes samples and what the workload tells until it has ended.
-    fn serve(&self, socket: &OwnedFd, record: &mut Record) -> Result<(), HostError> {
+    fn serve(&self, mut told: Listener, record: &mut Record) -> Result<(), HostError> {
         let mut next_sample = if self.spec.sample_interval.0 > 0 { Ns::ZERO } else { Ns::MAX };
         let mut next_memory = Ns::ZERO;
         loop {
@@ -462,11 +460,11 @@ impl Watcher<'_> {
             }
             self.check(now)?;
             let wait = crate::clock::timespec(LOOK.min(next_sample.saturating_sub(now)));
-            let mut fds = [PollFd::new(socket, PollFlags::IN)];
+            let mut fds = [PollFd::new(&told, PollFlags::IN)];
             // Interrupted by a signal: looked at in the next round.
             let _ = poll(&mut fds, Some(&wait));
             loop {
-                match Message::receive(socket.as_fd()) {
+                match told.receive() {
                     Ok(None) => break,
                     Ok(Some(message)) => self.act(message, record)?,
                     Err(message::Gone) => {

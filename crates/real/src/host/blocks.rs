@@ -179,8 +179,13 @@ fn with_pool<T>(
     let kernel = |source| KnobError::Kernel { name: POOL.to_owned(), path: path.clone(), source };
     let file = File::open(&path).map_err(kernel)?;
     while let Err(error) = flock(&file, FlockOperation::LockExclusive) {
-        if error != Errno::INTR {
-            return Err(kernel(error.into()));
+        match error {
+            Errno::INTR => {}
+            Errno::NOSYS => {
+                let missing = "the kernel has no locks for it, expected CONFIG_FILE_LOCKING";
+                return Err(kernel(io::Error::other(missing)));
+            }
+            _ => return Err(kernel(error.into())),
         }
     }
     act(pool(knobs)?)

@@ -46,7 +46,8 @@ const WAITER_STACK_BYTES: usize = 64 << 10;
 pub(crate) struct World {
     pub(crate) machine: MachineInfo,
     pub(crate) shared: &'static Shared,
-    pub(crate) socket: OwnedFd,
+    /// Where they tell it.
+    pub(crate) told: OwnedFd,
     pub(crate) seed: u64,
     /// The CPUs that the program may use.
     pub(crate) cpus: CpuSet,
@@ -60,7 +61,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn tell(&self, message: &Message) {
-        message.send(self.socket.as_fd());
+        message.send(self.told.as_fd());
     }
 
     /// The CPUs of a place.
