@@ -88,23 +88,37 @@ pub struct Kcompactd {
     pub(crate) highest: Option<ZoneKind>,
 }
 
-/// Compacts a zone. Returns what came of it, and a block that was kept for the request. Suspends.
-pub(crate) fn compact_zone(
-    cx: &mut KernelCx<'_>,
-    request: CompactRequest,
-) -> (CompactResult, Option<Pfn>) {
+/// What came of compacting a zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compacted {
+    pub(crate) result: CompactResult,
+    /// A block that was kept for the request.
+    pub(crate) block: Option<Pfn>,
+    /// Another task wanted the CPU when it ended (`need_resched`).
+    pub(crate) is_cpu_wanted: bool,
+}
+
+/// Compacts a zone. Suspends.
+///
+/// A task in the kernel gives the CPU away where it looks whether another one wants it. While pages move that is
+/// after each (`cond_resched` in `migrate_pages`), so nobody else learns of it. The scanners look every 32 frames:
+/// a run that does not wait is over there before 5.1 (`compact_should_abort`), and since then goes on when it has
+/// the CPU again (cf66f0700c8f).
+pub(crate) fn compact_zone(cx: &mut KernelCx<'_>, request: CompactRequest) -> Compacted {
     let begun = cx.world().memory.begin_compaction(request);
     trace::note_all(cx);
     let mut run = match begun {
         Ok(run) => run,
-        Err(result) => return (result, None),
+        Err(result) => return Compacted { result, block: None, is_cpu_wanted: false },
     };
+    let aborts = cx.world().memory.policy.compaction.contention == Contention::Abort;
     cx.world().compaction.running += 1;
     let mut held = 0;
+    let mut is_cpu_wanted = false;
     let result = loop {
         run.request.cpu = cx.cpu().0 as usize;
         if run.request.mode == MigrateMode::Async {
-            run.contended |= finds_lock_taken(cx, &run);
+            run.contended |= aborts && is_cpu_wanted || finds_lock_taken(cx, &run);
         }
         let step = cx.world().memory.compact_step(&mut run);
         let told = trace::take(cx);
@@ -115,7 +129,7 @@ pub(crate) fn compact_zone(
         held = (targets + kept) as u64;
         match step {
             CompactStep::Done(result) => {
-                spend_step(cx, &mut run, false);
+                is_cpu_wanted |= spend_step(cx, &run, false);
                 trace::note_taken(cx, told);
                 break result;
             }
@@ -123,24 +137,32 @@ pub(crate) fn compact_zone(
             CompactStep::WaitOnPage(pfn, obstacle) => wait_on_obstacle(cx, pfn, obstacle),
             CompactStep::FastIsolated(_)
             | CompactStep::IsolatedFreepages(_)
-            | CompactStep::TookFreepages { .. } => spend_step(cx, &mut run, true),
-            CompactStep::Finished(_)
-            | CompactStep::IsolatedMigratepages(_)
-            | CompactStep::Migrated(_)
-            | CompactStep::Drained
-            | CompactStep::Nothing => spend_step(cx, &mut run, false),
+            | CompactStep::TookFreepages { .. } => {
+                is_cpu_wanted |= spend_step(cx, &run, true);
+                is_cpu_wanted &= aborts;
+            }
+            CompactStep::IsolatedMigratepages(_) => {
+                is_cpu_wanted |= spend_step(cx, &run, false);
+                is_cpu_wanted &= aborts;
+            }
+            CompactStep::Migrated(_) => {
+                spend_step(cx, &run, false);
+                is_cpu_wanted = false;
+            }
+            CompactStep::Finished(_) | CompactStep::Drained | CompactStep::Nothing => {
+                is_cpu_wanted |= spend_step(cx, &run, false);
+            }
         }
         trace::note_taken(cx, told);
     };
     let totals = &mut cx.world().compaction;
     totals.running -= 1;
     totals.held_pages -= held;
-    (result, run.captured)
+    Compacted { result, block: run.captured, is_cpu_wanted }
 }
 
-/// Spends what a step took. A run that does not wait is over when others have had the CPU meanwhile, or
-/// want it (`need_resched`).
-fn spend_step(cx: &mut KernelCx<'_>, run: &mut CompactRun, is_free_search: bool) {
+/// Spends what a step took, and says whether others have had the CPU meanwhile.
+fn spend_step(cx: &mut KernelCx<'_>, run: &CompactRun, is_free_search: bool) -> bool {
     let began = cx.times();
     spend_work(cx, run.cc.zone);
     let ended = cx.times();
@@ -150,17 +172,13 @@ fn spend_step(cx: &mut KernelCx<'_>, run: &mut CompactRun, is_free_search: bool)
     if is_free_search {
         totals.free_search += took;
     }
-    if run.request.mode == MigrateMode::Async && ended.runnable > began.runnable {
-        run.contended = true;
-    }
+    ended.runnable > began.runnable
 }
 
-/// Whether another has a lock that the next step would only try (`spin_trylock_irqsave`, before 5.1).
+/// Whether another has a lock that the next step would only try (`spin_trylock_irqsave`): that ends a run before
+/// 5.1, and since then lets it take more at once.
 fn finds_lock_taken(cx: &mut KernelCx<'_>, run: &CompactRun) -> bool {
     let kernel = cx.world();
-    if kernel.memory.policy.compaction.contention != Contention::Abort {
-        return false;
-    }
     let zone = kernel.zone_locks[run.cc.zone.index()];
     let lru = kernel.lru_locks[kernel.memory.lru.of_zone(run.cc.zone)];
     cx.is_taken(zone) || cx.is_taken(lru)
@@ -250,7 +268,7 @@ fn compact_by_preferred_zone(
     for zone in zones {
         let cpu = cx.cpu().0 as usize;
         let request = CompactRequest::direct(zone, order, gfp, priority.mode(), cpu, false);
-        let (result, _) = compact_zone(cx, request);
+        let result = compact_zone(cx, request).result;
         best = best.max(result);
         if cx.world().is_above(zone, order, Mark::Low, ZoneKind::Dma) {
             break;
@@ -298,8 +316,7 @@ fn compact_by_zones(
         let cpu = cx.cpu().0 as usize;
         let full = priority == Priority::SyncFull;
         let request = CompactRequest::direct(zone, order, gfp, priority.mode(), cpu, full);
-        let waited = cx.times().runnable;
-        let (result, block) = compact_zone(cx, request);
+        let Compacted { result, block, is_cpu_wanted } = compact_zone(cx, request);
         best = rank(policy.direct, best, result);
         all_contended &= result == CompactResult::Contended;
         captured = block;
@@ -325,8 +342,7 @@ fn compact_by_zones(
             trace::note_all(cx);
         }
         // The CPU is wanted, or the process is to die.
-        let is_wanted = cx.times().runnable > waited;
-        if priority == Priority::Async && is_wanted || is_killed(cx, want) {
+        if priority == Priority::Async && is_cpu_wanted || is_killed(cx, want) {
             for_the_cpu = true;
             break;
         }
@@ -580,7 +596,7 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
         }
         let cpu = cx.cpu().0 as usize;
         let request = CompactRequest::kcompactd(&cx.world().memory, zone, order, highest, cpu);
-        let (result, _) = compact_zone(cx, request);
+        let result = compact_zone(cx, request).result;
         let memory = &mut cx.world().memory;
         match result {
             CompactResult::Success => memory.compaction_defer_reset(zone, order, false),
