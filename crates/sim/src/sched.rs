@@ -11,10 +11,11 @@
 //! is placed up to half a latency before the others, and takes the CPU if it is more than the wakeup
 //! granularity behind the running one. kernel/sched/cputime.c (`account_idle_time`): idle time counts as
 //! iowait while a task that last ran on the CPU waits for a device.
-//! Departs: load is balanced when tasks wake, when they are preempted and when CPUs fall idle, not from
-//! time to time. Visible as: with a few more tasks than CPUs, some share a CPU for long while others have
-//! one to themselves.
+//! Load is balanced when tasks wake, when they are preempted, when CPUs fall idle, and from time to time
+//! (`balance`).
 //! Departs: nice values, groups, real-time classes and interrupts are left out; one does not see them.
+
+mod balance;
 
 use crate::device::{Class, Completion, Device, DeviceSpec, Freed, Ticket};
 use crate::events::{Events, NEVER};
@@ -22,6 +23,7 @@ use crate::task::{
     Affinity, CpuId, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup,
 };
 use crate::time::Ns;
+use balance::{Load, Rota};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Times of the scheduler.
@@ -138,6 +140,7 @@ struct Task {
     mode: Mode,
     /// Time it has run, comparable among the tasks of its CPU.
     vruntime: i64,
+    load: Load,
     /// Spinlocks it holds or spins on.
     preempt_off: u32,
     wakeup: Wakeup,
@@ -153,6 +156,7 @@ struct Cpu {
     queue: BTreeSet<(i64, u32)>,
     min_vruntime: i64,
     slice_end: u64,
+    rota: Rota,
     /// Until when its idle time is accounted for.
     idle_since: u64,
     nr_iowait: u32,
@@ -218,6 +222,7 @@ pub(crate) struct Scheduler {
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
     nr_nodes: u32,
+    node_rotas: Vec<Rota>,
     events: Events,
     queues: Vec<Queue>,
     locks: Vec<Lock>,
@@ -245,12 +250,14 @@ impl Scheduler {
             queue: BTreeSet::new(),
             min_vruntime: 0,
             slice_end: 0,
+            rota: Rota::default(),
             idle_since: 0,
             nr_iowait: 0,
             times: CpuTimes::default(),
         };
         let mut events = Events::new();
         events.grow(spec.devices.len());
+        let nr_nodes = spec.cpu_nodes.iter().max().map_or(0, |&node| node + 1);
         let mut this = Self {
             now: 0,
             limit: 0,
@@ -261,7 +268,8 @@ impl Scheduler {
             nr_ready: 0,
             spec: spec.sched,
             tasks: Vec::new(),
-            nr_nodes: spec.cpu_nodes.iter().max().map_or(0, |&node| node + 1),
+            nr_nodes,
+            node_rotas: vec![Rota::default(); nr_nodes as usize],
             cpus: spec.cpu_nodes.into_iter().map(cpu).collect(),
             events,
             queues: Vec::new(),
@@ -683,6 +691,7 @@ impl Scheduler {
             left: 0,
             mode: Mode::User,
             vruntime: 0,
+            load: Load::of_new_task(self.now),
             preempt_off: 0,
             wakeup: Wakeup::Woken,
             joiners: Vec::new(),
@@ -920,6 +929,7 @@ impl Scheduler {
     /// Takes the CPU from a running task that could go on, unless it has still run least of all.
     fn preempt(&mut self, task: usize) {
         let cpu = self.tasks[task].cpu;
+        self.balance_from(cpu);
         let waits_longer = self.cpus[cpu].queue.first().copied();
         if waits_longer.is_none_or(|first| first > (self.tasks[task].vruntime, task as u32)) {
             self.cpus[cpu].slice_end = self.now + self.slice(cpu);
@@ -948,6 +958,7 @@ impl Scheduler {
         let task = self.leave_code();
         let this = &mut self.tasks[task];
         assert_eq!(this.preempt_off, 0, "{} sleeps while it holds a spinlock", this.name);
+        this.load.pass(self.now, true);
         this.state = State::Blocked(what, is_io);
         this.times.voluntary_switches += 1;
         let cpu = this.cpu;
@@ -967,6 +978,8 @@ impl Scheduler {
             self.account_idle(cpu);
             self.cpus[cpu].nr_iowait -= 1;
         }
+        let now = self.now;
+        self.tasks[task].load.pass(now, false);
         self.tasks[task].wakeup = wakeup;
         self.set_moment(task, NEVER);
         self.make_ready(task);
