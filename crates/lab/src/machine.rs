@@ -170,7 +170,7 @@ fn list_type(memory: &Memory, pfn: Pfn, recorded: Migratetype) -> Migratetype {
 
 fn restore_marks(memory: &mut Memory, id: ZoneId, state: &ZoneState) {
     let zone = &mut memory.zones[id.index()];
-    zone.watermarks = Watermarks { marks: state.watermark, boost: state.watermark_boost };
+    zone.set_watermarks(Watermarks { marks: state.watermark, boost: state.watermark_boost });
     zone.flags.boosted_watermark = state.watermark_boost > 0;
     zone.nr_reserved_highatomic = state.nr_reserved_highatomic;
     let pfn =

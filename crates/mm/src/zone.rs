@@ -160,6 +160,12 @@ impl Zone {
         self.start.0 <= pfn.0 && pfn.0 < self.end.0
     }
 
+    /// Gives the zone these marks, and its share of what is handed out anew (`__setup_per_zone_wmarks`, v4.4).
+    pub const fn set_watermarks(&mut self, watermarks: Watermarks) {
+        self.watermarks = watermarks;
+        self.alloc_batch = self.fair_share();
+    }
+
     /// Pages that may be taken before those of the node's other zones are.
     pub(crate) const fn fair_share(&self) -> i64 {
         self.watermarks.raw(Mark::High) as i64 - self.watermarks.raw(Mark::Low) as i64
