@@ -159,7 +159,7 @@ impl Case {
         let mut script = |key: &str| {
             let text = self.text(key).filter(|text| !text.is_empty())?;
             match Script::parse(text) {
-                Ok(script) => return Some(self.on_its_disk(script)),
+                Ok(script) => return Some(self.in_step(self.on_its_disk(script))),
                 Err(Unknown::Needs(needs)) => {
                     waits.extend(needs.into_iter().map(|need| format!("{key}: {need}")));
                 }
@@ -294,6 +294,13 @@ impl Case {
             Some(mib) => script.with_inodes((mib / GROUP_MIB * PER_GROUP).saturating_sub(OWN)),
             None => script,
         }
+    }
+
+    /// The script, with as much done in the background as the recorded programs say they did.
+    fn in_step(&self, script: Script) -> Script {
+        let metrics = self.record.metrics.iter();
+        let results = metrics.map(|metric| (metric.name.clone(), metric.samples.clone()));
+        script.in_step(&results.collect())
     }
 
     /// The guest machine with the case's CPUs, nodes and swap.

@@ -12,6 +12,7 @@ mod fsmark;
 mod highalloc;
 mod hugestress;
 mod mapstream;
+mod pace;
 mod postmark;
 mod program;
 mod slabload;
@@ -21,11 +22,12 @@ pub use churn::Churn;
 pub use fragmenter::Fragmenter;
 pub use fragments::Fragments;
 pub use fsmark::Fsmark;
-pub use highalloc::Highalloc;
+pub use highalloc::{Highalloc, Load};
 pub use hugestress::Hugestress;
 pub use mapstream::Mapstream;
+pub use pace::Results;
 pub use postmark::Postmark;
-pub use program::{Program, Size};
+pub use program::{Program, ReadMeanwhile, Size};
 pub use slabload::Slabload;
 pub use stutter::Stutter;
 
@@ -123,6 +125,18 @@ impl Script {
         for step in &mut self.steps {
             if let Step::Run(Program::Slabload(slabload)) = step {
                 slabload.inodes = Some(inodes);
+            }
+        }
+        self
+    }
+
+    /// The same, where what it does in the background goes as far as these results of a run of it tell. Results are of
+    /// the only program of their name.
+    #[must_use]
+    pub fn in_step(mut self, results: &Results) -> Self {
+        for step in &mut self.steps {
+            if let Step::Run(program) = step {
+                *program = program.clone().in_step(results);
             }
         }
         self
@@ -404,6 +418,7 @@ mod tests {
             loops: 3,
             advice: Some(Advice::Huge),
             file: None,
+            read: None,
         };
         assert_eq!(usemem, expected);
         let demo = Program::parse("mmapdemo -p 40 -c 3 -l 3 -b 1").unwrap();

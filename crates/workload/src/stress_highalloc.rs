@@ -118,8 +118,18 @@ impl Pass {
 
     /// Asks for all of them, keeps those that it gets, frees them at the end, and says how many they were.
     pub(crate) fn run(self, sys: &mut dyn System) -> Result<u64, Failure> {
+        self.run_beside(sys, |_, _| Ok(()))
+    }
+
+    /// The same, where something else is done before each of them, which is told how many there were.
+    pub(crate) fn run_beside(
+        self,
+        sys: &mut dyn System,
+        mut beside: impl FnMut(&mut dyn System, u64) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
         let mut taken = Vec::new();
-        for _ in 0..self.attempts {
+        for attempts in 0..self.attempts {
+            beside(sys, attempts)?;
             let next = sys.now() + self.pace;
             taken.extend(sys.take_block(KernelBlock::Module { order: self.order })?);
             let now = sys.now();

@@ -5,10 +5,12 @@ use super::Unknown;
 use super::arguments::Arguments;
 use super::background::Background;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
-use super::program::{Size, map, touch_units};
+use super::pace::{Follower, Pace, Results, only, share};
+use super::program::{Size, UNIT_PAGES, map, touch_units};
 use crate::files::{Random, read_once, write_new};
 use crate::process::{run_process, run_threads};
 use highorder_system::{Advice, Failure, System, ThreadSpec};
+use std::sync::Arc;
 
 /// Begins the number of each thread's random stream: "fragread" in ASCII.
 const STREAM: u128 = 0x6672_6167_7265_6164 << 64;
@@ -22,6 +24,8 @@ pub struct Fragmenter {
     pub file_percent: u64,
     /// The mapping that is to be made of huge pages, in percent of memory.
     pub anon_percent: u64,
+    /// Files that its threads read again in all, if that is known.
+    pub nr_reread: Option<u64>,
 }
 
 impl Fragmenter {
@@ -31,7 +35,14 @@ impl Fragmenter {
             threads: arguments.threads(4)?,
             file_percent: arguments.number('f')?.unwrap_or(150),
             anon_percent: arguments.number('a')?.unwrap_or(75),
+            nr_reread: None,
         })
+    }
+
+    /// As much is read again as results tell.
+    pub(super) fn set_reread(&mut self, results: &Results) {
+        let mib = only(results, "fragmenter.reread_mb");
+        self.nr_reread = mib.map(|mib| mib as u64 * (1 << 20) / FILE_BYTES);
     }
 
     pub(super) fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
@@ -46,16 +57,27 @@ impl Fragmenter {
                 })
             })
         })?;
+        let pace = self.nr_reread.map(|_| Arc::new(Pace::default()));
         let mut readers = Background::default();
         for number in (0..self.threads).filter(|_| each > 0) {
             let spec = ThreadSpec::thread(format!("reader-{number}"));
+            let pace = pace.clone().map(Follower);
             readers.start_on(sys, spec, move |sys, signal| {
                 let mut random = Random::new(sys.seed(), STREAM | u128::from(number));
-                while !signal.is_over() {
+                loop {
+                    let goes_on = match &pace {
+                        None => !signal.is_over(),
+                        Some(Follower(pace)) => pace.follow(sys, || signal.is_over())?,
+                    };
+                    if !goes_on {
+                        return Ok(());
+                    }
                     let file = name(number, random.below(each));
                     read_once(sys, &file, FILE_BYTES, WRITE_BYTES)?;
+                    if let Some(Follower(pace)) = &pace {
+                        pace.count(1);
+                    }
                 }
-                Ok(())
             })?;
         }
         let child = ThreadSpec::process("fragmenter");
@@ -66,7 +88,15 @@ impl Fragmenter {
                 let pages =
                     Size::Percent(self.anon_percent).pages_each(sys.machine().total_pages, 1);
                 let area = map(sys, pages, Some(Advice::Huge))?;
-                touch_units(sys, area)?;
+                match pace.zip(self.nr_reread) {
+                    None => touch_units(sys, area)?,
+                    Some((pace, nr_reread)) => {
+                        for unit in (0..area.pages).step_by(UNIT_PAGES as usize) {
+                            touch_units(sys, area.part(unit, UNIT_PAGES))?;
+                            pace.lead(sys, share(nr_reread, unit + UNIT_PAGES, area.pages))?;
+                        }
+                    }
+                }
                 sys.note_held();
                 Ok(())
             }),

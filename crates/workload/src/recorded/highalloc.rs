@@ -2,16 +2,19 @@
 //! and once more when all is at rest.
 //!
 //! Departs: a scan of a directory beside each unit of work is left out, of which nothing but a page of the directory
-//! would be seen. What a unit computes takes no time. Visible as: more units in the same time.
+//! would be seen. What a unit computes takes no time. Visible as: more units in the same time, but where results tell
+//! how many there were.
 
 use super::Unknown;
 use super::arguments::Arguments;
 use super::background::{Background, Signal};
+use super::pace::{Follower, Pace, Results, only, share};
 use super::program::{map, report_success};
 use crate::files::{Random, read_once, write_new};
 use crate::process::run_process;
 use crate::stress_highalloc::Pass;
 use highorder_system::{Access, Advice, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec};
+use std::sync::Arc;
 
 /// Begins the number of each random stream: "highallo" in ASCII.
 const STREAM: u128 = 0x6869_6768_616c_6c6f << 64;
@@ -50,6 +53,38 @@ pub struct Highalloc {
     pub warm_seconds: u64,
     /// From one attempt to the next, in milliseconds.
     pub pace_millis: u64,
+    /// What the workers did, if that is known.
+    pub load: Option<Load>,
+}
+
+/// Units of work that the workers of a recorded run did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Before the first pass.
+    pub warm: u64,
+    /// In each of the two passes.
+    pub passes: [u64; 2],
+    /// How long each of them took, in milliseconds.
+    pub pass_ms: [u64; 2],
+}
+
+impl Load {
+    fn of(results: &Results) -> Option<Self> {
+        let of_pass =
+            |pass: u64, what: &str| only(results, &format!("highalloc.pass{pass}.{what}"));
+        let units = |pass| Some(of_pass(pass, "load_units")? as u64);
+        let millis = |pass| Some((of_pass(pass, "elapsed_s")? * 1e3) as u64);
+        Some(Self {
+            warm: only(results, "highalloc.warm_units")? as u64,
+            passes: [units(1)?, units(2)?],
+            pass_ms: [millis(1)?, millis(2)?],
+        })
+    }
+
+    /// The workers went on at a pass's rate for so long after it.
+    fn after(self, pass: usize, time: Ns) -> u64 {
+        share(self.passes[pass], time.0 / 1_000_000, self.pass_ms[pass])
+    }
 }
 
 impl Highalloc {
@@ -67,7 +102,13 @@ impl Highalloc {
             tree_mib: needed('M')?,
             warm_seconds: arguments.number('w')?.unwrap_or(20),
             pace_millis: arguments.number('m')?.unwrap_or(125),
+            load: None,
         })
+    }
+
+    /// The workers do as much as results tell.
+    pub(super) fn set_load(&mut self, results: &Results) {
+        self.load = Load::of(results);
     }
 
     pub(super) fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
@@ -81,19 +122,24 @@ impl Highalloc {
             attempts: (total * GOAL_PERCENT / 100) >> ORDER,
             pace: Ns::from_millis(self.pace_millis),
         };
-        let mut load = Background::default();
+        let pace = self.load.map(|_| Arc::new(Pace::default()));
+        let mut workers = Background::default();
         for worker in 0..self.trees {
-            load.start(sys, "worker", move |sys, signal| {
+            let pace = pace.clone().map(Follower);
+            workers.start(sys, "worker", move |sys, signal| {
                 signal.set_ready();
-                self.work(sys, signal, worker)
+                self.work(sys, signal, worker, pace.as_ref())
             })?;
         }
-        sys.sleep(Ns::from_secs(self.warm_seconds))?;
-        run_pass(sys, pass, "pass1")?;
-        sys.sleep(PAUSE)?;
-        run_pass(sys, pass, "pass2")?;
-        sys.sleep(TAIL)?;
-        load.end(sys)?;
+        let mut front = Front { pace, due: 0 };
+        let warm = self.load.map_or(0, |load| load.warm);
+        front.sleep(sys, Ns::from_secs(self.warm_seconds), warm)?;
+        for (number, rest) in [PAUSE, TAIL].into_iter().enumerate() {
+            let units = self.load.map_or(0, |load| load.passes[number]);
+            front.run_pass(sys, pass, &format!("pass{}", number + 1), units)?;
+            front.sleep(sys, rest, self.load.map_or(0, |load| load.after(number, rest)))?;
+        }
+        workers.end(sys)?;
         for tree in 0..self.trees {
             (0..self.files).try_for_each(|file| sys.unlink(&source(tree, file)))?;
         }
@@ -102,7 +148,7 @@ impl Highalloc {
         sys.unlink(FILE)?;
         sys.drop_caches(Caches::All)?;
         sys.set_knob("vm.min_free_kbytes", "1024")?;
-        run_pass(sys, pass, "rested")
+        Front::default().run_pass(sys, pass, "rested", 0)
     }
 
     /// Files are of equal size: how theirs differed is not known.
@@ -120,10 +166,23 @@ impl Highalloc {
     }
 
     /// Units of work, each a process, until the load is to end; then what they left goes.
-    fn work(self, sys: &mut dyn System, signal: &Signal, worker: u64) -> Result<(), Failure> {
+    fn work(
+        self,
+        sys: &mut dyn System,
+        signal: &Signal,
+        worker: u64,
+        pace: Option<&Follower>,
+    ) -> Result<(), Failure> {
         let mut random = Random::new(sys.seed(), STREAM | u128::from(worker));
         let mut objects = 0;
-        while !signal.is_over() {
+        loop {
+            let goes_on = match pace {
+                None => !signal.is_over(),
+                Some(Follower(pace)) => pace.follow(sys, || signal.is_over())?,
+            };
+            if !goes_on {
+                return Ok(());
+            }
             let files: Vec<u64> = (0..READ_FILES).map(|_| random.below(self.files)).collect();
             let [least, most] = HEAP_MIB;
             let heap = random.between(least << 20, most << 20) / sys.machine().page_bytes;
@@ -141,8 +200,10 @@ impl Highalloc {
             });
             // One that was killed for want of memory has left no file, or part of it.
             run_process(sys, ThreadSpec::process("unit"), unit)?;
+            if let Some(Follower(pace)) = pace {
+                pace.count(1);
+            }
         }
-        Ok(())
     }
 }
 
@@ -154,8 +215,40 @@ fn object_name(worker: u64, number: u64) -> String {
     format!("objects-{worker}/{number}")
 }
 
-fn run_pass(sys: &mut dyn System, pass: Pass, name: &str) -> Result<(), Failure> {
-    let had = pass.run(sys)?;
-    report_success(sys, &format!("highalloc.{name}"), had, pass.attempts);
-    Ok(())
+/// What goes on in front of the workers, and how many units of work are due so far.
+#[derive(Default)]
+struct Front {
+    pace: Option<Arc<Pace>>,
+    due: u64,
+}
+
+impl Front {
+    /// Rests, while so many units become due evenly.
+    fn sleep(&mut self, sys: &mut dyn System, time: Ns, units: u64) -> Result<(), Failure> {
+        let Some(pace) = &self.pace else { return sys.sleep(time) };
+        let parts = (time.0 / 1_000_000_000).max(1);
+        for part in 1..=parts {
+            sys.sleep(Ns(time.0 / parts))?;
+            pace.lead(sys, self.due + share(units, part, parts))?;
+        }
+        self.due += units;
+        Ok(())
+    }
+
+    /// Asks for block after block, while so many units become due evenly.
+    fn run_pass(
+        &mut self,
+        sys: &mut dyn System,
+        pass: Pass,
+        name: &str,
+        units: u64,
+    ) -> Result<(), Failure> {
+        let had = pass.run_beside(sys, |sys, attempts| match &self.pace {
+            Some(pace) => pace.lead(sys, self.due + share(units, attempts, pass.attempts)),
+            None => Ok(()),
+        })?;
+        self.due += units;
+        report_success(sys, &format!("highalloc.{name}"), had, pass.attempts);
+        Ok(())
+    }
 }

@@ -8,6 +8,7 @@ use super::fsmark::Fsmark;
 use super::highalloc::Highalloc;
 use super::hugestress::Hugestress;
 use super::mapstream::Mapstream;
+use super::pace::{Follower, Pace, Results, only, share};
 use super::postmark::Postmark;
 use super::slabload::Slabload;
 use super::stutter::Stutter;
@@ -18,7 +19,7 @@ use highorder_system::{
     Access, Advice, Area, Code, Extent, Failure, MemPolicy, Pattern, System, ThreadSpec,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Base pages of 2 MiB: what these programs align to.
 pub(super) const UNIT_PAGES: u64 = 512;
@@ -38,6 +39,8 @@ pub enum Program {
         advice: Option<Advice>,
         /// A file that another thread reads over and over meanwhile, 1 MiB at a time.
         file: Option<String>,
+        /// How much of it was read, if that is known.
+        read: Option<ReadMeanwhile>,
     },
     /// One thread fills a mapping, pass after pass.
     Mmapdemo {
@@ -81,6 +84,32 @@ pub enum Program {
     Postmark(Postmark),
     /// Mappings are timed while a large file is copied.
     Stutter(Stutter),
+}
+
+/// What `usemem`'s reader read in a recorded run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadMeanwhile {
+    /// In all, in MiB.
+    pub mib: u64,
+    /// How long each loop took, in microseconds: it read at one rate all the while.
+    pub loop_us: Vec<u64>,
+}
+
+impl ReadMeanwhile {
+    fn of(results: &Results, loops: u32) -> Option<Self> {
+        let mib = only(results, "usemem.streamed_mb")? as u64;
+        let loop_us: Vec<u64> =
+            results.get("usemem.loop_s")?.iter().map(|seconds| (seconds * 1e6) as u64).collect();
+        let is_whole = loop_us.len() == loops as usize && loop_us.iter().sum::<u64>() > 0;
+        is_whole.then_some(Self { mib, loop_us })
+    }
+
+    /// How much of it is due when so much of a loop is done.
+    fn due(&self, number: usize, done: u64, of: u64) -> u64 {
+        let before: u64 = self.loop_us[..number].iter().sum();
+        let now = before + share(self.loop_us[number], done, of);
+        share(self.mib, now, self.loop_us.iter().sum())
+    }
 }
 
 /// How large a mapping is.
@@ -165,6 +194,20 @@ impl Program {
         matches!(self, Self::Slabload(_) | Self::Highalloc(_))
     }
 
+    /// The same, with as much done in the background as these results of a run of it tell.
+    #[must_use]
+    pub(super) fn in_step(mut self, results: &Results) -> Self {
+        match &mut self {
+            Self::Usemem { loops, file: Some(_), read, .. } => {
+                *read = ReadMeanwhile::of(results, *loops);
+            }
+            Self::Fragmenter(fragmenter) => fragmenter.set_reread(results),
+            Self::Highalloc(highalloc) => highalloc.set_load(results),
+            _ => {}
+        }
+        self
+    }
+
     /// The program as a process's first thread runs it.
     #[must_use]
     pub fn code(&self) -> Code {
@@ -174,8 +217,9 @@ impl Program {
 
     fn run(&self, sys: &mut dyn System) -> Result<(), Failure> {
         match self {
-            Self::Usemem { threads, size, loops, advice, file } => {
-                usemem(sys, *threads, *size, *loops, *advice, file.as_deref())
+            Self::Usemem { threads, size, loops, advice, file, read } => {
+                let size = (*threads, *size, *loops);
+                usemem(sys, size, *advice, file.as_deref(), read.as_ref())
             }
             &Self::Mmapdemo { size, loops, advice, cpus, policy } => {
                 if let Some(cpus) = cpus {
@@ -239,31 +283,47 @@ pub(super) fn touch_units(sys: &mut dyn System, area: Area) -> Result<(), Failur
 
 fn usemem(
     sys: &mut dyn System,
-    threads: u32,
-    size: Size,
-    loops: u32,
+    (threads, size, loops): (u32, Size, u32),
     advice: Option<Advice>,
     file: Option<&str>,
+    read: Option<&ReadMeanwhile>,
 ) -> Result<(), Failure> {
     let total = sys.machine().total_pages;
     let each = size.pages_each(total, u64::from(threads));
-    let area = map(sys, each * u64::from(threads), advice)?;
+    let all = each * u64::from(threads);
+    let area = map(sys, all, advice)?;
     let barrier = sys.new_barrier(threads)?;
     let done = Arc::new(AtomicBool::new(false));
+    let pace = read.map(|_| Arc::new(Pace::default()));
     let reader = match file {
         Some(name) => {
-            let (name, done) = (name.to_owned(), done.clone());
-            let code: Code = Box::new(move |sys| stream(sys, &name, &done));
+            let (name, done, pace) = (name.to_owned(), done.clone(), pace.clone().map(Follower));
+            let code: Code = Box::new(move |sys| stream(sys, &name, &done, pace.as_ref()));
             Some(sys.spawn(ThreadSpec::thread("reader"), code)?)
         }
         None => None,
     };
+    let touched = Arc::new(AtomicU64::new(0));
     let mut started = Vec::new();
     for number in 0..threads {
         let part = area.part(u64::from(number) * each, each);
+        let in_step = pace.clone().zip(read.cloned());
+        let touched = touched.clone();
         let code: Code = Box::new(move |sys| {
-            for _ in 0..loops {
-                sys.touch_range(part, Pattern::word(Access::Write))?;
+            for number in 0..loops as usize {
+                match &in_step {
+                    None => sys.touch_range(part, Pattern::word(Access::Write))?,
+                    Some((pace, read)) => {
+                        for unit in (0..part.pages).step_by(UNIT_PAGES as usize) {
+                            let unit = part.part(unit, UNIT_PAGES);
+                            sys.touch_range(unit, Pattern::word(Access::Write))?;
+                            let touched = touched.fetch_add(unit.pages, Ordering::Relaxed);
+                            let in_loop =
+                                (touched + unit.pages).saturating_sub(number as u64 * all);
+                            pace.lead(sys, read.due(number, in_loop, all))?;
+                        }
+                    }
+                }
                 sys.barrier(barrier)?;
             }
             Ok(())
@@ -279,18 +339,31 @@ fn usemem(
     }
 }
 
-/// Reads a file over and over.
-fn stream(sys: &mut dyn System, name: &str, done: &AtomicBool) -> Result<(), Failure> {
+/// Reads a file over and over, or as much of it as is due.
+fn stream(
+    sys: &mut dyn System,
+    name: &str,
+    done: &AtomicBool,
+    pace: Option<&Follower>,
+) -> Result<(), Failure> {
     const BLOCK: u64 = 1 << 20;
     let file = sys.open_file(name)?;
     let size = sys.file_bytes(file)?;
+    let is_over = || done.load(Ordering::Relaxed);
     loop {
         let mut at = 0;
         while at < size {
-            if done.load(Ordering::Relaxed) {
+            let goes_on = match pace {
+                None => !is_over(),
+                Some(Follower(pace)) => pace.follow(sys, is_over)?,
+            };
+            if !goes_on {
                 return Ok(());
             }
             sys.read_file(file, at, BLOCK)?;
+            if let Some(Follower(pace)) = pace {
+                pace.count(1);
+            }
             at += BLOCK;
         }
         if size == 0 {
@@ -327,6 +400,7 @@ fn usemem_of(arguments: &Arguments) -> Result<Program, Unknown> {
         loops: arguments.number('l')?.unwrap_or(1),
         advice: arguments.advice(),
         file: arguments.file('f'),
+        read: None,
     })
 }
 

@@ -1,0 +1,78 @@
+//! Keeps what a program does in the background in step with what it does in front, as it was when it was recorded.
+//!
+//! How much a reader beside a workload reads hangs on who else used the host of a guest, and differs by a factor of
+//! eight between two recordings of one case. It is part of what was asked of memory, not of what memory management
+//! made of it. So where results tell how much was done in the background, as much is done here, evenly along the
+//! work in front: each side waits for the other.
+
+use highorder_system::{Failure, Ns, System};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How long a side sleeps before it looks at the other one again.
+const PAUSE: Ns = Ns::from_millis(1);
+
+/// What recorded programs printed: numbers by name, such as `usemem.streamed_mb`.
+pub type Results = BTreeMap<String, Vec<f64>>;
+
+/// The only number of a name.
+pub(super) fn only(results: &Results, name: &str) -> Option<f64> {
+    match results.get(name)?.as_slice() {
+        &[number] if number > 0.0 => Some(number),
+        _ => None,
+    }
+}
+
+/// What is due in the background, and what was done of it.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    due: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Pace {
+    /// The work in front has come so far that this much is due, and waits until it is done, but for what is under
+    /// way. Does nothing when the background is gone.
+    pub(super) fn lead(&self, sys: &mut dyn System, due: u64) -> Result<(), Failure> {
+        self.due.fetch_max(due, Ordering::Relaxed);
+        while self.done.load(Ordering::Relaxed).saturating_add(1) < due {
+            sys.sleep(PAUSE)?;
+        }
+        Ok(())
+    }
+
+    /// Waits in the background until more is due; false if it `is_over` instead.
+    pub(super) fn follow(
+        &self,
+        sys: &mut dyn System,
+        is_over: impl Fn() -> bool,
+    ) -> Result<bool, Failure> {
+        while !is_over() {
+            if self.done.load(Ordering::Relaxed) < self.due.load(Ordering::Relaxed) {
+                return Ok(true);
+            }
+            sys.sleep(PAUSE)?;
+        }
+        Ok(false)
+    }
+
+    /// So much more was done.
+    pub(super) fn count(&self, done: u64) {
+        self.done.fetch_add(done, Ordering::Relaxed);
+    }
+}
+
+/// The background's hold on its pace: nobody waits for it when it is gone, however it ended.
+pub(super) struct Follower(pub(super) Arc<Pace>);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.done.store(u64::MAX / 2, Ordering::Relaxed);
+    }
+}
+
+/// A share of an amount: `amount * part / whole`, rounded down.
+pub(super) fn share(amount: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(amount) * u128::from(part) / u128::from(whole.max(1))) as u64
+}
