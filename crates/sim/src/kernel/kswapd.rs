@@ -118,7 +118,7 @@ fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: u32) -> ! {
             // Somebody wants more than what was worked for: no sleep.
             (order, class) = (new_order, new_class);
         } else {
-            try_to_sleep(cx, node, Order(0), balanced_order, balanced_class);
+            try_to_sleep(cx, node, order, balanced_order, balanced_class);
             let (asked, highest) = take_request(cx, node);
             (order, class) = (asked, highest.map_or(top, |highest| highest.min(top)));
             (new_order, new_class) = (order, class);
