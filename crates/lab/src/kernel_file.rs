@@ -778,9 +778,12 @@ words!(PressureValue for SlabPressure {
     "per-pass" PerPass => Self::PerPass,
     "by-zone" ByZone => Self::ByZone,
     "by-priority" ByPriority => Self::ByPriority,
+    "by-priority-or-batch" ByPriorityOrBatch => Self::ByPriorityOrBatch,
+    "by-priority-throughout" ByPriorityThroughout => Self::ByPriorityThroughout,
 });
 words!(InodesValue for InodeLists {
     "all" All => Self::All,
+    "all-keeping-pages" AllKeepingPages => Self::AllKeepingPages,
     "unpopulated" Unpopulated => Self::Unpopulated,
 });
 words!(StallRuleValue for StallRule {

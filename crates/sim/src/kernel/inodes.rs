@@ -698,7 +698,13 @@ impl Kernel {
         if entry.users > 0 || entry.dentry != Object::NONE {
             return 0;
         }
-        if entry.inode_referenced {
+        let keeps_it = match entry.kind {
+            Kind::File(file) if self.flows.slab.inodes == InodeLists::AllKeepingPages => {
+                self.memory.files.counts(file).0 > 1
+            }
+            _ => false,
+        };
+        if entry.inode_referenced || keeps_it {
             self.list_inode(id);
             self.vfs.entry_mut(id).inode_referenced = false;
             return 0;

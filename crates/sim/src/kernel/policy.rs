@@ -254,8 +254,12 @@ pub enum SlabPressure {
     /// The share of pages scanned in a node's highest zone, after that zone (6b4f7799c6a5, 3.19); of the node
     /// since lists belong to nodes (4.8).
     ByZone,
-    /// As reclaim's priority says, after each node (9092c71bb724, 4.16).
+    /// As reclaim's priority says, after each node (9092c71bb724, 4.16), and what was put off before comes whole.
     ByPriority,
+    /// The same, and a batch at least (172b06c32b94, 4.19, to a9a238e83fbb, 5.0).
+    ByPriorityOrBatch,
+    /// What was put off before comes by the priority as well (18bb473e5031, 5.13).
+    ByPriorityThroughout,
 }
 
 /// Which inodes may be shrunk.
@@ -263,6 +267,8 @@ pub enum SlabPressure {
 pub enum InodeLists {
     /// All that nobody uses: their clean pages go with them (before 5.16).
     All,
+    /// All that nobody uses, but those with more than a page stay (a76cf1a474d7, 4.20, to 69056ee6a8a3, 5.0).
+    AllKeepingPages,
     /// Those of which no page and no shadow is left (51b8c1fe250d, 5.16).
     Unpopulated,
 }

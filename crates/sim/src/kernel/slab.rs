@@ -42,7 +42,27 @@ pub enum Pressure {
         lru: u64,
     },
     /// By reclaim's priority.
-    Priority(u8),
+    Priority {
+        /// From 12, the least pressure, to 0.
+        priority: u8,
+        /// What was put off before counts by the priority, too.
+        scales_deferred: bool,
+        /// A batch at least, or all there is.
+        is_batch_least: bool,
+    },
+}
+
+impl Pressure {
+    /// What a kernel that goes by priorities makes of one; none if it goes by shares.
+    const fn of_priority(rule: SlabPressure, priority: u8) -> Option<Self> {
+        let (scales_deferred, is_batch_least) = match rule {
+            SlabPressure::ByPriority => (false, false),
+            SlabPressure::ByPriorityOrBatch => (false, true),
+            SlabPressure::ByPriorityThroughout => (true, false),
+            SlabPressure::PerPass | SlabPressure::ByZone => return None,
+        };
+        Some(Self::Priority { priority, scales_deferred, is_batch_least })
+    }
 }
 
 /// What one shrinker is to do.
@@ -60,6 +80,8 @@ pub struct ShrinkPlan {
     batch: u64,
     done: u64,
     by_priority: bool,
+    /// What is put off is twice of all at most (since 5.13).
+    caps_deferred: bool,
     /// Fewer than a batch are looked at if that is all there is (since 3.12).
     takes_all: bool,
 }
@@ -75,7 +97,7 @@ impl ShrinkPlan {
         deferred: u64,
         takes_all: bool,
     ) -> Self {
-        let by_priority = matches!(pressure, Pressure::Priority(_));
+        let by_priority = matches!(pressure, Pressure::Priority { .. });
         let (delta, left) = match pressure {
             Pressure::Share { scanned, lru } => {
                 let scanned = if scanned == 0 { SCANNED_LEAST } else { scanned };
@@ -88,17 +110,35 @@ impl ShrinkPlan {
                 }
                 (delta, left.min(freeable * 2))
             }
-            Pressure::Priority(priority) => {
-                let delta = match seeks {
+            Pressure::Priority { priority, scales_deferred, is_batch_least } => {
+                let mut delta = match seeks {
                     // Trivial to make again: half of them.
                     0 => freeable / 2,
                     seeks => (freeable >> priority) * 4 / seeks,
                 };
-                let left = (deferred >> priority).saturating_add(delta);
+                if is_batch_least {
+                    delta = delta.max(freeable.min(batch));
+                }
+                let mut left = if scales_deferred { deferred >> priority } else { deferred };
+                left = left.saturating_add(delta);
+                if !scales_deferred && delta < freeable / 4 {
+                    left = left.min(freeable / 2);
+                }
                 (delta, left.min(freeable * 2))
             }
         };
-        Self { deferred, delta, freeable, left, batch, done: 0, by_priority, takes_all }
+        let caps_deferred = matches!(pressure, Pressure::Priority { scales_deferred: true, .. });
+        Self {
+            deferred,
+            delta,
+            freeable,
+            left,
+            batch,
+            done: 0,
+            by_priority,
+            caps_deferred,
+            takes_all,
+        }
     }
 
     /// How many objects to look at next; `None` if the rest is to be put off.
@@ -117,7 +157,8 @@ impl ShrinkPlan {
     #[must_use]
     pub fn deferred(&self) -> u64 {
         if self.by_priority {
-            (self.deferred + self.delta).saturating_sub(self.done).min(self.freeable * 2)
+            let put_off = (self.deferred + self.delta).saturating_sub(self.done);
+            if self.caps_deferred { put_off.min(self.freeable * 2) } else { put_off }
         } else {
             self.left
         }
@@ -243,13 +284,14 @@ pub(crate) fn after_node(
     if kernel.memory.policy.lru.scope != LruScope::Node {
         return;
     }
-    let pressure = match kernel.flows.slab.pressure {
-        SlabPressure::ByPriority => Pressure::Priority(scan.control.priority),
-        SlabPressure::ByZone => Pressure::Share {
+    let rule = kernel.flows.slab.pressure;
+    let pressure = match Pressure::of_priority(rule, scan.control.priority) {
+        Some(pressure) => pressure,
+        None if rule == SlabPressure::ByZone => Pressure::Share {
             scanned: scan.nr_scanned - scanned_before,
             lru: kernel.memory.reclaimable_pages(lruvec),
         },
-        SlabPressure::PerPass => return,
+        None => return,
     };
     let node = kernel.memory.lru.lruvecs[lruvec].node;
     scan.nr_reclaimed += shrink_slab(cx, node, pressure, scan.gfp, scan.is_kswapd());
@@ -347,7 +389,7 @@ fn shrink_superblock(
     // vm.vfs_cache_pressure is 100. 3.x counts one object more, and then full hundreds.
     let freeable = match policy.pressure {
         SlabPressure::PerPass => (dentries + inodes + 1) / 100 * 100,
-        SlabPressure::ByZone | SlabPressure::ByPriority => dentries + inodes,
+        _ => dentries + inodes,
     };
     if freeable == 0 {
         return 0;
@@ -380,7 +422,7 @@ fn shrink_shadows(cx: &mut KernelCx<'_>, pressure: Pressure) -> u64 {
         return 0;
     }
     let seeks = match pressure {
-        Pressure::Priority(_) => 0,
+        Pressure::Priority { .. } => 0,
         Pressure::Share { .. } => DEFAULT_SEEKS,
     };
     let deferred = kernel.vfs.shadows_deferred;
@@ -419,11 +461,9 @@ pub fn drop_slab(cx: &mut KernelCx<'_>) {
         }
         let objects = cx.world().vfs.nr_objects();
         for node in 0..nodes {
-            let all = match cx.world().flows.slab.pressure {
-                SlabPressure::ByPriority => Pressure::Priority(0),
-                // drop_slab_node: a thousand pages of a thousand.
-                _ => Pressure::Share { scanned: 1000, lru: 1000 },
-            };
+            // drop_slab_node: priority 0, or a thousand pages of a thousand.
+            let all = Pressure::of_priority(cx.world().flows.slab.pressure, 0)
+                .unwrap_or(Pressure::Share { scanned: 1000, lru: 1000 });
             shrink_slab(cx, node, all, Gfp::KERNEL, false);
         }
         let freed = objects - cx.world().vfs.nr_objects();
@@ -468,19 +508,42 @@ mod tests {
 
     #[test]
     fn pressure_by_priority_is_a_power_of_two() {
+        let pressure =
+            |priority| Pressure::of_priority(SlabPressure::ByPriorityThroughout, priority).unwrap();
         // 10000 >> 3 = 1250, times 4 / 2.
-        let plan = ShrinkPlan::new(Pressure::Priority(3), 10_000, 2, 1024, 0, true);
+        let plan = ShrinkPlan::new(pressure(3), 10_000, 2, 1024, 0, true);
         assert_eq!(batches(plan), (vec![1024, 1024], 452));
         // At the lowest pressure nothing of 1000 objects, and what was put off stays so.
-        let plan = ShrinkPlan::new(Pressure::Priority(12), 1_000, 2, 1024, 700, true);
+        let plan = ShrinkPlan::new(pressure(12), 1_000, 2, 1024, 700, true);
         assert_eq!(batches(plan), (vec![], 700));
         // What was put off comes in by the same power: (2048 >> 1) + 2 * 500 = 2024, but twice the objects at
         // most. Of what is left, 976 are less than a batch and than all; 2048 + 1000 - 1024 is over the most, too.
-        let plan = ShrinkPlan::new(Pressure::Priority(1), 1_000, 2, 1024, 2_048, true);
+        let plan = ShrinkPlan::new(pressure(1), 1_000, 2, 1024, 2_048, true);
         assert_eq!(batches(plan), (vec![1024], 2_000));
         // No seeks: half of them.
-        let plan = ShrinkPlan::new(Pressure::Priority(12), 1_000, 0, 128, 0, true);
+        let plan = ShrinkPlan::new(pressure(12), 1_000, 0, 128, 0, true);
         assert_eq!(batches(plan), (vec![128; 3], 116));
+    }
+
+    #[test]
+    fn small_pressures_add_up_before_5_13() {
+        let pressure = Pressure::of_priority(SlabPressure::ByPriority, 12).unwrap();
+        // 48000 >> 12 = 11, times 4 / 2: 22, and 1010 of before make a batch.
+        let plan = ShrinkPlan::new(pressure, 48_000, 2, 1024, 1_010, true);
+        assert_eq!(batches(plan), (vec![1024], 8));
+        // Of much that was put off no more than a half comes at once, and nothing of it is forgotten.
+        let plan = ShrinkPlan::new(pressure, 48_000, 2, 1024, 100_000, true);
+        assert_eq!(batches(plan), (vec![1024; 23], 100_022 - 23 * 1024));
+    }
+
+    #[test]
+    fn linux_4_19_and_4_20_take_a_batch_at_least() {
+        let pressure = Pressure::of_priority(SlabPressure::ByPriorityOrBatch, 12).unwrap();
+        let plan = ShrinkPlan::new(pressure, 48_000, 2, 1024, 0, true);
+        assert_eq!(batches(plan), (vec![1024], 0));
+        // Or all there are, if these are fewer.
+        let plan = ShrinkPlan::new(pressure, 300, 2, 1024, 0, true);
+        assert_eq!(batches(plan), (vec![300], 0));
     }
 
     #[test]
