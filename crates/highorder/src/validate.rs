@@ -6,9 +6,9 @@ use crate::output::{self, Force, PictureFile, VERSION};
 use crate::shipped_cases;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::validate::{
-    BLOCKS_NAME, Case, Compared, FALLBACKS_NAME, FRAGMENTING_NAME, FREE_PAGES_NAME,
-    HUGE_SHARE_NAME, Judged, OrderAgreement, Outcome, Quantity, Row, case_folders, live,
-    median_relative_error, order_agreement,
+    BLOCKS_NAME, Case, Change, Compared, Differently, FALLBACKS_NAME, FRAGMENTING_NAME,
+    FREE_PAGES_NAME, HUGE_SHARE_NAME, Judged, OfKernel, OrderAgreement, Outcome, Quantity, Row,
+    by_kernel, case_folders, changes, live, median_relative_error, order_agreement,
 };
 use highorder_lab::{Kernel, RealOptions, Target};
 use highorder_record::Store;
@@ -36,7 +36,8 @@ each zone, order and type, 1 where no place has any of both.
 The relative error is the distance as a share of the real figure, or of a floor where that is larger: 512 \
 pages, 16 events, 8 fallbacks, a tenth of anonymous memory or of what was asked for. How far free blocks lie apart is an error by \
 itself. Cases that differ in one setting are also compared with each other: does the model put them in \
-the same order? Cases that cannot be compared are listed with what is missing: a kernel file, a program, a \
+the same order? So are kernels that did the same work: does what changed from one to the next change in the \
+model as well? Cases that cannot be compared are listed with what is missing: a kernel file, a program, a \
 setting that the kernel does not have.
 
 Examples:
@@ -315,7 +316,9 @@ impl<'a> Report<'a> {
         let judged: Vec<Judged<'_>> = compared
             .iter()
             .map(|(case, result)| Judged {
-                subject: case.subject(),
+                name: case.name.clone(),
+                kernel: case.kernel(),
+                work: case.work(),
                 settings: case.settings(),
                 rows: &result.rows,
             })
@@ -384,6 +387,77 @@ impl<'a> Report<'a> {
         (!cases.is_empty()).then_some(table)
     }
 
+    /// How near the model comes to each kernel, if there are several.
+    fn kernels(&self) -> Option<Table> {
+        let columns = [
+            ("kernel", "kernel"),
+            ("cases", "cases"),
+            ("figures", "figures"),
+            ("median relative error", "median_relative_error_percent"),
+            ("settings in the same order", "order_agreement_percent"),
+            ("of", "order_pairs"),
+        ];
+        let mut table = Table::new("By kernel", &columns);
+        for OfKernel { kernel, nr_cases, nr_figures, median, order } in by_kernel(&self.judged) {
+            let percent =
+                |share: Option<f64>| share.map_or(Value::Missing, |x| Value::Percent(100.0 * x));
+            table.push(vec![
+                kernel.into(),
+                Value::Count(nr_cases as i64),
+                Value::Count(nr_figures as i64),
+                percent(median),
+                percent(order.share()),
+                Value::Count(order.pairs as i64),
+            ]);
+        }
+        (table.rows.len() > 1).then_some(table)
+    }
+
+    /// What changed from one kernel to the next, and goes another way in the model: figure by figure.
+    fn differently(&self) -> Option<Table> {
+        let columns = [
+            ("case", "case"),
+            ("figure", "figure"),
+            ("real before", "real_before"),
+            ("real after", "real_after"),
+            ("model before", "model_before"),
+            ("model after", "model_after"),
+        ];
+        let mut table = Table::new("Changes between kernels that go another way", &columns);
+        for Differently { case, figure, real, model } in
+            changes(&self.judged).into_iter().flat_map(|change| change.differently)
+        {
+            let decimals = if real.iter().all(|x| x.abs() <= 1.0) { 3 } else { 0 };
+            let numbers = [real[0], real[1], model[0], model[1]];
+            let numbers = numbers.map(|x| Value::Real(x, decimals));
+            table.push([case.into(), figure.into()].into_iter().chain(numbers).collect());
+        }
+        (!table.rows.is_empty()).then_some(table)
+    }
+
+    /// How often what changed from one kernel to the next goes the same way in the model.
+    fn changed(&self) -> Option<Table> {
+        let columns = [
+            ("from", "from"),
+            ("to", "to"),
+            ("figures that differ", "figures"),
+            ("in the same direction", "same_direction"),
+            ("share", "share_percent"),
+        ];
+        let mut table = Table::new("What changed between kernels", &columns);
+        for Change { older, newer, agreement, .. } in changes(&self.judged) {
+            let share = agreement.share().map_or(Value::Missing, |x| Value::Percent(100.0 * x));
+            table.push(vec![
+                older.into(),
+                newer.into(),
+                Value::Count(agreement.pairs as i64),
+                Value::Count(agreement.agree as i64),
+                share,
+            ]);
+        }
+        (!table.rows.is_empty()).then_some(table)
+    }
+
     fn summary(&self) -> String {
         let share = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{:.1} %", 100.0 * x));
         let OrderAgreement { agree, pairs } = self.order;
@@ -407,13 +481,21 @@ settings in the same \
         if !self.waiting.is_empty() {
             parts.push(self.waiting().text());
         }
-        parts.extend(self.derived().map(|table| table.text()));
+        let tables = [self.derived(), self.kernels(), self.changed(), self.differently()];
+        parts.extend(tables.into_iter().flatten().map(|table| table.text()));
         parts.push(format!("{}{VERSION}\n", self.summary()));
         parts.join("\n")
     }
 
     fn markdown(&self) -> String {
-        let tables = [Some(self.figures()), Some(self.waiting()), self.derived()];
+        let tables = [
+            Some(self.figures()),
+            Some(self.waiting()),
+            self.derived(),
+            self.kernels(),
+            self.changed(),
+            self.differently(),
+        ];
         let tables = tables.into_iter().flatten().map(|table| table.markdown() + "\n");
         tables.chain([self.summary()]).collect()
     }
@@ -426,6 +508,26 @@ settings in the same \
             "order_agreement": self.order.share(),
             "order_pairs": self.order.pairs,
             "quantities": self.quantities(),
+            "kernels": by_kernel(&self.judged).into_iter().map(|of| json!({
+                "kernel": of.kernel,
+                "cases": of.nr_cases,
+                "figures": of.nr_figures,
+                "median_relative_error": of.median,
+                "order_agreement": of.order.share(),
+                "order_pairs": of.order.pairs,
+            })).collect::<Vec<_>>(),
+            "changes": changes(&self.judged).into_iter().map(|change| json!({
+                "from": change.older,
+                "to": change.newer,
+                "figures": change.agreement.pairs,
+                "same_direction": change.agreement.agree,
+                "differently": change.differently.into_iter().map(|differently| json!({
+                    "case": differently.case,
+                    "figure": differently.figure,
+                    "real": differently.real,
+                    "model": differently.model,
+                })).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
             "cases": figures_json("case", self.named()),
             "not_covered": waiting.collect::<Vec<_>>(),
             "derived": self.compared.iter().filter(|(_, result)| !result.derived.is_empty()).map(

@@ -12,8 +12,10 @@
 //! stays where it is: it is no page cache and belongs to no process. Visible as: what a guest's own
 //! programs had in memory, a few MiB, is not reclaimed.
 
+mod kernels;
 mod quantity;
 
+pub use kernels::{Change, Differently, OfKernel, by_kernel, changes};
 pub use quantity::{
     BLOCKS_NAME, COUNTERS, FALLBACKS_NAME, FRAGMENTING_NAME, FREE_PAGES_NAME, Fallbacks,
     HUGE_SHARE_NAME, Quantity, Row, relative_error,
@@ -135,13 +137,16 @@ impl Case {
         Settings::read(&path).map(Some).map_err(|e| InputError::other(e.to_string()))
     }
 
-    /// What the case is about but for its settings: cases alike in this can be told apart by settings.
+    /// The kernel's release, as `4.20`.
     #[must_use]
-    pub fn subject(&self) -> String {
-        let keys = [
-            "kernel", "workload", "setup", "nodes", "node_mb", "smp", "swap_mb", "data_mb",
-            "append",
-        ];
+    pub fn kernel(&self) -> String {
+        self.given.get("kernel").and_then(Json::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// What the case is about but for its kernel and its settings: cases alike in this can be told apart by these.
+    #[must_use]
+    pub fn work(&self) -> String {
+        let keys = ["workload", "setup", "nodes", "node_mb", "smp", "swap_mb", "data_mb", "append"];
         let values = keys.map(|key| self.given.get(key).map(Json::to_string).unwrap_or_default());
         values.join("|")
     }
@@ -520,9 +525,14 @@ pub fn case_folders(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
 }
 
 /// Cases that were compared, with their settings and rows.
+#[derive(Clone, Debug)]
 pub struct Judged<'a> {
-    /// What they are about but for their settings.
-    pub subject: String,
+    /// Its name.
+    pub name: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What it is about but for its kernel and its settings.
+    pub work: String,
     /// Settings.
     pub settings: BTreeMap<String, String>,
     /// What was compared.
@@ -571,7 +581,9 @@ pub fn order_agreement(judged: &[Judged<'_>], name: Option<&str>) -> OrderAgreem
     let mut all = OrderAgreement::default();
     for (i, a) in judged.iter().enumerate() {
         for b in &judged[i + 1..] {
-            if a.subject != b.subject || nr_differences(&a.settings, &b.settings) != 1 {
+            if (&a.kernel, &a.work) != (&b.kernel, &b.work)
+                || nr_differences(&a.settings, &b.settings) != 1
+            {
                 continue;
             }
             for row in a.rows.iter().filter(|row| name.is_none_or(|name| name == row.name)) {
@@ -617,7 +629,9 @@ mod tests {
             [row("pswpout", 5_000.0, 500.0), row("pgfault", 100.0, 100.0)],
         ];
         let judged = |i: usize, swappiness: &str, page_cluster: &str| Judged {
-            subject: "usemem".to_owned(),
+            name: String::new(),
+            kernel: "6.12".to_owned(),
+            work: "usemem".to_owned(),
             settings: settings(swappiness, page_cluster),
             rows: &rows[i],
         };
