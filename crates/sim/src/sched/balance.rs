@@ -122,8 +122,8 @@ impl Group {
         self.load / self.nr_cpus
     }
 
-    const fn per_task(self) -> u64 {
-        if self.nr_running == 0 { 0 } else { self.load / self.nr_running }
+    fn per_task(self) -> u64 {
+        self.load.checked_div(self.nr_running).unwrap_or(0)
     }
 }
 
