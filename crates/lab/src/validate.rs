@@ -140,7 +140,7 @@ impl Case {
     /// The kernel's release, as `4.20`.
     #[must_use]
     pub fn kernel(&self) -> String {
-        self.given.get("kernel").and_then(Json::as_str).unwrap_or_default().to_owned()
+        self.text("kernel").unwrap_or_default().to_owned()
     }
 
     /// What the case is about but for its kernel and its settings: cases alike in this can be told apart by these.

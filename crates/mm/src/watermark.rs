@@ -128,9 +128,8 @@ impl Memory {
                 Some(scale) => (share / 4).max(zone.managed_pages * u64::from(scale) / 10_000),
                 None => share / 4,
             };
-            zone.watermarks =
-                Watermarks { marks: [min, min + gap, min + 2 * gap, min + 3 * gap], boost: 0 };
-            zone.alloc_batch = zone.fair_share();
+            let marks = [min, min + gap, min + 2 * gap, min + 3 * gap];
+            zone.set_watermarks(Watermarks { marks, boost: 0 });
         }
     }
 

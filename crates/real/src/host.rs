@@ -31,7 +31,6 @@ use shared::{Mapping, state};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
-
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -137,12 +137,10 @@ pub(crate) fn compact_zone(cx: &mut KernelCx<'_>, request: CompactRequest) -> Co
             CompactStep::WaitOnPage(pfn, obstacle) => wait_on_obstacle(cx, pfn, obstacle),
             CompactStep::FastIsolated(_)
             | CompactStep::IsolatedFreepages(_)
-            | CompactStep::TookFreepages { .. } => {
-                is_cpu_wanted |= spend_step(cx, &run, true);
-                is_cpu_wanted &= aborts;
-            }
-            CompactStep::IsolatedMigratepages(_) => {
-                is_cpu_wanted |= spend_step(cx, &run, false);
+            | CompactStep::TookFreepages { .. }
+            | CompactStep::IsolatedMigratepages(_) => {
+                let is_free_search = !matches!(step, CompactStep::IsolatedMigratepages(_));
+                is_cpu_wanted |= spend_step(cx, &run, is_free_search);
                 is_cpu_wanted &= aborts;
             }
             CompactStep::Migrated(_) => {

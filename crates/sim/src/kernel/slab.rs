@@ -80,8 +80,8 @@ pub struct ShrinkPlan {
     batch: u64,
     done: u64,
     by_priority: bool,
-    /// What is put off is twice of all at most (since 5.13).
-    caps_deferred: bool,
+    /// What was put off comes whole; where it does not (since 5.13), no more than twice of all is put off.
+    adds_up: bool,
     /// Fewer than a batch are looked at if that is all there is (since 3.12).
     takes_all: bool,
 }
@@ -98,17 +98,12 @@ impl ShrinkPlan {
         takes_all: bool,
     ) -> Self {
         let by_priority = matches!(pressure, Pressure::Priority { .. });
-        let (delta, left) = match pressure {
+        // `adds_up`: what was put off comes whole.
+        let (delta, before, adds_up) = match pressure {
             Pressure::Share { scanned, lru } => {
                 let scanned = if scanned == 0 { SCANNED_LEAST } else { scanned };
                 let share = u128::from(4 * scanned / seeks.max(1)) * u128::from(freeable);
-                let delta = (share / u128::from(lru + 1)) as u64;
-                let mut left = deferred.saturating_add(delta);
-                // Only much pressure may take more than a half: small ones add up.
-                if delta < freeable / 4 {
-                    left = left.min(freeable / 2);
-                }
-                (delta, left.min(freeable * 2))
+                ((share / u128::from(lru + 1)) as u64, deferred, true)
             }
             Pressure::Priority { priority, scales_deferred, is_batch_least } => {
                 let mut delta = match seeks {
@@ -119,26 +114,17 @@ impl ShrinkPlan {
                 if is_batch_least {
                     delta = delta.max(freeable.min(batch));
                 }
-                let mut left = if scales_deferred { deferred >> priority } else { deferred };
-                left = left.saturating_add(delta);
-                if !scales_deferred && delta < freeable / 4 {
-                    left = left.min(freeable / 2);
-                }
-                (delta, left.min(freeable * 2))
+                let before = if scales_deferred { deferred >> priority } else { deferred };
+                (delta, before, !scales_deferred)
             }
         };
-        let caps_deferred = matches!(pressure, Pressure::Priority { scales_deferred: true, .. });
-        Self {
-            deferred,
-            delta,
-            freeable,
-            left,
-            batch,
-            done: 0,
-            by_priority,
-            caps_deferred,
-            takes_all,
+        let mut left = before.saturating_add(delta);
+        // Only much pressure may take more than a half: small ones add up.
+        if adds_up && delta < freeable / 4 {
+            left = left.min(freeable / 2);
         }
+        let left = left.min(freeable * 2);
+        Self { deferred, delta, freeable, left, batch, done: 0, by_priority, adds_up, takes_all }
     }
 
     /// How many objects to look at next; `None` if the rest is to be put off.
@@ -158,7 +144,7 @@ impl ShrinkPlan {
     pub fn deferred(&self) -> u64 {
         if self.by_priority {
             let put_off = (self.deferred + self.delta).saturating_sub(self.done);
-            if self.caps_deferred { put_off.min(self.freeable * 2) } else { put_off }
+            if self.adds_up { put_off } else { put_off.min(self.freeable * 2) }
         } else {
             self.left
         }

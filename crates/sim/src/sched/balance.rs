@@ -157,45 +157,45 @@ impl Scheduler {
             return;
         }
         let node = self.cpus[from].node;
-        for local in 0..self.cpus.len() {
+        let on_node: Vec<usize> = self.cpus_of(node).collect();
+        for &local in &on_node {
             // An idle CPU takes what it can by itself.
             let is_busy = local != from && !self.cpus[local].is_idle();
-            if is_busy && self.cpus[local].node == node && self.cpus[local].rota.is_due(self.now) {
-                self.balance_within_node(local, from);
+            if is_busy && self.cpus[local].rota.is_due(self.now) {
+                if self.busiest_of(&on_node) != Some(from) {
+                    return;
+                }
+                self.balance_within_node(local, from, &on_node);
             }
         }
         for other in 0..self.nr_nodes {
             if other != node && self.node_rotas[other as usize].is_due(self.now) {
-                self.balance_between_nodes(other, from);
+                if self.busiest_of(&on_node) != Some(from) {
+                    return;
+                }
+                self.balance_between_nodes(other, from, &on_node);
             }
         }
     }
 
-    fn balance_within_node(&mut self, local: usize, from: usize) {
-        let node = self.cpus[from].node;
-        let on_node: Vec<usize> = self.cpus_of(node).collect();
-        if self.busiest_of(&on_node) != Some(from) {
-            return;
-        }
+    fn balance_within_node(&mut self, local: usize, from: usize, on_node: &[usize]) {
         let (here, there) = (self.group(&[local]), self.group(&[from]));
-        let amount = imbalance(here, there, self.group(&on_node), CPUS_PERCENT);
+        let amount = imbalance(here, there, self.group(on_node), CPUS_PERCENT);
         let has_moved = self.move_load(from, local, amount);
         let now = self.now;
         self.cpus[local].rota.advance(now, on_node.len() as u64, has_moved);
     }
 
-    fn balance_between_nodes(&mut self, local: u32, from: usize) {
+    fn balance_between_nodes(&mut self, local: u32, from: usize, there: &[usize]) {
         let here: Vec<usize> = self.cpus_of(local).collect();
-        let there: Vec<usize> = self.cpus_of(self.cpus[from].node).collect();
         // The first CPU of a node stands for it; an idle one would have taken tasks already.
         let Some(&to) = here.first() else { return };
-        if self.busiest_of(&there) != Some(from) || here.iter().any(|&cpu| self.cpus[cpu].is_idle())
-        {
+        if here.iter().any(|&cpu| self.cpus[cpu].is_idle()) {
             return;
         }
         let all: Vec<usize> = (0..self.cpus.len()).collect();
         let (nr_cpus, all) = (all.len() as u64, self.group(&all));
-        let amount = imbalance(self.group(&here), self.group(&there), all, NODES_PERCENT);
+        let amount = imbalance(self.group(&here), self.group(there), all, NODES_PERCENT);
         let has_moved = self.move_load(from, to, amount);
         let now = self.now;
         self.node_rotas[local as usize].advance(now, nr_cpus, has_moved);

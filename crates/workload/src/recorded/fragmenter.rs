@@ -5,12 +5,11 @@ use super::Unknown;
 use super::arguments::Arguments;
 use super::background::Background;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
-use super::pace::{Follower, Pace, Results, only, share};
+use super::pace::{Pace, Results, only, share};
 use super::program::{Size, UNIT_PAGES, map, touch_units};
 use crate::files::{Random, read_once, write_new};
 use crate::process::{run_process, run_threads};
 use highorder_system::{Advice, Failure, System, ThreadSpec};
-use std::sync::Arc;
 
 /// Begins the number of each thread's random stream: "fragread" in ASCII.
 const STREAM: u128 = 0x6672_6167_7265_6164 << 64;
@@ -57,27 +56,20 @@ impl Fragmenter {
                 })
             })
         })?;
-        let pace = self.nr_reread.map(|_| Arc::new(Pace::default()));
+        let nr_reread = self.nr_reread.filter(|_| each > 0);
+        let pace = Pace::new(nr_reread.is_some());
         let mut readers = Background::default();
         for number in (0..self.threads).filter(|_| each > 0) {
             let spec = ThreadSpec::thread(format!("reader-{number}"));
-            let pace = pace.clone().map(Follower);
+            let pace = pace.follower();
             readers.start_on(sys, spec, move |sys, signal| {
                 let mut random = Random::new(sys.seed(), STREAM | u128::from(number));
-                loop {
-                    let goes_on = match &pace {
-                        None => !signal.is_over(),
-                        Some(Follower(pace)) => pace.follow(sys, || signal.is_over())?,
-                    };
-                    if !goes_on {
-                        return Ok(());
-                    }
+                while pace.goes_on(sys, || signal.is_over())? {
                     let file = name(number, random.below(each));
                     read_once(sys, &file, FILE_BYTES, WRITE_BYTES)?;
-                    if let Some(Follower(pace)) = &pace {
-                        pace.count(1);
-                    }
+                    pace.count();
                 }
+                Ok(())
             })?;
         }
         let child = ThreadSpec::process("fragmenter");
@@ -88,14 +80,10 @@ impl Fragmenter {
                 let pages =
                     Size::Percent(self.anon_percent).pages_each(sys.machine().total_pages, 1);
                 let area = map(sys, pages, Some(Advice::Huge))?;
-                match pace.zip(self.nr_reread) {
-                    None => touch_units(sys, area)?,
-                    Some((pace, nr_reread)) => {
-                        for unit in (0..area.pages).step_by(UNIT_PAGES as usize) {
-                            touch_units(sys, area.part(unit, UNIT_PAGES))?;
-                            pace.lead(sys, share(nr_reread, unit + UNIT_PAGES, area.pages))?;
-                        }
-                    }
+                for unit in (0..area.pages).step_by(UNIT_PAGES as usize) {
+                    touch_units(sys, area.part(unit, UNIT_PAGES))?;
+                    let due = share(nr_reread.unwrap_or(0), unit + UNIT_PAGES, area.pages);
+                    pace.lead(sys, due)?;
                 }
                 sys.note_held();
                 Ok(())

@@ -14,7 +14,6 @@ use crate::files::{Random, read_once, write_new};
 use crate::process::run_process;
 use crate::stress_highalloc::Pass;
 use highorder_system::{Access, Advice, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec};
-use std::sync::Arc;
 
 /// Begins the number of each random stream: "highallo" in ASCII.
 const STREAM: u128 = 0x6869_6768_616c_6c6f << 64;
@@ -58,7 +57,7 @@ pub struct Highalloc {
 }
 
 /// Units of work that the workers of a recorded run did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Before the first pass.
     pub warm: u64,
@@ -122,22 +121,21 @@ impl Highalloc {
             attempts: (total * GOAL_PERCENT / 100) >> ORDER,
             pace: Ns::from_millis(self.pace_millis),
         };
-        let pace = self.load.map(|_| Arc::new(Pace::default()));
+        let pace = Pace::new(self.load.is_some());
+        let load = self.load.unwrap_or_default();
         let mut workers = Background::default();
         for worker in 0..self.trees {
-            let pace = pace.clone().map(Follower);
+            let pace = pace.follower();
             workers.start(sys, "worker", move |sys, signal| {
                 signal.set_ready();
-                self.work(sys, signal, worker, pace.as_ref())
+                self.work(sys, signal, worker, &pace)
             })?;
         }
         let mut front = Front { pace, due: 0 };
-        let warm = self.load.map_or(0, |load| load.warm);
-        front.sleep(sys, Ns::from_secs(self.warm_seconds), warm)?;
+        front.sleep(sys, Ns::from_secs(self.warm_seconds), load.warm)?;
         for (number, rest) in [PAUSE, TAIL].into_iter().enumerate() {
-            let units = self.load.map_or(0, |load| load.passes[number]);
-            front.run_pass(sys, pass, &format!("pass{}", number + 1), units)?;
-            front.sleep(sys, rest, self.load.map_or(0, |load| load.after(number, rest)))?;
+            front.run_pass(sys, pass, &format!("pass{}", number + 1), load.passes[number])?;
+            front.sleep(sys, rest, load.after(number, rest))?;
         }
         workers.end(sys)?;
         for tree in 0..self.trees {
@@ -171,18 +169,11 @@ impl Highalloc {
         sys: &mut dyn System,
         signal: &Signal,
         worker: u64,
-        pace: Option<&Follower>,
+        pace: &Follower,
     ) -> Result<(), Failure> {
         let mut random = Random::new(sys.seed(), STREAM | u128::from(worker));
         let mut objects = 0;
-        loop {
-            let goes_on = match pace {
-                None => !signal.is_over(),
-                Some(Follower(pace)) => pace.follow(sys, || signal.is_over())?,
-            };
-            if !goes_on {
-                return Ok(());
-            }
+        while pace.goes_on(sys, || signal.is_over())? {
             let files: Vec<u64> = (0..READ_FILES).map(|_| random.below(self.files)).collect();
             let [least, most] = HEAP_MIB;
             let heap = random.between(least << 20, most << 20) / sys.machine().page_bytes;
@@ -200,10 +191,9 @@ impl Highalloc {
             });
             // One that was killed for want of memory has left no file, or part of it.
             run_process(sys, ThreadSpec::process("unit"), unit)?;
-            if let Some(Follower(pace)) = pace {
-                pace.count(1);
-            }
+            pace.count();
         }
+        Ok(())
     }
 }
 
@@ -218,18 +208,20 @@ fn object_name(worker: u64, number: u64) -> String {
 /// What goes on in front of the workers, and how many units of work are due so far.
 #[derive(Default)]
 struct Front {
-    pace: Option<Arc<Pace>>,
+    pace: Pace,
     due: u64,
 }
 
 impl Front {
     /// Rests, while so many units become due evenly.
     fn sleep(&mut self, sys: &mut dyn System, time: Ns, units: u64) -> Result<(), Failure> {
-        let Some(pace) = &self.pace else { return sys.sleep(time) };
+        if !self.pace.is_known() {
+            return sys.sleep(time);
+        }
         let parts = (time.0 / 1_000_000_000).max(1);
         for part in 1..=parts {
             sys.sleep(Ns(time.0 / parts))?;
-            pace.lead(sys, self.due + share(units, part, parts))?;
+            self.pace.lead(sys, self.due + share(units, part, parts))?;
         }
         self.due += units;
         Ok(())
@@ -243,9 +235,8 @@ impl Front {
         name: &str,
         units: u64,
     ) -> Result<(), Failure> {
-        let had = pass.run_beside(sys, |sys, attempts| match &self.pace {
-            Some(pace) => pace.lead(sys, self.due + share(units, attempts, pass.attempts)),
-            None => Ok(()),
+        let had = pass.run_beside(sys, |sys, attempts| {
+            self.pace.lead(sys, self.due + share(units, attempts, pass.attempts))
         })?;
         self.due += units;
         report_success(sys, &format!("highalloc.{name}"), had, pass.attempts);

@@ -26,30 +26,56 @@ pub(super) fn only(results: &Results, name: &str) -> Option<f64> {
 
 /// What is due in the background, and what was done of it.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+struct Counts {
     due: AtomicU64,
     done: AtomicU64,
 }
 
+/// Keeps both sides in step, or leaves each to itself where nobody knows how much was done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pace(Option<Arc<Counts>>);
+
 impl Pace {
+    pub(super) fn new(is_known: bool) -> Self {
+        Self(is_known.then(Arc::default))
+    }
+
+    pub(super) const fn is_known(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// One of those in the background.
+    pub(super) fn follower(&self) -> Follower {
+        Follower(self.0.clone())
+    }
+
     /// The work in front has come so far that this much is due, and waits until it is done, but for what is under
     /// way. Does nothing when the background is gone.
     pub(super) fn lead(&self, sys: &mut dyn System, due: u64) -> Result<(), Failure> {
-        self.due.fetch_max(due, Ordering::Relaxed);
-        while self.done.load(Ordering::Relaxed).saturating_add(1) < due {
+        let Some(counts) = &self.0 else { return Ok(()) };
+        counts.due.fetch_max(due, Ordering::Relaxed);
+        while counts.done.load(Ordering::Relaxed).saturating_add(1) < due {
             sys.sleep(PAUSE)?;
         }
         Ok(())
     }
+}
 
-    /// Waits in the background until more is due; false if it `is_over` instead.
-    pub(super) fn follow(
+/// The background's hold on its pace: nobody waits for it when it is gone, however it ended.
+pub(super) struct Follower(Option<Arc<Counts>>);
+
+impl Follower {
+    /// Waits until more is due; false if it `is_over` instead.
+    pub(super) fn goes_on(
         &self,
         sys: &mut dyn System,
         is_over: impl Fn() -> bool,
     ) -> Result<bool, Failure> {
         while !is_over() {
-            if self.done.load(Ordering::Relaxed) < self.due.load(Ordering::Relaxed) {
+            let is_due = self.0.as_ref().is_none_or(|counts| {
+                counts.done.load(Ordering::Relaxed) < counts.due.load(Ordering::Relaxed)
+            });
+            if is_due {
                 return Ok(true);
             }
             sys.sleep(PAUSE)?;
@@ -57,18 +83,19 @@ impl Pace {
         Ok(false)
     }
 
-    /// So much more was done.
-    pub(super) fn count(&self, done: u64) {
-        self.done.fetch_add(done, Ordering::Relaxed);
+    /// One more of what is due was done.
+    pub(super) fn count(&self) {
+        if let Some(counts) = &self.0 {
+            counts.done.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
-/// The background's hold on its pace: nobody waits for it when it is gone, however it ended.
-pub(super) struct Follower(pub(super) Arc<Pace>);
-
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.0.done.store(u64::MAX / 2, Ordering::Relaxed);
+        if let Some(counts) = &self.0 {
+            counts.done.store(u64::MAX / 2, Ordering::Relaxed);
+        }
     }
 }
 

@@ -294,11 +294,11 @@ fn usemem(
     let area = map(sys, all, advice)?;
     let barrier = sys.new_barrier(threads)?;
     let done = Arc::new(AtomicBool::new(false));
-    let pace = read.map(|_| Arc::new(Pace::default()));
+    let pace = Pace::new(read.is_some());
     let reader = match file {
         Some(name) => {
-            let (name, done, pace) = (name.to_owned(), done.clone(), pace.clone().map(Follower));
-            let code: Code = Box::new(move |sys| stream(sys, &name, &done, pace.as_ref()));
+            let (name, done, pace) = (name.to_owned(), done.clone(), pace.follower());
+            let code: Code = Box::new(move |sys| stream(sys, &name, &done, &pace));
             Some(sys.spawn(ThreadSpec::thread("reader"), code)?)
         }
         None => None,
@@ -307,13 +307,12 @@ fn usemem(
     let mut started = Vec::new();
     for number in 0..threads {
         let part = area.part(u64::from(number) * each, each);
-        let in_step = pace.clone().zip(read.cloned());
-        let touched = touched.clone();
+        let (pace, read, touched) = (pace.clone(), read.cloned(), touched.clone());
         let code: Code = Box::new(move |sys| {
             for number in 0..loops as usize {
-                match &in_step {
+                match &read {
                     None => sys.touch_range(part, Pattern::word(Access::Write))?,
-                    Some((pace, read)) => {
+                    Some(read) => {
                         for unit in (0..part.pages).step_by(UNIT_PAGES as usize) {
                             let unit = part.part(unit, UNIT_PAGES);
                             sys.touch_range(unit, Pattern::word(Access::Write))?;
@@ -344,7 +343,7 @@ fn stream(
     sys: &mut dyn System,
     name: &str,
     done: &AtomicBool,
-    pace: Option<&Follower>,
+    pace: &Follower,
 ) -> Result<(), Failure> {
     const BLOCK: u64 = 1 << 20;
     let file = sys.open_file(name)?;
@@ -353,17 +352,11 @@ fn stream(
     loop {
         let mut at = 0;
         while at < size {
-            let goes_on = match pace {
-                None => !is_over(),
-                Some(Follower(pace)) => pace.follow(sys, is_over)?,
-            };
-            if !goes_on {
+            if !pace.goes_on(sys, is_over)? {
                 return Ok(());
             }
             sys.read_file(file, at, BLOCK)?;
-            if let Some(Follower(pace)) = pace {
-                pace.count(1);
-            }
+            pace.count();
             at += BLOCK;
         }
         if size == 0 {
