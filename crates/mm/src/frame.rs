@@ -480,6 +480,11 @@ impl Frames {
         core::iter::successors(list.head(), |&pfn| self.next(pfn))
     }
 
+    /// The blocks of `list`, tail first.
+    pub fn iter_back<'a>(&'a self, list: &List) -> impl Iterator<Item = Pfn> + 'a {
+        core::iter::successors(list.tail(), |&pfn| self.prev(pfn))
+    }
+
     /// Brings `first` to the head of `list`: what stood before it goes, in order, behind the tail.
     pub fn rotate_to(&mut self, list: &mut List, first: Pfn) {
         if list.head == first.0 {

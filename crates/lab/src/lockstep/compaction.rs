@@ -9,11 +9,11 @@
 
 use crate::recording::{CompactStep, Event};
 use highorder_mm::fast_search::{
-    CompactControl, FastIsolated, FastStart, MigrateMode, TargetSearch,
+    CompactControl, FastIsolated, FastStart, FreeSearch, MigrateMode,
 };
 use highorder_mm::gfp::Gfp;
 use highorder_mm::memory::Memory;
-use highorder_mm::policy::TargetSearch as TargetSearchPolicy;
+use highorder_mm::policy::TargetSearch;
 use highorder_mm::types::{Migratetype, Order, Pfn};
 use highorder_mm::zone::ZoneId;
 use std::collections::BTreeMap;
@@ -233,11 +233,11 @@ impl Run {
     fn search(&mut self, memory: &mut Memory, kernel: Option<(Pfn, Order)>) -> Option<Searched> {
         let cc = &mut self.cc;
         // All targets there were have been used.
-        if memory.policy.compaction.target_search == TargetSearchPolicy::UntilEnough {
+        if memory.policy.compaction.target_search == TargetSearch::UntilEnough {
             cc.nr_migratepages = cc.nr_migratepages.saturating_sub(cc.nr_freepages);
         }
         cc.nr_freepages = 0;
-        let mut search = TargetSearch::begin(memory, cc)?;
+        let mut search = FreeSearch::begin(memory, cc)?;
         let mut found = search.next_block(memory, cc);
         let foreseen = found;
         if let Some((pfn, order)) = kernel
@@ -358,6 +358,6 @@ impl Run {
             true => end,
             false => Pfn(block.0.saturating_sub(pageblock_order.pages())),
         };
-        self.scans_for_targets = end >= block_end && !cc.has_enough_targets();
+        self.scans_for_targets = end >= block_end && !cc.has_enough_free_pages();
     }
 }

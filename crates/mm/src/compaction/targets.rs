@@ -232,7 +232,7 @@ impl Memory {
         let mut scanned = Scanned { start: start.0, end: start.0, nr_scanned: 0, nr_taken: 0 };
         if start < pfn {
             scanned = self.isolate_freepages_block(run, start, pfn, 1);
-            if run.cc.has_enough_targets() {
+            if run.cc.has_enough_free_pages() {
                 return scanned;
             }
         }
@@ -247,7 +247,7 @@ impl Memory {
             scanned.nr_scanned += part.nr_scanned;
             scanned.nr_taken += part.nr_taken;
         }
-        if !run.cc.has_enough_targets() {
+        if !run.cc.has_enough_free_pages() {
             self.set_block_skip(start, true);
         }
         scanned
@@ -282,7 +282,7 @@ impl Memory {
         let mut scanned = None;
         loop {
             let goes_on = match takes_all {
-                true => walk.block > walk.low && !run.cc.has_enough_targets(),
+                true => walk.block > walk.low && !run.cc.has_enough_free_pages(),
                 false => walk.block >= walk.low,
             };
             if !goes_on {
@@ -309,7 +309,7 @@ impl Memory {
                     self.note_target_block_scanned(run, &walk, done);
                 }
                 if !takes_all {
-                    let is_enough = run.cc.has_enough_targets()
+                    let is_enough = run.cc.has_enough_free_pages()
                         || run.contended && policy.positions == Positions::Apart;
                     if is_enough || done.end < walk.end.0 {
                         // Behind what was taken, or in the next pageblock down.
@@ -424,7 +424,7 @@ impl Memory {
                     scanned.nr_taken += order.pages();
                     let behind_first = order.pages() - 1;
                     scanned.nr_scanned += if policy.count_taken { behind_first } else { 0 };
-                    if !takes_all && run.cc.has_enough_targets() {
+                    if !takes_all && run.cc.has_enough_free_pages() {
                         pfn.0 += order.pages();
                         break;
                     }
