@@ -1,7 +1,7 @@
 //! Per-CPU lists: a zone's pages kept at each CPU, refilled and drained in batches.
 //!
-//! Models: `rmqueue_pcplist`, `nr_pcp_alloc`, `nr_pcp_high`, `nr_pcp_free`, `free_unref_page_commit`,
-//! `free_pcppages_bulk`, `decay_pcp_high`, `zone_batchsize`, `zone_highsize`, mm/page_alloc.c, v6.12;
+//! Models: `rmqueue_pcplist`, `nr_pcp_alloc`, `free_unref_page_commit`, `free_pcppages_bulk`,
+//! `decay_pcp_high`, `zone_batchsize`, `zone_highsize`, mm/page_alloc.c, v6.12;
 //! the same functions of v6.1 and v4.20 where the policy says so; `free_hot_cold_page`,
 //! `buffered_rmqueue`, `rmqueue_bulk`, v4.4 and v3.3.
 //! Departs: the list set's lock is never contended. Visible as: no allocation or free bypasses the lists
@@ -10,6 +10,8 @@
 //! machines of several nodes such lists keep pages that a kernel would have merged.
 //! Departs: sizes that an administrator sets (`percpu_pagelist_high_fraction`; `percpu_pagelist_fraction`
 //! before 5.14) are not known. Visible as: lists of the kernel's own size on such machines.
+
+mod mark;
 
 use crate::buddy::FreeTo;
 use crate::fallback::SearchMode;
@@ -234,7 +236,7 @@ impl Memory {
         let pcp = self.pcp(id, cpu);
         let mut pages = pcp.batch;
         if auto_tuned {
-            let mut high = clamp_like_kernel(pcp.high, pcp.high_min, pcp.high_max);
+            let mut high = pcp.in_bounds(pcp.high);
             pcp.high = high;
             if high < pages {
                 return 1;
@@ -360,101 +362,9 @@ impl Memory {
         let index = pcp_index(order, migratetype);
         // HighAtomic pages lie with the movable ones, but older kernels remember where they belong.
         self.link_pcp(id, cpu, pfn, order, (index, migratetype), end);
-        match self.policy.pcp.high {
-            PcpHigh::AutoTuned => self.overflow_auto_tuned(id, cpu, order),
-            PcpHigh::LowWatermark => self.overflow_free_factor(id, cpu, order),
-            PcpHigh::SixBatches => {
-                let pcp = self.pcp(id, cpu);
-                (pcp.count >= pcp.high).then_some(pcp.batch)
-            }
-        }
-        .map(|pages| Drain { pages, first_list: index })
-    }
-
-    /// Pages to drain after a free with the self-tuning mark (`nr_pcp_high`, `nr_pcp_free`, 6.7).
-    fn overflow_auto_tuned(&mut self, id: ZoneId, cpu: usize, order: Order) -> Option<u32> {
-        let scale_max = self.policy.pcp.batch_scale_max;
-        let flags = self.zones[id.index()].flags;
-        let pcp = self.pcp(id, cpu);
-        pcp.factor >>= 1;
-        let batch = pcp.batch;
-        let mut free_high = false;
-        if order.0 > 0 && order <= COSTLY_ORDER {
-            // A run of such frees is likely a server's buffers, wanted at once by another CPU.
-            free_high = pcp.free_count >= batch
-                && pcp.prev_free_high_order
-                && (!pcp.free_high_batch || pcp.count >= batch);
-            pcp.prev_free_high_order = true;
-        } else {
-            pcp.prev_free_high_order = false;
-        }
-        if pcp.free_count < batch << scale_max {
-            pcp.free_count += order.pages();
-        }
-        // How full the set may be, which the zone's state changes.
-        let mut high = clamp_like_kernel(pcp.high, pcp.high_min, pcp.high_max);
-        let lowered = |by: u32, high: u32, min: u32| high.saturating_sub(by).max(min);
-        if high != 0 {
-            if free_high {
-                pcp.high = lowered(batch << scale_max, high, pcp.high_min);
-                high = 0;
-            } else if flags.reclaim_active {
-                pcp.high = lowered(pcp.free_count.max(batch), high, pcp.high_min);
-                high = (batch << 2).min(pcp.high);
-            } else if pcp.high_min == pcp.high_max {
-                pcp.high = high;
-            } else if flags.below_high {
-                pcp.high = lowered(pcp.free_count.max(batch), high, pcp.high_min);
-                high = pcp.count.max(pcp.high_min);
-            } else {
-                pcp.high = high;
-                if pcp.count >= high {
-                    let needed = pcp.free_count + batch;
-                    if high < needed {
-                        pcp.high = clamp_like_kernel(needed, pcp.high_min, pcp.high_max);
-                    }
-                }
-            }
-        }
-        (pcp.count >= high).then(|| {
-            if free_high {
-                pcp.count.min(batch << scale_max)
-            } else if high < batch {
-                1
-            } else {
-                clamp_like_kernel(pcp.free_count, batch, high - batch)
-            }
-        })
-    }
-
-    /// Pages to drain after a free with the fixed mark (`nr_pcp_high`, `nr_pcp_free`, 5.14 to 6.6).
-    fn overflow_free_factor(&mut self, id: ZoneId, cpu: usize, order: Order) -> Option<u32> {
-        let reclaim_active = self.zones[id.index()].flags.reclaim_active;
-        let scale_max = self.policy.pcp.batch_scale_max;
-        let pcp = self.pcp(id, cpu);
-        let batch = pcp.batch;
-        let free_high = pcp.factor > 0 && order.0 > 0 && order <= COSTLY_ORDER;
-        let high = if pcp.high == 0 || free_high {
-            0
-        } else if reclaim_active {
-            pcp.high.min(batch << 2)
-        } else {
-            pcp.high
-        };
-        (pcp.count >= high).then(|| {
-            if free_high {
-                return pcp.count;
-            }
-            if high < batch {
-                return 1;
-            }
-            let max = high - batch;
-            let scaled = batch << pcp.factor;
-            if scaled < max && pcp.factor < scale_max {
-                pcp.factor += 1;
-            }
-            clamp_like_kernel(scaled, batch, max)
-        })
+        let zone = &mut self.zones[id.index()];
+        let surplus = zone.pcp[cpu].surplus(&self.policy.pcp, zone.flags, order);
+        surplus.map(|pages| Drain { pages, first_list: index })
     }
 
     /// Gives pages of a CPU's lists back to the free lists, as `drain` says.
@@ -524,7 +434,7 @@ impl Memory {
     pub fn set_pcp_high(&mut self, id: ZoneId, cpu: usize, high: u32) {
         if self.policy.pcp.high == PcpHigh::AutoTuned {
             let pcp = self.pcp(id, cpu);
-            pcp.high = clamp_like_kernel(high, pcp.high_min, pcp.high_max);
+            pcp.high = pcp.in_bounds(high);
         }
     }
 
@@ -546,12 +456,6 @@ impl Memory {
 /// The least of a set's count and its largest batch.
 fn pcp_count_min(pcp: &PerCpuPages, scale_max: u8) -> u32 {
     pcp.count.min(pcp.batch << scale_max)
-}
-
-/// The kernel's `clamp` (`__clamp`, include/linux/minmax.h, v6.12). The bounds may cross: a large
-/// min_free_kbytes raises a set's `high_min` above its `high_max`.
-fn clamp_like_kernel(value: u32, low: u32, high: u32) -> u32 {
-    if value >= high { high } else { value.max(low) }
 }
 
 /// A drain of a CPU's lists.

@@ -8,9 +8,7 @@
 //! here. Visible as: lists that begin elsewhere, counted as inferred rotations.
 
 use crate::recording::{CompactStep, Event};
-use highorder_mm::fast_search::{
-    CompactControl, FastIsolated, FastStart, FreeSearch, MigrateMode,
-};
+use highorder_mm::fast_search::{CompactControl, FastIsolated, FastStart, FreeSearch, MigrateMode};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::memory::Memory;
 use highorder_mm::policy::TargetSearch;

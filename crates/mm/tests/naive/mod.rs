@@ -1036,77 +1036,87 @@ impl Naive {
         }
     }
 
+    /// The rows of the table in `highorder_mm::pcp`'s description of the self-tuning mark, each asked for
+    /// itself: is it this one, what is allowed, where does the mark go.
     fn surplus_auto_tuned(&mut self, zone: usize, cpu: usize, order: u8) -> Option<i64> {
-        let most = self.policy.pcp.batch_scale_max;
-        let (active, below) = (self.zones[zone].reclaim_active, self.zones[zone].below_high);
-        let c = &mut self.zones[zone].cpus[cpu];
-        let (batch, count) = (c.batch, c.count());
-        c.factor /= 2;
-        let middle = (1..=3).contains(&order);
-        let free_high = middle && c.free_count >= batch && c.freed_high_order_last;
-        c.freed_high_order_last = middle;
-        if c.free_count < batch << most {
-            c.free_count += 1 << order;
-        }
-        c.high = c.high.max(c.high_min).min(c.high_max);
-        let old = c.high;
-        let effective = if old == 0 {
-            0
-        } else if free_high {
-            c.high = (old - (batch << most)).max(c.high_min);
-            0
-        } else if active {
-            c.high = (old - c.free_count.max(batch)).max(c.high_min);
-            (4 * batch).min(c.high)
-        } else if c.high_min == c.high_max {
-            old
-        } else if below {
-            c.high = (old - c.free_count.max(batch)).max(c.high_min);
-            count.max(c.high_min)
-        } else {
-            if count >= old && old < c.free_count + batch {
-                c.high = (c.free_count + batch).max(c.high_min).min(c.high_max);
-            }
-            old
-        };
-        if count < effective {
-            None
-        } else if free_high {
-            Some(count.min(batch << most))
-        } else if effective < batch {
-            Some(1)
-        } else {
-            Some(c.free_count.max(batch).min((effective - batch).max(batch)))
-        }
-    }
+        let z = &mut self.zones[zone];
+        let c = &mut z.cpus[cpu];
+        let held = c.count();
+        let largest = c.batch << self.policy.pcp.batch_scale_max;
+        let between = |mark: i64, c: &Cpu| mark.max(c.high_min).min(c.high_max);
 
-    fn surplus_fixed(&mut self, zone: usize, cpu: usize, order: u8) -> Option<i64> {
-        let most = u32::from(self.policy.pcp.batch_scale_max);
-        let active = self.zones[zone].reclaim_active;
-        let c = &mut self.zones[zone].cpus[cpu];
-        let (batch, count) = (c.batch, c.count());
-        let all = (1..=3).contains(&order) && c.factor > 0;
-        let effective = if all {
-            0
-        } else if active {
-            (4 * batch).min(c.high)
-        } else {
-            c.high
-        };
-        if count < effective {
+        // Counting: the drain and the falls below are of what was freed lately.
+        let several_pages = matches!(order, 1..=3);
+        let stream = several_pages && c.freed_high_order_last && c.free_count >= c.batch;
+        c.freed_high_order_last = several_pages;
+        c.factor >>= 1;
+        c.free_count += if c.free_count < largest { 1 << order } else { 0 };
+
+        let mark = between(c.high, c);
+        let reclaim = !stream && z.reclaim_active;
+        let tunes = c.high_min < c.high_max;
+        let below = !stream && !reclaim && tunes && z.below_high;
+        let calm = !stream && !reclaim && tunes && !z.below_high;
+
+        // Where the mark goes. A set without one keeps none.
+        c.high = mark;
+        if mark > 0 {
+            let room = c.free_count + c.batch;
+            if stream {
+                c.high = c.high_min.max(mark - largest);
+            }
+            if reclaim || below {
+                c.high = c.high_min.max(mark - c.batch.max(c.free_count));
+            }
+            if calm && held >= mark && room > mark {
+                c.high = between(room, c);
+            }
+        }
+
+        // What is allowed.
+        let mut allowed = mark;
+        if mark > 0 && stream {
+            allowed = 0;
+        }
+        if mark > 0 && reclaim {
+            allowed = c.high.min(c.batch * 4);
+        }
+        if mark > 0 && below {
+            allowed = c.high_min.max(held);
+        }
+        if held < allowed {
             return None;
         }
-        if all {
-            return Some(count);
+        if stream {
+            return Some(largest.min(held));
         }
-        if effective < batch {
-            return Some(1);
+        Some(Self::drained(c.free_count, c.batch, allowed))
+    }
+
+    /// The fixed mark that is the low watermark's share, by the same description.
+    fn surplus_fixed(&mut self, zone: usize, cpu: usize, order: u8) -> Option<i64> {
+        let z = &mut self.zones[zone];
+        let c = &mut z.cpus[cpu];
+        let held = c.count();
+        if matches!(order, 1..=3) && c.factor > 0 {
+            return Some(held);
         }
-        let wanted = batch << c.factor;
-        if wanted < effective - batch && c.factor < most {
+        let allowed = if z.reclaim_active { c.high.min(c.batch * 4) } else { c.high };
+        if held < allowed {
+            return None;
+        }
+        let wanted = c.batch * (1 << c.factor);
+        let leaves_a_batch = allowed - wanted > c.batch;
+        if leaves_a_batch && c.factor < u32::from(self.policy.pcp.batch_scale_max) {
             c.factor += 1;
         }
-        Some(wanted.max(batch).min((effective - batch).max(batch)))
+        Some(Self::drained(wanted, c.batch, allowed))
+    }
+
+    /// How much goes of what is wanted: at least a batch, and so that a batch stays below what is allowed; a
+    /// page where less than a batch is allowed.
+    fn drained(wanted: i64, batch: i64, allowed: i64) -> i64 {
+        if allowed < batch { 1 } else { wanted.min(allowed - batch).max(batch) }
     }
 
     pub(crate) fn drain(&mut self, zone: usize, cpu: usize, pages: i64, first: usize) {
