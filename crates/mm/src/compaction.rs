@@ -1,14 +1,14 @@
 //! Compaction: moving pages to one end of a zone, so that the other becomes free in large blocks.
 //!
 //! Models: mm/compaction.c, v6.12, v6.1, v5.1, v4.14, v4.4 and v3.4 (`compact_zone`, `__compact_finished`,
-//! `release_freepages`, `compaction_capture`); the two forms of targets straight from the free lists as they
+//! `release_freepages`, `compaction_capture`); the two forms of free pages straight from the lists as they
 //! were posted in November 2017.
 //! Departs: counters of frames scanned move with each step, not at the end of a run. A captured block is
 //! kept by frees of the run's own steps alone, not by those of interrupts in between. Visible as: a vmstat
 //! read during a run shows its scans already.
 //!
-//! Two scanners go through a zone: one upwards for pages that can be moved ([`sources`]), one downwards for
-//! free pages to move them to ([`targets`]). [`suitable`] says whether a run is worth while, and for how
+//! Two scanners go through a zone: one upwards for pages that can be moved ([`migrate_scanner`]), one downwards for
+//! free pages to move them to ([`free_scanner`]). [`suitable`] says whether a run is worth while, and for how
 //! long another is deferred.
 //!
 //! A run is a row of steps ([`Memory::compact_step`]), between which anything may happen to memory: the flow
@@ -16,9 +16,9 @@
 //! another had a lock or the CPU is wanted.
 
 pub mod events;
-pub mod sources;
+pub mod free_scanner;
+pub mod migrate_scanner;
 pub mod suitable;
-pub mod targets;
 
 use crate::fast_search::{CompactControl, FastIsolated, MigrateMode};
 use crate::frame::State;
@@ -33,8 +33,8 @@ use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 use events::{CompactEvent, Scanners};
+use free_scanner::{FreePool, FreeWalk};
 use std_alloc::vec::Vec;
-use targets::{FreeWalk, Targets};
 
 /// What became of a run, the best last (`enum compact_result`; `COMPACT_PARTIAL` before 4.8 is
 /// [`Self::Success`]).
@@ -54,7 +54,7 @@ pub enum CompactResult {
     Complete,
     /// The scanners met, having begun elsewhere.
     PartialSkipped,
-    /// It was broken off: others wanted the lock or the CPU, or there were no targets.
+    /// It was broken off: others wanted the lock or the CPU, or there were no free pages.
     Contended,
     /// There is a block.
     Success,
@@ -100,7 +100,7 @@ pub struct CompactRequest {
     pub whole_zone: bool,
     /// Pageblocks are scanned even if that was in vain the last time.
     pub ignore_skip_hint: bool,
-    /// Any pageblock is a target.
+    /// Any pageblock may be filled.
     pub ignore_block_suitable: bool,
 }
 
@@ -244,11 +244,11 @@ pub enum CompactStep {
     Finished(CompactResult),
     /// Looked for pages to move.
     IsolatedMigratepages(Scanned),
-    /// Searched the free lists for targets.
+    /// Searched the free lists for pages to move to.
     FastIsolated(FastIsolated),
-    /// Looked for targets in a part of a pageblock.
+    /// Looked for free pages in a part of a pageblock.
     IsolatedFreepages(Scanned),
-    /// Took targets from the free lists: so many pages, and so many that were of no use.
+    /// Took free pages from the lists: so many pages, and so many that were of no use.
     TookFreepages {
         /// Pages to move to.
         nr_taken: u32,
@@ -275,8 +275,8 @@ enum Phase {
     Check,
     Isolate,
     Migrate,
-    FindTargets,
-    /// The targets were found, or none.
+    FindFree,
+    /// A search has found something here: the rest of its pageblock is next.
     Around(Pfn),
     Walk(FreeWalk),
     CheckDrain,
@@ -289,8 +289,8 @@ enum Phase {
 #[derive(Clone, Debug, Default)]
 struct Batch {
     /// Still to be tried, the next one last.
-    sources: Vec<Pfn>,
-    /// With their targets, still to be moved.
+    migratepages: Vec<Pfn>,
+    /// With the free pages that they go to, still to be moved.
     paired: Vec<(Pfn, Pfn)>,
     /// To be tried again.
     again: Vec<Pfn>,
@@ -298,7 +298,7 @@ struct Batch {
     failed: Vec<Pfn>,
     passes: u32,
     nr_succeeded: u32,
-    /// There are no targets.
+    /// There are no free pages to move to.
     is_short: bool,
     /// One step's worth of moves.
     moved: Vec<Moved>,
@@ -322,7 +322,7 @@ pub struct CompactRun {
     phase: Phase,
     whole_zone: bool,
     batch: Batch,
-    targets: Targets,
+    freepages: FreePool,
     /// Pages of the block that is being emptied, kept off the lists until it is.
     held: Vec<Pfn>,
     last_migrated_pfn: Option<Pfn>,
@@ -344,13 +344,13 @@ impl CompactRun {
         matches!(self.phase, Phase::Over(_))
     }
 
-    /// Pages that the run holds: isolated to be moved; as targets; of the block that is being emptied.
+    /// Pages that the run holds: isolated to be moved; free, to move to; of the block that is being emptied.
     #[must_use]
     pub fn nr_held(&self) -> [usize; 3] {
         let batch = &self.batch;
-        let sources =
-            batch.sources.len() + batch.paired.len() + batch.again.len() + batch.failed.len();
-        [sources, self.targets.nr_pages() + batch.paired.len(), self.held.len()]
+        let isolated =
+            batch.migratepages.len() + batch.paired.len() + batch.again.len() + batch.failed.len();
+        [isolated, self.freepages.nr_pages() + batch.paired.len(), self.held.len()]
     }
 
     fn is_brief(&self) -> bool {
@@ -464,7 +464,7 @@ impl Memory {
             phase: Phase::Check,
             whole_zone,
             batch: Batch::default(),
-            targets: Targets::default(),
+            freepages: FreePool::default(),
             held: Vec::new(),
             last_migrated_pfn: None,
             round_start: migrate_pfn,
@@ -492,7 +492,7 @@ impl Memory {
             Phase::Check => self.check_step(run),
             Phase::Isolate => self.isolate_step(run),
             Phase::Migrate => self.migrate_step(run),
-            Phase::FindTargets => self.find_targets(run),
+            Phase::FindFree => self.find_free_pages(run),
             Phase::Around(pfn) => self.isolate_around(run, pfn),
             Phase::Walk(walk) => self.walk_step(run, walk),
             Phase::CheckDrain => self.check_drain(run),
@@ -697,7 +697,7 @@ impl Memory {
     /// Looks for pages to move.
     fn isolate_step(&mut self, run: &mut CompactRun) -> CompactStep {
         if self.too_many_isolated_for(run) {
-            if run.cc.mode == MigrateMode::Async || !run.batch.sources.is_empty() {
+            if run.cc.mode == MigrateMode::Async || !run.batch.migratepages.is_empty() {
                 return self.abort_isolation(run);
             }
             if run.contended {
@@ -761,15 +761,15 @@ impl Memory {
         }
     }
 
-    /// Moves pages of the batch, as many as there are targets for.
+    /// Moves pages of the batch, as many as there are free pages for.
     fn migrate_step(&mut self, run: &mut CompactRun) -> CompactStep {
         let batched = self.policy.compaction.batched;
-        while let Some(from) = run.batch.sources.pop() {
+        while let Some(from) = run.batch.migratepages.pop() {
             let order = self.frames.order(from);
-            let Some(to) = self.take_target(run, order) else {
-                run.batch.sources.push(from);
+            let Some(to) = self.compaction_alloc(run, order) else {
+                run.batch.migratepages.push(from);
                 if !run.batch.is_short {
-                    run.phase = Phase::FindTargets;
+                    run.phase = Phase::FindFree;
                     return self.migrated(run);
                 }
                 break;
@@ -777,14 +777,14 @@ impl Memory {
             if batched {
                 run.batch.paired.push((from, to));
             } else {
-                self.move_to_target(run, from, to);
+                self.move_to_free(run, from, to);
             }
         }
         if batched {
             let paired = core::mem::take(&mut run.batch.paired);
             self.work.tlb_flushes += u64::from(!paired.is_empty());
             for (from, to) in paired {
-                self.move_to_target(run, from, to);
+                self.move_to_free(run, from, to);
             }
         }
         if !run.batch.is_short && !run.batch.again.is_empty() {
@@ -800,7 +800,7 @@ impl Memory {
     }
 
     /// Moves one page, or notes why not.
-    fn move_to_target(&mut self, run: &mut CompactRun, from: Pfn, to: Pfn) {
+    fn move_to_free(&mut self, run: &mut CompactRun, from: Pfn, to: Pfn) {
         let order = self.frames.order(from);
         let mode = run.cc.mode;
         match self.migrate_page(from, to, run.request.cpu) {
@@ -819,7 +819,7 @@ impl Memory {
                 run.batch.again.push(from);
             }
         }
-        self.return_target(run, to, order);
+        self.compaction_free(run, to, order);
     }
 
     /// Another round for the pages that did not move; `None` if there is no use in it.
@@ -841,7 +841,7 @@ impl Memory {
         let (pfn, obstacle) = found.filter(|_| run.batch.passes < MIGRATE_PASSES)?;
         let mut again = core::mem::take(&mut run.batch.again);
         again.reverse();
-        run.batch.sources = again;
+        run.batch.migratepages = again;
         Some(CompactStep::WaitOnPage(pfn, obstacle))
     }
 
@@ -861,9 +861,9 @@ impl Memory {
         let pages =
             |list: &[Pfn]| -> u32 { list.iter().map(|&pfn| self.frames.order(pfn).pages()).sum() };
         let (nr_failed, nr_again) = (pages(&batch.failed), pages(&batch.again));
-        let nr_untried = pages(&batch.sources);
+        let nr_untried = pages(&batch.migratepages);
         let nr_left = nr_failed + nr_again + nr_untried;
-        // Without targets, the page that wanted one counts as failed, and nothing else is counted.
+        // Without a free page, the page that wanted one counts as failed, and nothing else is counted.
         let counted = nr_failed + if batch.is_short { 1 } else { nr_again };
         self.vm.add(Vm::PgMigrateSuccess, u64::from(batch.nr_succeeded));
         self.vm.add(Vm::PgMigrateFail, u64::from(counted));
@@ -872,7 +872,7 @@ impl Memory {
             self.vm.add(Vm::CompactPagesMoved, u64::from(batch.nr_succeeded));
             self.vm.add(Vm::CompactPageMigrateFailed, u64::from(nr_left));
         }
-        for &pfn in batch.failed.iter().chain(&batch.again).chain(batch.sources.iter().rev()) {
+        for &pfn in batch.failed.iter().chain(&batch.again).chain(batch.migratepages.iter().rev()) {
             self.putback_movable_page(pfn, run.request.cpu);
         }
         self.note_compact(CompactEvent::MigratePages {
@@ -958,15 +958,17 @@ impl Memory {
         let batch = core::mem::take(&mut run.batch);
         for (_, to) in &batch.paired {
             let order = self.frames.order(*to);
-            self.return_target(run, *to, order);
+            self.compaction_free(run, *to, order);
         }
         let paired = batch.paired.iter().map(|(from, _)| *from);
-        for pfn in batch.failed.into_iter().chain(batch.again).chain(paired).chain(batch.sources) {
+        for pfn in
+            batch.failed.into_iter().chain(batch.again).chain(paired).chain(batch.migratepages)
+        {
             self.putback_movable_page(pfn, cpu);
         }
         run.cc.nr_migratepages = 0;
         self.release_held(run);
-        self.release_targets(run);
+        self.release_freepages(run);
         let scanners = Scanners {
             zone: run.cc.zone,
             migrate_pfn: run.cc.migrate_pfn,

@@ -28,7 +28,7 @@ pub enum State {
     Free = 3,
     /// Head of a block on a per-CPU list.
     Pcp = 4,
-    /// Head of a block taken off the free lists for private use (compaction's targets).
+    /// Head of a block taken off the free lists for private use (pages that compaction moves others to).
     Isolated = 5,
     /// Head of a block in use.
     Allocated = 6,

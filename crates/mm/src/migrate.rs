@@ -151,8 +151,8 @@ impl Memory {
     /// If the page is not isolated, or `to` is not.
     pub fn migrate_page(&mut self, from: Pfn, to: Pfn, cpu: usize) -> Result<bool, Obstacle> {
         let order = self.frames.order(from);
-        assert_eq!(self.frames.state(to), State::Isolated, "{to} is no target");
-        assert_eq!(self.frames.order(to), order, "{to} is a target of another size");
+        assert_eq!(self.frames.state(to), State::Isolated, "{to} is not isolated");
+        assert_eq!(self.frames.order(to), order, "{to} is of another size");
         self.work.pfns_scanned += 1;
         if let Some(obstacle) = self.migration_obstacle(from) {
             if obstacle == Obstacle::Gone {

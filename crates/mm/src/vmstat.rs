@@ -62,7 +62,7 @@ enum Form {
     CompactDaemonWake,
     /// Where kcompactd counts apart.
     CompactDaemon,
-    /// Where targets are taken from the lists one by one (`compaction.free_pages`).
+    /// Where free pages to move to are taken from the lists one by one (`compaction.free_pages`).
     CompactHeld,
     /// Where they are taken by blocks.
     CompactTail,

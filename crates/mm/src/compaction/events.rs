@@ -56,7 +56,7 @@ pub enum CompactEvent {
     IsolateMigratepages(Scanned),
     /// The free scanner went over frames.
     IsolateFreepages(Scanned),
-    /// The free lists were searched for targets between two frames.
+    /// The free lists were searched for pages to move to, between two frames.
     FastIsolateFreepages(Scanned),
     /// A batch was migrated.
     Migratepages {

@@ -1,5 +1,5 @@
-//! Where pages are moved to: the free scanner, the search of the free lists, and the two forms of taking
-//! targets straight from them.
+//! The free scanner: where pages are moved to. Also what takes its place: the search of the free lists, and the
+//! two forms of taking pages straight from them.
 //!
 //! Models: `isolate_freepages`, `isolate_freepages_block`, `fast_isolate_around`,
 //! `suitable_migration_target`, `compaction_alloc`, `compaction_free`, `release_free_list`,
@@ -15,9 +15,7 @@ use crate::fast_search::{COMPACT_CLUSTER_MAX, MigrateMode};
 use crate::frame::State;
 use crate::gfp::{AllocFlags, Gfp};
 use crate::memory::Memory;
-use crate::policy::{
-    FreePages, FreeScan, Positions, SkipHints, TargetHead, TargetSearch as TargetSearchPolicy,
-};
+use crate::policy::{FreePages, FreeScan, Positions, SkipHints, TargetHead, TargetSearch};
 use crate::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
@@ -27,7 +25,7 @@ use std_alloc::vec::Vec;
 
 /// Isolated free pages that wait for pages to be moved into them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Targets {
+pub(super) struct FreePool {
     /// Blocks as they were isolated, still to be taken apart.
     whole: Vec<(Pfn, Order)>,
     /// Single pages, the next one last.
@@ -36,7 +34,7 @@ pub(super) struct Targets {
     by_order: [VecDeque<Pfn>; NR_PAGE_ORDERS],
 }
 
-impl Targets {
+impl FreePool {
     /// Base pages among them.
     pub(super) fn nr_pages(&self) -> usize {
         let whole: usize = self.whole.iter().map(|(_, order)| order.pages() as usize).sum();
@@ -45,7 +43,7 @@ impl Targets {
     }
 }
 
-/// A linear scan for targets, downwards by pageblocks (`isolate_freepages`).
+/// A linear scan for free pages, downwards by pageblocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FreeWalk {
     /// The pageblock, of which `[from, end)` is to be scanned.
@@ -68,32 +66,32 @@ impl Memory {
         compact.nr_held_max = compact.nr_held_max.max(compact.nr_held);
     }
 
-    /// Takes a free block off its list as a target, unless the zone's mark forbids it.
-    fn isolate_target(&mut self, run: &mut CompactRun, pfn: Pfn, order: Order) -> bool {
+    /// Takes a free block off its list for pages to move to, unless the zone's mark forbids it.
+    fn isolate_free(&mut self, run: &mut CompactRun, pfn: Pfn, order: Order) -> bool {
         if !self.isolate_free_page(pfn, order) {
             return false;
         }
         run.cc.nr_freepages += order.pages();
-        self.add_target(run, pfn, order);
+        self.add_free(run, pfn, order);
         true
     }
 
-    fn add_target(&mut self, run: &mut CompactRun, pfn: Pfn, order: Order) {
+    fn add_free(&mut self, run: &mut CompactRun, pfn: Pfn, order: Order) {
         self.account_held(run.cc.zone, i64::from(order.pages()));
         self.vm.add(Vm::CompactIsolated, u64::from(order.pages()));
         if self.policy.compaction.large_folios {
-            run.targets.by_order[order.index()].push_back(pfn);
+            run.freepages.by_order[order.index()].push_back(pfn);
         } else {
-            run.targets.whole.push((pfn, order));
+            run.freepages.whole.push((pfn, order));
         }
     }
 
     /// Takes the blocks that were isolated apart, the last page to be used first
     /// (`split_map_pages`).
-    fn split_targets(&mut self, run: &mut CompactRun) {
-        for (pfn, order) in core::mem::take(&mut run.targets.whole) {
+    fn split_free(&mut self, run: &mut CompactRun) {
+        for (pfn, order) in core::mem::take(&mut run.freepages.whole) {
             self.split_isolated(run.cc.zone, pfn, order, Order(0));
-            run.targets.pages.extend((pfn.0..pfn.0 + order.pages()).map(Pfn));
+            run.freepages.pages.extend((pfn.0..pfn.0 + order.pages()).map(Pfn));
         }
     }
 
@@ -108,11 +106,11 @@ impl Memory {
         self.zones[id.index()].compact.nr_split += 1;
     }
 
-    /// A target for a page of this order (`compaction_alloc`).
-    pub(super) fn take_target(&mut self, run: &mut CompactRun, order: Order) -> Option<Pfn> {
+    /// A free page for a page of this order.
+    pub(super) fn compaction_alloc(&mut self, run: &mut CompactRun, order: Order) -> Option<Pfn> {
         let large = self.policy.compaction.large_folios;
         let found =
-            if large { self.take_listed_target(run, order)? } else { run.targets.pages.pop()? };
+            if large { self.alloc_from_blocks(run, order)? } else { run.freepages.pages.pop()? };
         run.cc.nr_freepages -= order.pages();
         if large {
             run.cc.nr_migratepages -= order.pages();
@@ -122,15 +120,15 @@ impl Memory {
     }
 
     /// The first of the smallest listed blocks that will do: its lower end.
-    fn take_listed_target(&mut self, run: &mut CompactRun, order: Order) -> Option<Pfn> {
+    fn alloc_from_blocks(&mut self, run: &mut CompactRun, order: Order) -> Option<Pfn> {
         let smallest = (order.index()..NR_PAGE_ORDERS)
-            .find(|&listed| !run.targets.by_order[listed].is_empty())?;
-        let pfn = run.targets.by_order[smallest].pop_front()?;
+            .find(|&listed| !run.freepages.by_order[listed].is_empty())?;
+        let pfn = run.freepages.by_order[smallest].pop_front()?;
         let migratetype = self.frames.migratetype(pfn);
         for half in (order.0..smallest as u8).rev().map(Order) {
             let upper = Pfn(pfn.0 + half.pages());
             self.frames.set(upper, State::Isolated, half, migratetype);
-            run.targets.by_order[half.index()].push_front(upper);
+            run.freepages.by_order[half.index()].push_front(upper);
         }
         if smallest > order.index() {
             self.frames.set(pfn, State::Isolated, order, migratetype);
@@ -139,21 +137,21 @@ impl Memory {
         Some(pfn)
     }
 
-    /// A target that was not used waits for the next page (`compaction_free`).
-    pub(super) fn return_target(&mut self, run: &mut CompactRun, pfn: Pfn, order: Order) {
+    /// A free page that was not used waits for the next page to move.
+    pub(super) fn compaction_free(&mut self, run: &mut CompactRun, pfn: Pfn, order: Order) {
         run.cc.nr_freepages += order.pages();
         if self.policy.compaction.large_folios {
             run.cc.nr_migratepages += order.pages();
-            run.targets.by_order[order.index()].push_front(pfn);
+            run.freepages.by_order[order.index()].push_front(pfn);
         } else {
-            run.targets.pages.push(pfn);
+            run.freepages.pages.push(pfn);
         }
     }
 
-    /// Looks for targets, from wherever this run takes them.
-    pub(super) fn find_targets(&mut self, run: &mut CompactRun) -> CompactStep {
+    /// Looks for free pages, from wherever this run takes them.
+    pub(super) fn find_free_pages(&mut self, run: &mut CompactRun) -> CompactStep {
         match self.policy.compaction.free_pages {
-            FreePages::DirectHeld if run.is_brief() => return self.take_single_targets(run),
+            FreePages::DirectHeld if run.is_brief() => return self.take_single_pages(run),
             FreePages::DirectTail { as_posted } => return self.take_listed_blocks(run, as_posted),
             FreePages::Scanner | FreePages::DirectHeld => {}
         }
@@ -170,7 +168,7 @@ impl Memory {
             nr_taken: found.block.map_or(0, |(_, order)| order.pages()),
         }));
         if let Some((pfn, order)) = found.block {
-            self.add_target(run, pfn, order);
+            self.add_free(run, pfn, order);
         }
         run.phase = match found.around.filter(|_| run.cc.searches_around()) {
             Some(pfn) => Phase::Around(pfn),
@@ -189,13 +187,13 @@ impl Memory {
         if run.cc.nr_freepages == 0 {
             return Phase::Walk(self.begin_walk(run));
         }
-        self.split_targets(run);
+        self.split_free(run);
         Phase::Migrate
     }
 
-    /// The search is over: the batch goes on with what there is, or ends for want of targets.
+    /// The search is over: the batch goes on with what there is, or ends for want of free pages.
     fn end_search(&mut self, run: &mut CompactRun) {
-        self.split_targets(run);
+        self.split_free(run);
         run.batch.is_short = run.cc.nr_freepages == 0;
         run.phase = Phase::Migrate;
     }
@@ -208,7 +206,7 @@ impl Memory {
         let end = block_end(pfn, pages).min(zone.end);
         let mut scanned = Scanned { start: start.0, end: start.0, nr_scanned: 0, nr_taken: 0 };
         if self.is_whole_block(run.cc.zone, start, end) {
-            if self.policy.compaction.target_search == TargetSearchPolicy::UntilEnough {
+            if self.policy.compaction.target_search == TargetSearch::UntilEnough {
                 scanned = self.isolate_freepages_block(run, start, end, 1);
                 if scanned.end == end.0 {
                     self.set_block_skip(start, true);
@@ -273,7 +271,7 @@ impl Memory {
         }
     }
 
-    /// Scans the next pageblock that is a target, or finds that there is none.
+    /// Scans the next pageblock that may be filled, or finds that there is none.
     pub(super) fn walk_step(&mut self, run: &mut CompactRun, mut walk: FreeWalk) -> CompactStep {
         let policy = self.policy.compaction;
         let pages = self.pageblock_pages();
@@ -298,7 +296,7 @@ impl Memory {
             self.look_at_block(1);
             let from = if takes_all { walk.block } else { walk.from };
             if self.is_whole_block(id, walk.block, walk.end)
-                && self.is_suitable_target(run, walk.block)
+                && self.is_block_to_fill(run, walk.block)
             {
                 let done = self.isolate_freepages_block(run, from, walk.end, walk.stride);
                 scanned = Some(done);
@@ -306,7 +304,7 @@ impl Memory {
                     walk.highest = walk.highest.max(walk.block);
                 }
                 if done.end == walk.end.0 {
-                    self.note_target_block_scanned(run, &walk, done);
+                    self.note_block_scanned(run, &walk, done);
                 }
                 if !takes_all {
                     let is_enough = run.cc.has_enough_free_pages()
@@ -346,7 +344,7 @@ impl Memory {
 
     /// Whether a pageblock takes pages that are moved (`suitable_migration_target`,
     /// `isolation_suitable`).
-    fn is_suitable_target(&self, run: &CompactRun, block: Pfn) -> bool {
+    fn is_block_to_fill(&self, run: &CompactRun, block: Pfn) -> bool {
         let policy = self.policy.compaction;
         let pageblock_order = self.policy.freelist.pageblock_order;
         let head_order = match self.frames.state(block) {
@@ -374,8 +372,8 @@ impl Memory {
         is_allowed && !is_refused && !is_skipped
     }
 
-    /// A pageblock was scanned to its end for targets: it is not worth another look soon.
-    fn note_target_block_scanned(&mut self, run: &CompactRun, walk: &FreeWalk, done: Scanned) {
+    /// A pageblock was scanned to its end for free pages: it is not worth another look soon.
+    fn note_block_scanned(&mut self, run: &CompactRun, walk: &FreeWalk, done: Scanned) {
         let pages = self.pageblock_pages();
         let compact = &mut self.zones[run.cc.zone.index()].compact;
         let passed = match self.policy.compaction.skip_hints {
@@ -414,7 +412,7 @@ impl Memory {
             match self.frames.state(pfn) {
                 State::Free => {
                     let order = self.frames.order(pfn);
-                    if !self.isolate_target(run, pfn, order) {
+                    if !self.isolate_free(run, pfn, order) {
                         if !passes_refused {
                             break;
                         }
@@ -448,7 +446,7 @@ impl Memory {
 
     /// The first form: single pages as an allocation takes them, stealing and all, down to the low mark;
     /// those of the block that is being emptied are kept apart until it is.
-    fn take_single_targets(&mut self, run: &mut CompactRun) -> CompactStep {
+    fn take_single_pages(&mut self, run: &mut CompactRun) -> CompactStep {
         let id = run.cc.zone;
         let wanted = run.cc.nr_migratepages - run.cc.nr_freepages.min(run.cc.nr_migratepages);
         let pages = run.order_pages();
@@ -477,7 +475,7 @@ impl Memory {
                 run.held.push(pfn);
                 nr_missed += 1;
             } else {
-                run.targets.pages.push(pfn);
+                run.freepages.pages.push(pfn);
                 nr_taken += 1;
             }
         }
@@ -513,7 +511,7 @@ impl Memory {
                             continue;
                         }
                         self.take_free_page(pfn, order);
-                        self.add_target(run, pfn, order);
+                        self.add_free(run, pfn, order);
                         self.vm.add(Vm::CompactFreeListAlloc, u64::from(order.pages()));
                         run.cc.nr_freepages += order.pages();
                         nr_taken += order.pages();
@@ -542,13 +540,13 @@ impl Memory {
         }
     }
 
-    /// Frees the targets that are left, and lets the free scanner come back to the highest of them.
-    pub(super) fn release_targets(&mut self, run: &mut CompactRun) {
-        self.split_targets(run);
-        let targets = core::mem::take(&mut run.targets);
+    /// Frees the free pages that are left, and lets the free scanner come back to the highest of them.
+    pub(super) fn release_freepages(&mut self, run: &mut CompactRun) {
+        self.split_free(run);
+        let pool = core::mem::take(&mut run.freepages);
         let mut freed: Vec<(Pfn, Order)> =
-            targets.pages.into_iter().rev().map(|pfn| (pfn, Order(0))).collect();
-        for (order, list) in targets.by_order.into_iter().enumerate() {
+            pool.pages.into_iter().rev().map(|pfn| (pfn, Order(0))).collect();
+        for (order, list) in pool.by_order.into_iter().enumerate() {
             freed.extend(list.into_iter().map(|pfn| (pfn, Order(order as u8))));
         }
         run.cc.nr_freepages = 0;
