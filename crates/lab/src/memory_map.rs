@@ -112,7 +112,7 @@ fn holder(memory: &Memory, head: Pfn) -> Option<String> {
 
 /// What only user memory is: on its way to the LRU lists, on one, or being read or written.
 const USER: PageFlags =
-    PageFlags::LRU.with(PageFlags::BATCHED).with(PageFlags::LOCKED).with(PageFlags::WRITEBACK);
+    PageFlags::LRU.union(PageFlags::BATCHED).union(PageFlags::LOCKED).union(PageFlags::WRITEBACK);
 
 /// The use of the block in use that begins at `head`, as far as the allocator knows it.
 pub(crate) fn content(memory: &Memory, head: Pfn) -> FrameUse {

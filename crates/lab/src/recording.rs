@@ -169,7 +169,7 @@ impl Event {
     #[must_use]
     pub fn gfp(&self) -> Gfp {
         debug_assert_eq!(self.kind, Kind::Alloc);
-        Gfp(self.bits)
+        Gfp::from_bits_retain(self.bits)
     }
 
     /// Up to which zone kswapd is at work, for a [`Kind::KswapdWake`].
@@ -569,7 +569,7 @@ impl<'a> Builder<'a> {
                 made.pfn = self.pfn(e.pfn)?;
                 made.order = self.order(e.order.into())?;
                 made.migratetype = self.migratetype(e.migratetype)?;
-                made.bits = self.gfp(e.gfp_flags.0)?.0;
+                made.bits = self.gfp(e.gfp_flags.0)?.bits();
             }
             TraceEvent::MmPageAllocZoneLocked(e) => {
                 made.kind = Kind::Take;
@@ -732,7 +732,7 @@ impl<'a> Builder<'a> {
         let mut flags = Gfp::NONE;
         for name in text.split(|&b| b == b'|') {
             let name = std::str::from_utf8(name).unwrap_or("?");
-            match Gfp::from_name(name) {
+            match Gfp::from_kernel_name(name) {
                 Some(flag) => flags |= flag,
                 // Flags that newer kernels have and no policy reads.
                 None if name.starts_with("__GFP_") || name.starts_with("0x") => {}

@@ -478,14 +478,14 @@ impl Printer<'_> {
         if self.is_since(GFP_NAMES) {
             return gfp_names(gfp);
         }
-        let bits = gfp.names().filter_map(|name| gfp_bit(self.release, name));
+        let bits = gfp.kernel_names().filter_map(|name| gfp_bit(self.release, &name));
         format!("{:#x}", bits.fold(0, |all, bit| all | bit))
     }
 }
 
 /// Flags by name, as events of reclaim have always shown them.
 fn gfp_names(gfp: Gfp) -> String {
-    let names: Vec<_> = gfp.names().collect();
+    let names: Vec<_> = gfp.kernel_names().collect();
     if names.is_empty() {
         return "none".to_owned();
     }
@@ -653,7 +653,8 @@ mod tests {
         let highest = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable][below(3) as usize];
         let wake = Wake { node: below(2), order, highest };
         // Bits that every kernel has and prints.
-        let gfp = Gfp(below(1 << 8)) | [Gfp::NONE, Gfp::RECLAIM, Gfp::COMP][below(3) as usize];
+        let gfp = Gfp::from_bits_retain(below(1 << 8))
+            | [Gfp::NONE, Gfp::RECLAIM, Gfp::COMP][below(3) as usize];
         let (nr_migrated, nr_failed) = (below(513), below(33));
         let seen = [
             ScanResult::Fail,

@@ -50,7 +50,7 @@ impl Memory {
         let zonelist = self.zonelist(request.node, request.gfp);
         let mut flags = flags;
         // The node of the preferred zone, which is another than asked for if that one has no memory.
-        let preferred = if flags.intersects(AllocFlags::NOFRAGMENT.with(AllocFlags::FAIR)) {
+        let preferred = if flags.intersects(AllocFlags::NOFRAGMENT | AllocFlags::FAIR) {
             zonelist
                 .clone()
                 .map(|position| self.zonelist_entry(position))
@@ -87,7 +87,7 @@ impl Memory {
                 let zone = &self.zones[id.index()];
                 if flags.intersects(AllocFlags::NOFRAGMENT) && Some(zone.node) != home {
                     // Another node is worse than a mixed pageblock: begin again without the wish.
-                    flags = flags.without(AllocFlags::NOFRAGMENT);
+                    flags -= AllocFlags::NOFRAGMENT;
                     position = zonelist.start;
                     continue;
                 }
@@ -113,7 +113,7 @@ impl Memory {
             if flags.intersects(AllocFlags::FAIR) {
                 // Every share is used up, or there is room on other nodes alone: better one of these than
                 // to reclaim.
-                flags = flags.without(AllocFlags::FAIR);
+                flags -= AllocFlags::FAIR;
                 if has_skipped_depleted && let Some(preferred) = preferred {
                     self.reset_alloc_batches(preferred);
                 }
@@ -124,7 +124,7 @@ impl Memory {
             if !flags.intersects(AllocFlags::NOFRAGMENT) {
                 return None;
             }
-            flags = flags.without(AllocFlags::NOFRAGMENT);
+            flags -= AllocFlags::NOFRAGMENT;
         }
     }
 
@@ -232,7 +232,7 @@ impl Memory {
     pub fn alloc_after_reclaim(&mut self, request: Request) -> Option<Pfn> {
         let slow = AllocFlags::slow_path(request.gfp, request.order);
         self.get_page_from_freelist(request, Some(Mark::Min), slow).or_else(|| {
-            let flags = AllocFlags::fast_path(request.gfp).with(AllocFlags::NO_WATERMARKS);
+            let flags = AllocFlags::fast_path(request.gfp) | AllocFlags::NO_WATERMARKS;
             self.get_page_from_freelist(request, None, flags)
         })
     }
@@ -243,8 +243,7 @@ impl Memory {
     #[must_use]
     pub fn fast_path_flags(&self, request: Request) -> AllocFlags {
         let flags = AllocFlags::fast_path(request.gfp);
-        let flags =
-            if self.policy.zone.fair_batches { flags.with(AllocFlags::FAIR) } else { flags };
+        let flags = if self.policy.zone.fair_batches { flags | AllocFlags::FAIR } else { flags };
         if !self.policy.zone.fragment_avoidance {
             return flags;
         }
@@ -258,7 +257,7 @@ impl Memory {
         let is_lower = |z: &Zone| z.node == zone.node && z.kind == ZoneKind::Dma32;
         let has_dma32 = || self.zones.iter().any(|z| is_lower(z) && z.present_pages > 0);
         if zone.kind == ZoneKind::Normal && (self.machine.nr_nodes() == 1 || has_dma32()) {
-            flags.with(AllocFlags::NOFRAGMENT)
+            flags | AllocFlags::NOFRAGMENT
         } else {
             flags
         }
@@ -309,7 +308,7 @@ impl Memory {
     pub fn rmqueue(&mut self, id: ZoneId, request: Request, flags: AllocFlags) -> Option<Pfn> {
         let migratetype = self.request_type(request.gfp);
         let is_cold = self.policy.pcp.cold && request.gfp.contains(Gfp::COLD);
-        let flags = if is_cold { flags.with(AllocFlags::COLD) } else { flags };
+        let flags = if is_cold { flags | AllocFlags::COLD } else { flags };
         let pfn = if self.has_pcp_list(request.order) && !request.past_lists {
             self.rmqueue_pcp(id, request.cpu, request.order, migratetype, flags)
         } else {
@@ -352,7 +351,7 @@ impl Memory {
                 self.rmqueue_buddy_block(id, order, migratetype, flags, &mut SearchMode::Normal)
             })
             .or_else(|| {
-                let last = AllocFlags::OOM.with(AllocFlags::NON_BLOCK);
+                let last = AllocFlags::OOM | AllocFlags::NON_BLOCK;
                 let may = self.policy.watermark.urgency == Urgency::HighThenNonBlocking;
                 if may && flags.intersects(last) { reserve(self) } else { None }
             })?;

@@ -486,11 +486,11 @@ impl Memory {
     fn adopt(&mut self, pfn: Pfn, vpn: Vpn, locked: bool, cpu: usize) {
         let mut flags = PageFlags::ANON;
         if locked {
-            flags = flags.with(PageFlags::UNEVICTABLE);
+            flags |= PageFlags::UNEVICTABLE;
             let pages = self.nr_pages(pfn);
             self.vm.add(Vm::UnevictablePgsMlocked, pages);
         } else if self.policy.lru.anon == AnonEntry::Active || self.faults_enter_youngest() {
-            flags = flags.with(PageFlags::ACTIVE);
+            flags |= PageFlags::ACTIVE;
         }
         self.frames.adopt(pfn, vpn.0, flags);
         self.lru_cache_add(pfn, cpu);
@@ -690,7 +690,7 @@ impl Memory {
         if listed {
             self.del_page_from_lru(pfn);
         }
-        self.frames.clear_flags(pfn, PageFlags::ACTIVE.with(PageFlags::REFERENCED));
+        self.frames.clear_flags(pfn, PageFlags::ACTIVE | PageFlags::REFERENCED);
         self.frames.set_flags(pfn, PageFlags::UNEVICTABLE);
         let pages = self.nr_pages(pfn);
         self.vm.add(Vm::UnevictablePgsMlocked, pages);
@@ -811,7 +811,7 @@ impl Memory {
                     // Being read or written, or of a huge page partly in swap: reclaim finds it.
                     continue;
                 }
-                if self.frames.has(pfn, PageFlags::BATCHED.with(PageFlags::ISOLATED)) {
+                if self.frames.has(pfn, PageFlags::BATCHED | PageFlags::ISOLATED) {
                     // Another CPU's batch, or a compaction, holds it and frees it later.
                     self.frames.set_owner(pfn, NOBODY);
                     continue;
@@ -915,7 +915,7 @@ impl Memory {
 
     /// A copy in the swap cache that nobody maps or names goes, unless it is being read or written.
     fn free_unused_copy(&mut self, head: Pfn, gather: &mut Vec<Pfn>) {
-        let busy = PageFlags::LOCKED.with(PageFlags::WRITEBACK);
+        let busy = PageFlags::LOCKED | PageFlags::WRITEBACK;
         if !self.frames.has(head, busy) && self.frames.order(head) == Order(0) {
             gather.push(head);
         }
@@ -1041,7 +1041,7 @@ impl Memory {
     /// pages freed.
     pub fn split_deferred(&mut self, cpu: usize) -> Option<u64> {
         let head = self.lru.deferred_split.iter().copied().find(|&head| {
-            let busy = PageFlags::LOCKED.with(PageFlags::WRITEBACK).with(PageFlags::SWAPCACHE);
+            let busy = PageFlags::LOCKED | PageFlags::WRITEBACK | PageFlags::SWAPCACHE;
             !self.frames.has(head, busy)
         })?;
         let freed = u64::from(self.frames.order(head).pages() - self.mapped_parts(head));

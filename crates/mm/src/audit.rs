@@ -151,8 +151,7 @@ impl Memory {
                 if !listed && !self.frames.has(pfn, PageFlags::BATCHED) {
                     isolated[0] += self.nr_pages(pfn);
                 }
-                let holders =
-                    PageFlags::BATCHED.with(PageFlags::SWAPCACHE).with(PageFlags::ISOLATED);
+                let holders = PageFlags::BATCHED | PageFlags::SWAPCACHE | PageFlags::ISOLATED;
                 let held = self.frames.has(pfn, holders);
                 if self.mapped_parts(pfn) == 0 && !held {
                     return Err(format!("{pfn} is anonymous, and nobody has it"));

@@ -573,7 +573,7 @@ impl Memory {
         if self.unmap_file_page(pfn) {
             self.work.tlb_flushes += 1;
         }
-        let busy = PageFlags::WRITEBACK.with(PageFlags::LOCKED);
+        let busy = PageFlags::WRITEBACK | PageFlags::LOCKED;
         if self.frames.has(pfn, busy) {
             return false;
         }
@@ -605,7 +605,7 @@ impl Memory {
     /// Drops a clean page that nobody uses, holds or maps, as `drop_caches` does. Whether it went.
     pub fn invalidate_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
         let is_mapped = self.files.mapcount(self.frames.owner(pfn)) > 0;
-        if is_mapped || self.frames.has(pfn, PageFlags::DIRTY.with(PageFlags::PINNED)) {
+        if is_mapped || self.frames.has(pfn, PageFlags::DIRTY | PageFlags::PINNED) {
             return false;
         }
         self.truncate_page(pfn, cpu)

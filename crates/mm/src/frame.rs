@@ -8,6 +8,7 @@
 //! which state and of which order the block is, or [`State::Inner`].
 
 use crate::types::{Migratetype, Order, Pfn};
+use bitflags::bitflags;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
@@ -62,48 +63,42 @@ const KERNEL_MARK: u32 = GENERATION_BITS;
 const HOME_SHIFT: u32 = GENERATION_SHIFT + 3;
 const HOME_BITS: u32 = 0b11 << HOME_SHIFT;
 
-/// Flags of a page in use (`enum pageflags`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PageFlags(u32);
-
-impl PageFlags {
-    /// Held by a device or a system call besides its mappings: it must not move.
-    pub const PINNED: Self = Self(1 << 15);
-    /// No page of a file or a task, but its driver can move it (`PageMovable`).
-    pub const MOVABLE_OPS: Self = Self(1 << 16);
-    /// Taken off its list to be moved; whoever holds it so frees it if it is left alone meanwhile.
-    pub const ISOLATED: Self = Self(1 << 17);
-    /// On an LRU list.
-    pub const LRU: Self = Self(1 << 19);
-    /// On an active list, or to go on one.
-    pub const ACTIVE: Self = Self(1 << 20);
-    /// Referenced since it was last looked at.
-    pub const REFERENCED: Self = Self(1 << 21);
-    /// Locked into memory.
-    pub const UNEVICTABLE: Self = Self(1 << 22);
-    /// Anonymous (`PG_swapbacked`); a page on the LRU without it is a file's.
-    pub const ANON: Self = Self(1 << 23);
-    /// Was in use when it was deactivated or evicted.
-    pub const WORKINGSET: Self = Self(1 << 24);
-    /// Differs from its slot or file.
-    pub const DIRTY: Self = Self(1 << 25);
-    /// Being written.
-    pub const WRITEBACK: Self = Self(1 << 26);
-    /// In the swap cache: its owner is the slot.
-    pub const SWAPCACHE: Self = Self(1 << 27);
-    /// To be freed once it is written.
-    pub const RECLAIM: Self = Self(1 << 28);
-    /// Being read.
-    pub const LOCKED: Self = Self(1 << 29);
-    /// In a CPU's batch, which holds it until it goes on a list.
-    pub const BATCHED: Self = Self(1 << 30);
-    /// Read ahead and not used yet.
-    pub const READAHEAD: Self = Self(1 << 31);
-
-    /// Both.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+bitflags! {
+    /// Flags of a page in use (`enum pageflags`), in the bits of a frame's word that state, order and type leave.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct PageFlags: u32 {
+        /// Held by a device or a system call besides its mappings: it must not move.
+        const PINNED = 1 << 15;
+        /// No page of a file or a task, but its driver can move it (`PageMovable`).
+        const MOVABLE_OPS = 1 << 16;
+        /// Taken off its list to be moved; whoever holds it so frees it if it is left alone meanwhile.
+        const ISOLATED = 1 << 17;
+        /// On an LRU list.
+        const LRU = 1 << 19;
+        /// On an active list, or to go on one.
+        const ACTIVE = 1 << 20;
+        /// Referenced since it was last looked at.
+        const REFERENCED = 1 << 21;
+        /// Locked into memory.
+        const UNEVICTABLE = 1 << 22;
+        /// Anonymous (`PG_swapbacked`); a page on the LRU without it is a file's.
+        const ANON = 1 << 23;
+        /// Was in use when it was deactivated or evicted.
+        const WORKINGSET = 1 << 24;
+        /// Differs from its slot or file.
+        const DIRTY = 1 << 25;
+        /// Being written.
+        const WRITEBACK = 1 << 26;
+        /// In the swap cache: its owner is the slot.
+        const SWAPCACHE = 1 << 27;
+        /// To be freed once it is written.
+        const RECLAIM = 1 << 28;
+        /// Being read.
+        const LOCKED = 1 << 29;
+        /// In a CPU's batch, which holds it until it goes on a list.
+        const BATCHED = 1 << 30;
+        /// Read ahead and not used yet.
+        const READAHEAD = 1 << 31;
     }
 }
 
@@ -289,13 +284,13 @@ impl Frames {
     #[inline]
     #[must_use]
     pub fn has(&self, pfn: Pfn, flags: PageFlags) -> bool {
-        self.word(pfn) & flags.0 != 0
+        self.word(pfn) & flags.bits() != 0
     }
 
     /// Sets flags of the page in use at `pfn`.
     #[inline]
     pub fn set_flags(&mut self, pfn: Pfn, flags: PageFlags) {
-        self.frame_mut(pfn.index()).word |= flags.0;
+        self.frame_mut(pfn.index()).word |= flags.bits();
     }
 
     /// Gives the page in use at `pfn` an owner and flags, in one go.
@@ -303,20 +298,20 @@ impl Frames {
     pub(crate) fn adopt(&mut self, pfn: Pfn, owner: u32, flags: PageFlags) {
         let frame = self.frame_mut(pfn.index());
         frame.owner = owner;
-        frame.word |= flags.0;
+        frame.word |= flags.bits();
     }
 
     /// A page of a batch went on its LRU list.
     #[inline]
     pub(crate) fn turn_listed(&mut self, pfn: Pfn) {
         let word = &mut self.frame_mut(pfn.index()).word;
-        *word = *word & !PageFlags::BATCHED.0 | PageFlags::LRU.0;
+        *word = *word & !PageFlags::BATCHED.bits() | PageFlags::LRU.bits();
     }
 
     /// Clears flags of the page in use at `pfn`.
     #[inline]
     pub fn clear_flags(&mut self, pfn: Pfn, flags: PageFlags) {
-        self.frame_mut(pfn.index()).word &= !flags.0;
+        self.frame_mut(pfn.index()).word &= !flags.bits();
     }
 
     /// Clears flags and returns whether any was set.

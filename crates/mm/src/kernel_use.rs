@@ -99,10 +99,7 @@ impl Memory {
             return Some(KernelUse::from_owner(owner));
         }
         // Pages of users and files are movable, or on their way to a list.
-        let users = PageFlags::ANON
-            .with(PageFlags::LRU)
-            .with(PageFlags::BATCHED)
-            .with(PageFlags::UNEVICTABLE);
+        let users = PageFlags::ANON | PageFlags::LRU | PageFlags::BATCHED | PageFlags::UNEVICTABLE;
         let is_users = self.frames.has(head, users) || self.frames.is_movable(head);
         if is_users { None } else { Some(KernelUse::Unknown) }
     }

@@ -171,7 +171,7 @@ impl Memory {
         if self.frames.state(pfn) == State::Inner || self.frames.order(pfn) != Order(0) {
             return Some(ScanResult::PageCompound);
         }
-        if !has(PageFlags::LRU.with(PageFlags::BATCHED)) || has(PageFlags::UNEVICTABLE) {
+        if !has(PageFlags::LRU | PageFlags::BATCHED) || has(PageFlags::UNEVICTABLE) {
             return Some(ScanResult::PageLru);
         }
         if has(PageFlags::LOCKED) {

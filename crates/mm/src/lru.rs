@@ -451,7 +451,7 @@ impl Memory {
 
     /// Makes a page on an inactive list active (`activate_page`).
     pub fn activate_page(&mut self, pfn: Pfn) {
-        if self.frames.has(pfn, PageFlags::ACTIVE.with(PageFlags::UNEVICTABLE)) {
+        if self.frames.has(pfn, PageFlags::ACTIVE | PageFlags::UNEVICTABLE) {
             return;
         }
         if !self.frames.has(pfn, PageFlags::LRU) {
@@ -494,9 +494,9 @@ impl Memory {
     /// Moves a page that has been written to the tail of its inactive list, to be freed next
     /// (`folio_rotate_reclaimable`).
     pub(crate) fn rotate_reclaimable_page(&mut self, pfn: Pfn) {
-        let mut stays = PageFlags::UNEVICTABLE.with(PageFlags::DIRTY).with(PageFlags::LOCKED);
+        let mut stays = PageFlags::UNEVICTABLE | PageFlags::DIRTY | PageFlags::LOCKED;
         if self.policy.reclaim.busy_pages == BusyPages::Keep {
-            stays = stays.with(PageFlags::ACTIVE);
+            stays |= PageFlags::ACTIVE;
         }
         if !self.frames.has(pfn, PageFlags::LRU) || self.frames.has(pfn, stays) {
             return;

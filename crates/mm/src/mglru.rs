@@ -244,7 +244,7 @@ impl Memory {
         }
         let file = usize::from(!self.frames.has(pfn, PageFlags::ANON));
         let writing = self.frames.has(pfn, PageFlags::RECLAIM)
-            && self.frames.has(pfn, PageFlags::DIRTY.with(PageFlags::WRITEBACK));
+            && self.frames.has(pfn, PageFlags::DIRTY | PageFlags::WRITEBACK);
         let alone = file == 0 && !self.frames.has(pfn, PageFlags::SWAPCACHE);
         let (min, max) = (generations.min_seq[file], generations.max_seq);
         let seq = if alone || writing {
@@ -315,7 +315,7 @@ impl Memory {
         let lruvec = self.lruvec_of(pfn);
         let youngest = Generations::slot(self.generations(lruvec).max_seq);
         self.move_home(pfn, youngest);
-        self.frames.clear_flags(pfn, PageFlags::REFERENCED.with(PageFlags::WORKINGSET));
+        self.frames.clear_flags(pfn, PageFlags::REFERENCED | PageFlags::WORKINGSET);
     }
 
     fn tier(&self, pfn: Pfn) -> usize {
@@ -589,14 +589,14 @@ impl Memory {
         let mut shrunk = Shrunk { nr_scanned: looked_at, nr_taken: isolated, ..Shrunk::default() };
         let kept = self.shrink_page_list(pages, sc, &mut shrunk);
         for pfn in kept {
-            let busy = PageFlags::DIRTY.with(PageFlags::WRITEBACK);
+            let busy = PageFlags::DIRTY | PageFlags::WRITEBACK;
             let writing = self.frames.has(pfn, PageFlags::RECLAIM) && self.frames.has(pfn, busy);
             if writing {
                 self.frames.clear_flags(pfn, PageFlags::ACTIVE);
             } else if !self.frames.has(pfn, PageFlags::UNEVICTABLE) {
                 // What was rejected for another reason does not go back to the oldest.
                 self.frames.set_flags(pfn, PageFlags::ACTIVE);
-                self.frames.clear_flags(pfn, PageFlags::REFERENCED.with(PageFlags::WORKINGSET));
+                self.frames.clear_flags(pfn, PageFlags::REFERENCED | PageFlags::WORKINGSET);
             }
             self.putback_lru_page(pfn);
         }
@@ -637,7 +637,7 @@ impl Memory {
                     }
                 } else {
                     self.del_page_from_lru(pfn);
-                    self.frames.clear_flags(pfn, PageFlags::ACTIVE.with(PageFlags::REFERENCED));
+                    self.frames.clear_flags(pfn, PageFlags::ACTIVE | PageFlags::REFERENCED);
                     self.account_isolated(pfn, 1);
                     isolated += nr;
                     pages.push(pfn);
@@ -671,7 +671,7 @@ impl Memory {
             (home, End::Head)
         } else if self.tier(pfn) > highest_tier || self.zone_kind(pfn) > sc.highest {
             (next, End::Tail)
-        } else if self.frames.has(pfn, PageFlags::LOCKED.with(PageFlags::WRITEBACK))
+        } else if self.frames.has(pfn, PageFlags::LOCKED | PageFlags::WRITEBACK)
             || file && self.frames.has(pfn, PageFlags::DIRTY)
         {
             self.frames.set_flags(pfn, PageFlags::RECLAIM);

@@ -47,7 +47,7 @@ impl Memory {
     #[must_use]
     pub fn is_movable_page(&self, pfn: Pfn) -> bool {
         self.frames.state(pfn) == State::Allocated
-            && self.frames.has(pfn, PageFlags::LRU.with(PageFlags::MOVABLE_OPS))
+            && self.frames.has(pfn, PageFlags::LRU | PageFlags::MOVABLE_OPS)
             && !self.frames.has(pfn, PageFlags::ISOLATED)
     }
 
@@ -69,7 +69,7 @@ impl Memory {
     /// If it is not in use, or on an LRU list or on the way there.
     pub fn set_movable_ops(&mut self, pfn: Pfn) {
         assert_eq!(self.frames.state(pfn), State::Allocated, "{pfn} is not in use");
-        let listed = PageFlags::LRU.with(PageFlags::BATCHED);
+        let listed = PageFlags::LRU | PageFlags::BATCHED;
         assert!(!self.frames.has(pfn, listed), "{pfn} is a page of a task or a file");
         self.frames.set_movable(pfn, true);
         self.frames.set_flags(pfn, PageFlags::MOVABLE_OPS);
@@ -104,7 +104,7 @@ impl Memory {
 
     fn is_abandoned_isolated(&self, pfn: Pfn) -> bool {
         debug_assert!(self.frames.has(pfn, PageFlags::ISOLATED), "{pfn} is not isolated");
-        let kept = PageFlags::SWAPCACHE.with(PageFlags::MOVABLE_OPS);
+        let kept = PageFlags::SWAPCACHE | PageFlags::MOVABLE_OPS;
         self.frames.owner(pfn) == NOBODY && !self.frames.has(pfn, kept)
     }
 

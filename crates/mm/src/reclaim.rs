@@ -665,7 +665,7 @@ impl Memory {
         if self.policy.reclaim.mapped_count_twice && (anon || self.is_mapped(pfn)) {
             shrunk.nr_scanned += 1;
         }
-        if self.frames.has(pfn, PageFlags::DIRTY.with(PageFlags::WRITEBACK)) && !anon {
+        if self.frames.has(pfn, PageFlags::DIRTY | PageFlags::WRITEBACK) && !anon {
             shrunk.nr_dirty += nr;
             if !self.frames.has(pfn, PageFlags::WRITEBACK) {
                 shrunk.nr_unqueued_dirty += nr;
@@ -910,7 +910,7 @@ impl Memory {
     /// Takes a file's page out of memory, as truncation does. Whether it went: a page in a batch or
     /// under writeback stays.
     pub fn remove_file_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
-        if self.frames.has(pfn, PageFlags::BATCHED.with(PageFlags::WRITEBACK)) {
+        if self.frames.has(pfn, PageFlags::BATCHED | PageFlags::WRITEBACK) {
             return false;
         }
         if self.frames.has(pfn, PageFlags::LRU) {

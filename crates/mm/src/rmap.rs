@@ -181,7 +181,7 @@ impl Memory {
     #[inline]
     fn ready_page(&self, file: FileId, index: u64) -> Option<Pfn> {
         let CachedPage::Page(pfn) = self.files.get(file, index) else { return None };
-        let waits = PageFlags::LOCKED.with(PageFlags::READAHEAD);
+        let waits = PageFlags::LOCKED | PageFlags::READAHEAD;
         if self.frames.has(pfn, waits) { None } else { Some(pfn) }
     }
 

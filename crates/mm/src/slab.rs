@@ -731,7 +731,7 @@ fn attempts(
     if policy.allocator == SlabAllocator::Slab {
         return (with_order(own, layout.order), None);
     }
-    let mut first = Gfp((own | Gfp::NOWARN | Gfp::NORETRY).0 & !Gfp::NOFAIL.0);
+    let mut first = (own | Gfp::NOWARN | Gfp::NORETRY) - Gfp::NOFAIL;
     if layout.order > layout.min_order && first.contains(Gfp::DIRECT_RECLAIM) {
         let without = match policy.high_order {
             HighOrder::MayReclaim => Gfp::NONE,
@@ -739,7 +739,7 @@ fn attempts(
             HighOrder::Neither => Gfp::RECLAIM,
         };
         if without != Gfp::NONE {
-            first = Gfp((first | Gfp::NOMEMALLOC).0 & !without.0);
+            first = (first | Gfp::NOMEMALLOC) - without;
         }
     }
     (with_order(first, layout.order), Some(with_order(own, layout.min_order)))

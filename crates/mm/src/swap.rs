@@ -454,7 +454,7 @@ impl Memory {
         }
         self.swap.nr_cached += u64::from(order.pages());
         self.frames.set_owner(pfn, first.0);
-        self.frames.set_flags(pfn, PageFlags::SWAPCACHE.with(PageFlags::DIRTY));
+        self.frames.set_flags(pfn, PageFlags::SWAPCACHE | PageFlags::DIRTY);
         true
     }
 
@@ -646,9 +646,9 @@ impl Memory {
         self.swap.cache[slot.index()] = PAGE_MARK | u64::from(pfn.0);
         self.swap.nr_cached += 1;
         self.frames.set_owner(pfn, slot.0);
-        let mut flags = PageFlags::ANON.with(PageFlags::SWAPCACHE).with(PageFlags::LOCKED);
+        let mut flags = PageFlags::ANON | PageFlags::SWAPCACHE | PageFlags::LOCKED;
         if self.faults_enter_youngest() {
-            flags = flags.with(PageFlags::ACTIVE);
+            flags |= PageFlags::ACTIVE;
         }
         self.frames.set_flags(pfn, flags);
         if slot != target {
@@ -676,7 +676,7 @@ impl Memory {
         let order = self.frames.order(pfn);
         let pages = u64::from(order.pages());
         self.frames.clear_flags(pfn, PageFlags::DIRTY);
-        self.frames.set_flags(pfn, PageFlags::WRITEBACK.with(PageFlags::RECLAIM));
+        self.frames.set_flags(pfn, PageFlags::WRITEBACK | PageFlags::RECLAIM);
         let lruvec = self.lruvec_of(pfn);
         self.lru.lruvecs[lruvec].stats.nr_writeback += pages;
         self.vm.add(Vm::PswpOut, pages);
@@ -740,7 +740,7 @@ impl Memory {
 
     /// Puts a page back on the list that its flags name, at the head, if it is on none.
     pub(crate) fn relist(&mut self, pfn: Pfn) {
-        if !self.frames.has(pfn, PageFlags::LRU.with(PageFlags::BATCHED)) {
+        if !self.frames.has(pfn, PageFlags::LRU | PageFlags::BATCHED) {
             self.add_page_to_lru(pfn, End::Head);
         }
     }

@@ -205,9 +205,9 @@ impl Memory {
         let counts_reserve = match self.policy.watermark.urgency {
             Urgency::HighThenNonBlocking => flags.intersects(
                 AllocFlags::NON_BLOCK
-                    .with(AllocFlags::MIN_RESERVE)
-                    .with(AllocFlags::HIGHATOMIC)
-                    .with(AllocFlags::OOM),
+                    | AllocFlags::MIN_RESERVE
+                    | AllocFlags::HIGHATOMIC
+                    | AllocFlags::OOM,
             ),
             Urgency::Atomic | Urgency::NonBlockingAlone => {
                 is_hard || flags.intersects(AllocFlags::OOM)
@@ -250,7 +250,7 @@ impl Memory {
             [Migratetype::Unmovable, Migratetype::Movable, Migratetype::Reclaimable].into_iter();
         usable.any(|mt| zone.free_area.any_from(order, mt))
             || zone.free_area.any_from(order, Migratetype::Cma)
-            || (flags.intersects(AllocFlags::HIGHATOMIC.with(AllocFlags::OOM))
+            || (flags.intersects(AllocFlags::HIGHATOMIC | AllocFlags::OOM)
                 || is_hard && self.policy.watermark.urgency == Urgency::Atomic)
                 && zone.free_area.any_from(order, Migratetype::HighAtomic)
     }

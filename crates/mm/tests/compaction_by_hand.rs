@@ -65,7 +65,7 @@ fn layout(memory: &Memory) -> Vec<String> {
             State::Free => '.',
             State::Pcp => 'p',
             State::Isolated => 'i',
-            _ if frames.has(head, PageFlags::LRU.with(PageFlags::BATCHED)) => 'm',
+            _ if frames.has(head, PageFlags::LRU | PageFlags::BATCHED) => 'm',
             _ => 'k',
         }
     };

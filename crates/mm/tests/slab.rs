@@ -187,10 +187,10 @@ fn the_first_attempt_for_a_slab_may_do_what_the_kernel_lets_it() {
     assert_eq!(first, Attempt { order: Order(2), gfp: gentle });
     assert_eq!(fallback, Attempt { order: Order(0), gfp: own });
     let (first, _) = attempts(HighOrder::MayWakeKswapd, inodes, Gfp::KERNEL);
-    let kswapd = Gfp((gentle | Gfp::NOMEMALLOC).0 & !Gfp::DIRECT_RECLAIM.0);
+    let kswapd = (gentle | Gfp::NOMEMALLOC) - Gfp::DIRECT_RECLAIM;
     assert_eq!(first.gfp, kswapd);
     let (first, fallback) = attempts(HighOrder::Neither, inodes, Gfp::KERNEL | Gfp::NOFAIL);
-    assert_eq!(first.gfp, Gfp((gentle | Gfp::NOMEMALLOC).0 & !Gfp::RECLAIM.0));
+    assert_eq!(first.gfp, (gentle | Gfp::NOMEMALLOC) - Gfp::RECLAIM);
     assert_eq!(fallback.gfp, own | Gfp::NOFAIL);
     // Whoever may not reclaim anyway keeps kswapd, and so does whoever wants the least order anyway.
     let (first, _) = attempts(HighOrder::Neither, inodes, Gfp::NOWAIT);

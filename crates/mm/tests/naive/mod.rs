@@ -901,7 +901,7 @@ impl Naive {
             return true;
         }
         let mut types = vec![Unmovable, Movable, Reclaimable];
-        if flags.intersects(AllocFlags::HIGHATOMIC.with(AllocFlags::OOM))
+        if flags.intersects(AllocFlags::HIGHATOMIC | AllocFlags::OOM)
             || hard && self.policy.watermark.urgency == Urgency::Atomic
         {
             types.push(HighAtomic);
@@ -1326,7 +1326,7 @@ impl Naive {
     pub(crate) fn fast_flags(&self, request: Request) -> AllocFlags {
         let mut flags = AllocFlags::fast_path(request.gfp);
         if self.policy.zone.fair_batches {
-            flags = flags.with(AllocFlags::FAIR);
+            flags |= AllocFlags::FAIR;
         }
         let Some(&first) = self.zonelist(request.node, request.gfp).first() else { return flags };
         let first = &self.zones[first];
@@ -1335,7 +1335,7 @@ impl Naive {
             && first.kind == ZoneKind::Normal
             && (lower || self.machine.nr_nodes() == 1)
         {
-            flags.with(AllocFlags::NOFRAGMENT)
+            flags | AllocFlags::NOFRAGMENT
         } else {
             flags
         }
@@ -1382,7 +1382,7 @@ impl Naive {
                 }
             }
         }
-        let flags = flags.without(AllocFlags::NOFRAGMENT);
+        let flags = flags - AllocFlags::NOFRAGMENT;
         list.into_iter().find_map(|zone| self.try_zone(zone, request, mark, flags))
     }
 
@@ -1436,7 +1436,7 @@ impl Naive {
         }
         if pfn.is_none()
             && self.policy.watermark.urgency == Urgency::HighThenNonBlocking
-            && flags.intersects(AllocFlags::OOM.with(AllocFlags::NON_BLOCK))
+            && flags.intersects(AllocFlags::OOM | AllocFlags::NON_BLOCK)
         {
             pfn = self.take_smallest(zone, order, HighAtomic);
         }

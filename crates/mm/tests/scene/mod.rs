@@ -690,8 +690,8 @@ impl Scene {
         let slow = AllocFlags::slow_path(request.gfp, request.order);
         let mut attempts = vec![(Some(Mark::Low), fast_flags), (Some(Mark::Min), slow)];
         match kind % 8 {
-            0 => attempts.push((Some(Mark::Min), slow.with(AllocFlags::OOM))),
-            1 | 2 => attempts.push((None, slow.with(AllocFlags::NO_WATERMARKS))),
+            0 => attempts.push((Some(Mark::Min), slow | AllocFlags::OOM)),
+            1 | 2 => attempts.push((None, slow | AllocFlags::NO_WATERMARKS)),
             _ => {}
         }
         if let Some(naive) = &self.naive

@@ -192,8 +192,7 @@ fn request(cx: &mut KernelCx<'_>, number: usize, demand: Demand) -> Option<Held>
             (alloc(cx, cache, gfp, None).map(|object| Held::Object(cache, object)), false)
         }
         DemandKind::NetworkBuffer if demand.order > Order(0) => {
-            let gentle =
-                Gfp(gfp.0 & !Gfp::DIRECT_RECLAIM.0) | Gfp::COMP | Gfp::NOWARN | Gfp::NORETRY;
+            let gentle = (gfp - Gfp::DIRECT_RECLAIM) | Gfp::COMP | Gfp::NOWARN | Gfp::NORETRY;
             match take_block(cx, demand.order, gentle, of, None) {
                 Some(pfn) => (Some(Held::Block(pfn, demand.order)), false),
                 None => {

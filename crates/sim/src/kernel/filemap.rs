@@ -267,7 +267,7 @@ fn read_ahead(
 }
 
 /// What a request that reads ahead leaves to others (`readahead_gfp_mask`).
-const READAHEAD_GFP: Gfp = Gfp(Gfp::NORETRY.0 | Gfp::NOWARN.0);
+const READAHEAD_GFP: Gfp = Gfp::NORETRY.union(Gfp::NOWARN);
 
 /// Reads those pages of a range that are not in memory, without waiting for them; the one at `mark` tells
 /// whoever reads it to read on. Stops where memory runs out.
@@ -371,7 +371,7 @@ fn room_for(
     let mut node = None;
     if cx.world().memory.files.needs_node(file, index) {
         // GFP_RECLAIM_MASK: what the page's request may do, not where it may lie.
-        let gfp = Gfp(gfp.0 & (Gfp::KERNEL | READAHEAD_GFP).0);
+        let gfp = gfp & (Gfp::KERNEL | READAHEAD_GFP);
         node = slab::alloc(cx, CacheId::RADIX_TREE_NODE, gfp, Some(process));
         if node.is_none() {
             super::fault::check(cx, process)?;
@@ -399,7 +399,7 @@ fn ensure_buffer(
     if !kernel.wants_buffer(file) || kernel.memory.page_has_buffer(pfn) {
         return false;
     }
-    let gfp = Gfp(Gfp::KERNEL.0 & !Gfp::FS.0);
+    let gfp = Gfp::KERNEL - Gfp::FS;
     let Some(object) = slab::alloc(cx, CacheId::BUFFER_HEAD, gfp, Some(process)) else {
         return true;
     };
@@ -563,7 +563,7 @@ fn page_to_write(
             continue;
         }
         // Not into file systems: this one holds locks already.
-        let gfp = Gfp(Gfp::HIGHUSER_MOVABLE.0 & !Gfp::FS.0 | Gfp::WRITE.0);
+        let gfp = (Gfp::HIGHUSER_MOVABLE - Gfp::FS) | Gfp::WRITE;
         let Some(room) = room_for(cx, process, file, index, gfp)? else { continue };
         let (pfn, cpu) = (room.pfn, cx.cpu().0 as usize);
         let kernel = cx.world();

@@ -353,7 +353,7 @@ fn ensure_objects(
     let superblock = cx.world().vfs.entry(id).superblock;
     let file_system = cx.world().vfs.superblocks[superblock].file_system;
     // File systems hold locks where they allocate: not into themselves.
-    let nofs = Gfp(Gfp::KERNEL.0 & !Gfp::FS.0);
+    let nofs = Gfp::KERNEL - Gfp::FS;
     let wanted = [
         (Part::Dentry, CacheId::DENTRY, Gfp::KERNEL, true),
         (Part::Inode, inode_cache(file_system), nofs, true),

@@ -290,7 +290,7 @@ fn migrate(cx: &mut KernelCx<'_>, fault: &Fault, hint: &Hint, node: u32) -> bool
         Gfp::TRANSHUGE_LIGHT | Gfp::THISNODE
     } else {
         let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE | Gfp::NOMEMALLOC;
-        Gfp((gfp | Gfp::NORETRY | Gfp::NOWARN).0 & !Gfp::RECLAIM.0)
+        (gfp | Gfp::NORETRY | Gfp::NOWARN) - Gfp::RECLAIM
     };
     let cpu = cx.cpu().0 as usize;
     let request = Request { order: hint.order, gfp, cpu, node, past_lists: false };

@@ -106,7 +106,7 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
         }
         if want.process.is_some_and(|process| cx.world().process(process).killed) {
             // The victim may have whatever there is, to come to its end.
-            return get_page(cx, want, None, flags.with(AllocFlags::NO_WATERMARKS));
+            return get_page(cx, want, None, flags | AllocFlags::NO_WATERMARKS);
         }
         if !may_reclaim {
             return None;

@@ -177,7 +177,7 @@ impl Kernel {
             ThpNuma::LocalThenAll | ThpNuma::LocalThenAllowed => vec![this_node(Gfp::NORETRY)],
             ThpNuma::ThisnodeCheap => {
                 let (mut request, allowed) = this_node(Gfp::NORETRY);
-                request.gfp = Gfp(request.gfp.0 & !Gfp::RECLAIM.0);
+                request.gfp -= Gfp::RECLAIM;
                 vec![(request, allowed)]
             }
         }
@@ -186,7 +186,7 @@ impl Kernel {
 
 /// What is asked for of many preferred nodes, and then of all (`alloc_pages_preferred_many`).
 pub(crate) fn preferred_many(request: Request, preferred: u64) -> [(Request, u64); 2] {
-    let gfp = Gfp(request.gfp.0 & !Gfp::DIRECT_RECLAIM.0) | Gfp::NOWARN;
+    let gfp = (request.gfp - Gfp::DIRECT_RECLAIM) | Gfp::NOWARN;
     [(Request { gfp, ..request }, preferred), (request, u64::MAX)]
 }
 
@@ -279,7 +279,7 @@ fn map_huge_zero(
     let table = fault::fault_page(cx, process, fault, Gfp::KERNEL | Gfp::ZERO)?;
     if cx.world().huge_zero.is_none() {
         let (cpu, node) = (cx.cpu().0 as usize, cx.node());
-        let gfp = Gfp(gfp.0 & !Gfp::MOVABLE.0) | Gfp::ZERO;
+        let gfp = (gfp - Gfp::MOVABLE) | Gfp::ZERO;
         let request = Request { order: HUGE_ORDER, gfp, cpu, node, past_lists: false };
         let found = alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(process) });
         let kernel = cx.world();

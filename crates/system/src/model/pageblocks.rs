@@ -111,10 +111,10 @@ fn mobility(kernel: &Kernel, head: Pfn) -> Mobility {
         return if is_buffer { Mobility::Movable } else { Mobility::Unmovable };
     }
     let is_users = PageFlags::ANON
-        .with(PageFlags::LRU)
-        .with(PageFlags::BATCHED)
-        .with(PageFlags::LOCKED)
-        .with(PageFlags::WRITEBACK);
+        | PageFlags::LRU
+        | PageFlags::BATCHED
+        | PageFlags::LOCKED
+        | PageFlags::WRITEBACK;
     if frames.has(head, is_users) || frames.is_movable(head) {
         return Mobility::Movable;
     }
