@@ -235,6 +235,14 @@ impl Waiting {
     }
 }
 
+/// Requests of one direction that a rotating device serves one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    direction: Direction,
+    /// Requests that may yet be served in it.
+    nr_left: u32,
+}
+
 /// A block device.
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -248,8 +256,9 @@ pub struct Device {
     /// Where the last dispatched request ended.
     head: u64,
     interface_free_at: u64,
-    batch: Option<(Direction, u32)>,
-    writes_passed_over: u32,
+    run: Option<Run>,
+    /// Runs of reads since the last of writes that had to wait meanwhile.
+    nr_passed_over: u32,
     busy_since: u64,
     stats: DeviceStats,
 }
@@ -267,8 +276,8 @@ impl Device {
             congested: [false; 2],
             head: 0,
             interface_free_at: 0,
-            batch: None,
-            writes_passed_over: 0,
+            run: None,
+            nr_passed_over: 0,
             busy_since: 0,
             stats: DeviceStats::default(),
         }
@@ -490,38 +499,46 @@ impl Device {
             .min_by_key(|&(_, (_, number))| number)
     }
 
+    /// The request that a rotating device serves next.
+    ///
+    /// Service goes in *runs*: requests of one direction, upwards from where the heads are, 16 at most. A run that
+    /// has nothing ahead of it is over too. Reads have the next run, but a third one in a row is not theirs while
+    /// writes wait. A run begins with the request of the longest standing if that has waited too long, or if
+    /// nothing lies ahead of the heads.
+    #[doc(alias = "deadline_dispatch_requests")]
     fn next_by_deadline(&mut self, now: u64) -> Option<(Direction, (u64, u64))> {
-        if let Some((direction, served)) = self.batch
-            && served < FIFO_BATCH
-            && let Some(place) = self.waiting[direction as usize].next_from(self.head)
+        if let Some(run) = &mut self.run
+            && run.nr_left > 0
+            && let Some(place) = self.waiting[run.direction as usize].next_from(self.head)
         {
-            self.batch = Some((direction, served + 1));
-            return Some((direction, place));
+            run.nr_left -= 1;
+            return Some((run.direction, place));
         }
-        let reads = !self.waiting[Direction::Read as usize].by_place.is_empty();
-        let writes = !self.waiting[Direction::Write as usize].by_place.is_empty();
-        let direction = match (reads, writes) {
-            (false, false) => return None,
-            (true, false) => Direction::Read,
-            (true, true) if self.writes_passed_over < WRITES_STARVED => {
-                self.writes_passed_over += 1;
-                Direction::Read
-            }
-            (_, true) => {
-                self.writes_passed_over = 0;
-                Direction::Write
-            }
-        };
+        let direction = self.direction_of_next_run()?;
         let waiting = &self.waiting[direction as usize];
-        let expire = [READ_EXPIRE, WRITE_EXPIRE][direction as usize];
         let oldest = waiting.oldest()?;
-        let expired = waiting.by_place[&oldest].arrived + expire <= now;
-        let place = match waiting.next_from(self.head) {
-            Some(next) if !expired => next,
-            _ => oldest,
-        };
-        self.batch = Some((direction, 1));
-        Some((direction, place))
+        let deadline = waiting.by_place[&oldest].arrived
+            + match direction {
+                Direction::Read => READ_EXPIRE,
+                Direction::Write => WRITE_EXPIRE,
+            };
+        let ahead = waiting.next_from(self.head).filter(|_| now < deadline);
+        self.run = Some(Run { direction, nr_left: FIFO_BATCH - 1 });
+        Some((direction, ahead.unwrap_or(oldest)))
+    }
+
+    /// Whose turn it is, `None` if nothing waits; writes that wait meanwhile are counted as passed over.
+    fn direction_of_next_run(&mut self) -> Option<Direction> {
+        let [reads, writes] = self.waiting.each_ref().map(|waiting| !waiting.by_place.is_empty());
+        if !reads && !writes {
+            return None;
+        }
+        if reads && (!writes || self.nr_passed_over < WRITES_STARVED) {
+            self.nr_passed_over += u32::from(writes);
+            return Some(Direction::Read);
+        }
+        self.nr_passed_over = 0;
+        Some(Direction::Write)
     }
 
     /// When a request whose service begins now will be done.
