@@ -6,6 +6,7 @@
 mod common;
 
 use common::project;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,45 @@ fn a_passage_ends_with_its_paragraph_or_at_the_next() {
 fn a_passage_on_a_function_names_it() {
     let text = "    /// Does it.\n    ///\n    /// Models: [`it`], v6.12.\n    #[must_use]\n    pub fn it(&self) {}\n";
     assert_eq!(passages(text)[0], "`it`: **Models:** `it`, v6.12.");
+}
+
+/// In the search of the documentation, under the kernel's name for what a function of ours does. Names with `mm_`
+/// are those of trace events.
+#[test]
+fn each_function_that_is_modelled_is_found_by_its_name() {
+    let mut lost = Vec::new();
+    for name in ["mm", "sim"] {
+        let mut files = Vec::new();
+        rust_files(&project().join("crates").join(name).join("src"), &mut files);
+        let text_of = |file: &PathBuf| fs::read_to_string(file).expect("a source file");
+        let texts: Vec<String> = files.iter().map(text_of).collect();
+        let found: BTreeSet<&str> = texts.iter().flat_map(|text| searchable(text)).collect();
+        for (file, text) in files.iter().zip(&texts) {
+            for passage in passages(text).iter().filter(|text| text.contains("**Models:**")) {
+                let missing = kernel_functions(passage).filter(|name| !found.contains(name));
+                lost.extend(missing.map(|name| format!("{}: `{name}`", file.display())));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "no function with this name or `doc(alias)`:\n{}", lost.join("\n"));
+}
+
+/// The names of functions and types, and their aliases.
+fn searchable(source: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    ["fn ", "struct ", "doc(alias = \""].into_iter().flat_map(move |before| {
+        let rests = source.split(before).skip(1);
+        rests.map(move |rest| &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())])
+    })
+}
+
+/// The functions that a passage names.
+fn kernel_functions(passage: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let is_function = move |name: &&str| {
+        name.contains('_') && name.chars().all(is_part) && !name.starts_with("mm_")
+    };
+    passage.split('`').skip(1).step_by(2).filter(is_function)
 }
 
 /// The page as it ought to be.

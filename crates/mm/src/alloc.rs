@@ -138,6 +138,8 @@ impl Memory {
     /// Fills what is handed out with zeros, where the kernel always does. Who asks for zeros counts them itself.
     ///
     /// Models: `post_alloc_hook`, `want_init_on_alloc`, mm/page_alloc.c, v6.12.
+    #[doc(alias = "want_init_on_alloc")]
+    #[doc(alias = "post_alloc_hook")]
     #[inline]
     pub(crate) fn init_page(&mut self, order: Order, gfp: Gfp) {
         if !self.inits(gfp) {
@@ -151,6 +153,8 @@ impl Memory {
     }
 
     /// Whether a zone has room for another page that will be dirty.
+    #[doc(alias = "zone_dirtyable_memory")]
+    #[doc(alias = "zone_dirty_limit")]
     fn zone_dirty_ok(&self, id: ZoneId) -> bool {
         let percent = u64::from(self.policy.zone.dirty_percent);
         if percent == 0 {
@@ -239,6 +243,7 @@ impl Memory {
 
     /// Flags of the fast path: with the wish to avoid mixing where the preferred zone is Normal and the
     /// node has a lower zone to fall to.
+    #[doc(alias = "alloc_flags_nofragment")]
     #[inline]
     #[must_use]
     pub fn fast_path_flags(&self, request: Request) -> AllocFlags {

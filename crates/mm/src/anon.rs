@@ -533,6 +533,7 @@ impl Memory {
     ///
     /// # Panics
     /// If something else is mapped there, or a table is missing.
+    #[doc(alias = "do_anonymous_page")]
     pub fn map_page(&mut self, fault: &Fault, pfn: Pfn, cpu: usize) {
         assert_eq!(self.spaces.table.pmd(fault.vpn), Pmd::Table, "a table comes first");
         let pte = self.spaces.table.pte(fault.vpn);
@@ -621,6 +622,7 @@ impl Memory {
     ///
     /// # Panics
     /// If the page is not mapped there.
+    #[doc(alias = "do_wp_page")]
     pub fn reuse_page(&mut self, fault: &Fault) {
         let pfn = self.spaces.table.frame_at(fault.vpn).expect("the page is mapped");
         if self.frames.state(pfn) != State::Inner {
@@ -642,6 +644,7 @@ impl Memory {
     ///
     /// # Panics
     /// If there is no copy, or it is still being read.
+    #[doc(alias = "do_swap_page")]
     pub fn map_swapped(&mut self, fault: &Fault, slot: Slot, major: bool) {
         self.map_swap_copy(fault, slot);
         self.vm.add(Vm::PgFault, 1);
@@ -874,6 +877,7 @@ impl Memory {
         gather.push(head);
     }
 
+    #[doc(alias = "zap_pte_range")]
     fn zap_table(&mut self, vma: &Vma, range: Range<Vpn>, gather: &mut Vec<Pfn>) {
         let mut any_file = false;
         for at in range.start.0..range.end.0 {

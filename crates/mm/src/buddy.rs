@@ -68,6 +68,7 @@ impl Memory {
     }
 
     /// Takes a block of `order` from the smallest one of exactly this type, head of its list.
+    #[doc(alias = "__rmqueue_smallest")]
     #[inline]
     pub(crate) fn rmqueue_smallest(
         &mut self,
@@ -110,6 +111,7 @@ impl Memory {
 
     /// Frees a block that is on no list: merges it with its free buddies and puts the result on the list
     /// of `migratetype`.
+    #[doc(alias = "__free_one_page")]
     #[inline]
     pub(crate) fn free_one_page(
         &mut self,
@@ -190,6 +192,7 @@ impl Memory {
     }
 
     /// Frees a block straight to the free lists, by the type of its pageblock.
+    #[doc(alias = "split_large_buddy")]
     pub fn free_to_buddy(&mut self, id: ZoneId, pfn: Pfn, order: Order, to: FreeTo) {
         let pageblock_order = self.policy.freelist.pageblock_order;
         if self.policy.freelist.split_large_frees && order > pageblock_order {
@@ -224,6 +227,7 @@ impl Memory {
     /// Moves every free block of a part of a pageblock to the lists of `to`, ascending, each to `end`.
     ///
     /// Returns the pages moved.
+    #[doc(alias = "move_freepages_block")]
     pub(crate) fn move_freepages(
         &mut self,
         id: ZoneId,

@@ -528,6 +528,7 @@ impl Memory {
 
     /// Whether a block that is just freed is the one a compaction works for (`compaction_capture`); then it
     /// is the compactor's, and never reaches a list.
+    #[doc(alias = "compaction_capture")]
     pub(crate) fn capture_block(
         &mut self,
         id: ZoneId,
@@ -582,6 +583,7 @@ impl Memory {
     }
 
     /// Whether the run is done (`__compact_finished`).
+    #[doc(alias = "__compact_finished")]
     fn compact_finished(&mut self, run: &mut CompactRun) -> CompactResult {
         let policy = self.policy.compaction;
         let is_old = matches!(policy.finish, Finish::MarkAndType | Finish::MarkAndSteal);

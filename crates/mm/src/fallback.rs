@@ -87,6 +87,7 @@ impl Memory {
     /// type's, else by falling back.
     ///
     /// A fallback is noted in [`Memory::take_extfrag`].
+    #[doc(alias = "__rmqueue")]
     pub fn rmqueue_buddy_block(
         &mut self,
         id: ZoneId,
@@ -199,6 +200,7 @@ impl Memory {
 
     // The claim rule.
 
+    #[doc(alias = "__rmqueue_claim")]
     fn rmqueue_claim(
         &mut self,
         id: ZoneId,
@@ -224,6 +226,7 @@ impl Memory {
 
     /// Turns the pageblock of the free block `block` into one of the wanted type, if it is free enough,
     /// and takes a page from it.
+    #[doc(alias = "try_to_steal_block")]
     fn claim_block(
         &mut self,
         id: ZoneId,
@@ -253,6 +256,7 @@ impl Memory {
         self.rmqueue_smallest(id, order, migratetype)
     }
 
+    #[doc(alias = "__rmqueue_steal")]
     fn rmqueue_steal(&mut self, id: ZoneId, order: Order, migratetype: Migratetype) -> Option<Pfn> {
         for found in (order.0..=self.policy.freelist.max_order.0).map(Order) {
             let Some(from) = self.find_fallback(id, found, migratetype) else { continue };
@@ -276,6 +280,7 @@ impl Memory {
     // The rule before it: move first, then search again.
 
     /// Moves a block of another type, or all free pages of its pageblock, to the wanted type's lists.
+    #[doc(alias = "try_to_steal_freepages")]
     pub fn move_fallback_block(
         &mut self,
         id: ZoneId,
@@ -304,6 +309,7 @@ impl Memory {
         Some(())
     }
 
+    #[doc(alias = "steal_suitable_fallback")]
     fn take_over_block(
         &mut self,
         id: ZoneId,
@@ -343,6 +349,7 @@ impl Memory {
     /// The rule before 4.12: no count of compatible pages, moved pages go to list heads, and the block
     /// found is split at once: onto the wanted type's lists, but before 4.0 only if its pageblock could be
     /// taken over.
+    #[doc(alias = "__rmqueue_fallback")]
     fn rmqueue_split_fallback(
         &mut self,
         id: ZoneId,
@@ -446,6 +453,7 @@ impl Memory {
     // The reserve for atomic requests.
 
     /// Adds the pageblock of a page just allocated to the highatomic reserve, if there is room.
+    #[doc(alias = "reserve_highatomic_pageblock")]
     pub fn reserve_highatomic(&mut self, id: ZoneId, pfn: Pfn) {
         let pageblock = u64::from(self.policy.freelist.pageblock_order.pages());
         let zone = &self.zones[id.index()];

@@ -293,6 +293,7 @@ impl FreeSearch {
     }
 
     /// Looks through one list and turns it. Returns the block to take, if one will do.
+    #[doc(alias = "move_freelist_head")]
     fn look_through(&mut self, memory: &mut Memory, zone: ZoneId, order: Order) -> Option<Pfn> {
         let block = memory.policy.freelist.pageblock_order;
         let lowest = memory.zones[zone.index()].start;
@@ -485,6 +486,7 @@ impl Memory {
 
     /// Searches one list for a block below `reach` whose pageblock has no skip hint, and turns it behind the
     /// block where that ends: the one found, or the first that the budget does not cover.
+    #[doc(alias = "move_freelist_tail")]
     fn search_to_empty(
         &mut self,
         zone: ZoneId,

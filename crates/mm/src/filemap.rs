@@ -76,6 +76,7 @@ struct FilePages {
 }
 
 /// All files' pages.
+#[doc(alias = "address_space")]
 #[derive(Clone, Debug, Default)]
 pub struct PageCache {
     files: Vec<FilePages>,

@@ -205,6 +205,7 @@ impl AllocFlags {
     }
 
     /// Flags of the slow path, at the min mark (`gfp_to_alloc_flags`, without memalloc contexts).
+    #[doc(alias = "gfp_to_alloc_flags")]
     #[must_use]
     pub const fn slow_path(gfp: Gfp, order: Order) -> Self {
         let mut flags = Self::fast_path(gfp);

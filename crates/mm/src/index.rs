@@ -15,6 +15,7 @@ pub fn free_pages(nr_free: &NrFree) -> u64 {
 
 /// Whether an allocation of `order` that failed did so for lack of memory (towards 0) or because of
 /// fragmentation (towards 1000), in thousandths; -1000 if it would not fail.
+#[doc(alias = "__fragmentation_index")]
 #[must_use]
 pub fn fragmentation_index(nr_free: &NrFree, order: Order) -> i64 {
     let blocks: u64 = nr_free.iter().sum();
@@ -29,6 +30,7 @@ pub fn fragmentation_index(nr_free: &NrFree, order: Order) -> i64 {
 }
 
 /// The share of free memory, in thousandths, that lies in blocks too small for `order`.
+#[doc(alias = "unusable_free_index")]
 #[must_use]
 pub fn unusable_index(nr_free: &NrFree, order: Order) -> u64 {
     let free = free_pages(nr_free);

@@ -18,6 +18,7 @@ impl Memory {
     ///
     /// # Panics
     /// If no free block of this order begins at `pfn`.
+    #[doc(alias = "__isolate_free_page")]
     pub fn isolate_free_page(&mut self, pfn: Pfn, order: Order) -> bool {
         assert!(self.frames.is_free(pfn, order), "no free block of order {order} at {pfn}");
         let id = self.zone_of(pfn);
@@ -70,6 +71,7 @@ impl Memory {
     ///
     /// # Panics
     /// If the block at `pfn` is not isolated.
+    #[doc(alias = "__putback_isolated_page")]
     pub fn putback_isolated_page(&mut self, pfn: Pfn, order: Order) {
         assert_eq!(self.frames.state(pfn), State::Isolated, "{pfn} is not isolated");
         let id = self.zone_of(pfn);

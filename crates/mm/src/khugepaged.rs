@@ -96,6 +96,8 @@ impl Memory {
     ///
     /// # Panics
     /// If `vpn` belongs to no mapping.
+    #[doc(alias = "khugepaged_scan_pmd")]
+    #[doc(alias = "hpage_collapse_scan_pmd")]
     #[must_use]
     pub fn khugepaged_scan(&mut self, vpn: Vpn, limits: CollapseLimits) -> UnitScan {
         let start = vpn.unit_start();
@@ -166,6 +168,7 @@ impl Memory {
     }
 
     /// Why a page cannot be taken, if so.
+    #[doc(alias = "__collapse_huge_page_isolate")]
     fn obstacle_to_collapse(&self, pfn: Pfn) -> Option<ScanResult> {
         let has = |flag| self.frames.has(pfn, flag);
         if self.frames.state(pfn) == State::Inner || self.frames.order(pfn) != Order(0) {
@@ -187,6 +190,7 @@ impl Memory {
     ///
     /// # Panics
     /// If `huge` is no block of 512 pages in use.
+    #[doc(alias = "collapse_huge_page")]
     pub fn khugepaged_collapse(
         &mut self,
         vpn: Vpn,

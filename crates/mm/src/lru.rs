@@ -528,6 +528,7 @@ impl Memory {
 
     /// Takes up to `nr_to_scan` pages from the tail of a list. Those of zones above `highest` are passed
     /// over and put at the head.
+    #[doc(alias = "isolate_lru_folios")]
     pub fn isolate_lru_pages(
         &mut self,
         lruvec: usize,
@@ -576,6 +577,7 @@ impl Memory {
     }
 
     /// Puts an isolated page back at the head of the list that its flags name.
+    #[doc(alias = "move_folios_to_lru")]
     pub fn putback_lru_page(&mut self, pfn: Pfn) {
         self.account_isolated(pfn, -1);
         self.add_page_to_lru(pfn, End::Head);

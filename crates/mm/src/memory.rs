@@ -235,6 +235,9 @@ impl Memory {
     /// over. Visible as: another order of equally distant nodes on machines with such nodes.
     /// Departs: nobody tells the kernel the order (`numa_zonelist_order`, before 4.14). Visible as: nothing
     /// where it was left alone.
+    #[doc(alias = "default_zonelist_order")]
+    #[doc(alias = "build_zonelists_in_zone_order")]
+    #[doc(alias = "find_next_best_node")]
     fn build_zonelists(&mut self) {
         let nr_nodes = self.machine.nr_nodes() as u32;
         let in_zone_order = self.policy.zone.zonelist_order == ZonelistOrder::FoundAtBoot

@@ -90,6 +90,7 @@ impl Memory {
 
     /// Puts an isolated page back where it was, or frees it if nobody has it any more. Whether it is still
     /// there.
+    #[doc(alias = "putback_movable_pages")]
     pub fn putback_movable_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
         if self.is_abandoned_isolated(pfn) {
             self.free_abandoned(pfn, cpu);
@@ -149,6 +150,9 @@ impl Memory {
     ///
     /// # Panics
     /// If the page is not isolated, or `to` is not.
+    #[doc(alias = "migrate_page_states")]
+    #[doc(alias = "migrate_page_move_mapping")]
+    #[doc(alias = "move_to_new_page")]
     pub fn migrate_page(&mut self, from: Pfn, to: Pfn, cpu: usize) -> Result<bool, Obstacle> {
         let order = self.frames.order(from);
         assert_eq!(self.frames.state(to), State::Isolated, "{to} is not isolated");
@@ -205,6 +209,7 @@ impl Memory {
     }
 
     /// The entry that maps the new frame, and whether what the old one knew of writes goes to the page.
+    #[doc(alias = "remove_migration_pte")]
     fn moved_entry(&self, pte: Pte, to: Pfn) -> (Pte, bool) {
         let mut bits = Pte::MOVED;
         bits |= if pte.has(Pte::WRITE) { Pte::WRITE } else { 0 };

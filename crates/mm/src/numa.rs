@@ -35,6 +35,7 @@ pub struct Hint {
 impl Hint {
     /// Whether the page is to go to `node`, whose CPU it was touched by: not at the first touch from there if
     /// the last one came from elsewhere, so that a page that two nodes use does not go back and forth.
+    #[doc(alias = "mpol_misplaced")]
     #[must_use]
     pub fn is_misplaced(&self, node: u32) -> bool {
         self.node != node && self.last_node.is_none_or(|last| last == node)
@@ -47,6 +48,8 @@ impl Memory {
     ///
     /// # Panics
     /// If part of the range was never mapped.
+    #[doc(alias = "change_huge_pmd")]
+    #[doc(alias = "change_pte_range")]
     pub fn change_prot_numa(&mut self, range: Range<Vpn>, spared: Option<u32>) -> u32 {
         let (mut updated, mut huge) = (0, 0);
         let mut at = range.start;
@@ -89,6 +92,9 @@ impl Memory {
 
     /// Opens the entry of a hinting fault by a CPU of `node` again, and says what it tells. `None` if the entry is
     /// open already.
+    #[doc(alias = "should_numa_migrate_memory")]
+    #[doc(alias = "do_huge_pmd_numa_page")]
+    #[doc(alias = "do_numa_page")]
     pub fn hinting_fault(&mut self, fault: &Fault, node: u32) -> Option<Hint> {
         let open = |pte: Pte| pte.without(Pte::PROTNONE).with(Pte::ACCESSED).with_last_node(node);
         let vpn = fault.vpn;
@@ -115,6 +121,7 @@ impl Memory {
     }
 
     /// Whether a node has so much free that a page of `order` may be moved there.
+    #[doc(alias = "migrate_balanced_pgdat")]
     #[must_use]
     pub fn has_room_for_misplaced(&self, node: u32, order: Order) -> bool {
         (0..self.zones.len()).any(|index| {
@@ -129,6 +136,7 @@ impl Memory {
 
     /// Moves the page that a hinting fault was about to the block `to` of its size, which is in use by nobody.
     /// Whether it did; else `to` is still the caller's.
+    #[doc(alias = "migrate_misplaced_page")]
     pub fn migrate_misplaced(&mut self, vpn: Vpn, hint: &Hint, to: Pfn, cpu: usize) -> bool {
         let pfn = hint.pfn;
         let is_there =

@@ -102,6 +102,7 @@ pub const fn pcp_index(order: Order, migratetype: Migratetype) -> usize {
 /// Pages moved between per-CPU lists and a zone of this size at once (`zone_batchsize`): about a
 /// thousandth of the zone within `limit` pages, a quarter of that, as a power of two less one, so that
 /// batches of several CPUs do not fall into step. At least one.
+#[doc(alias = "zone_batchsize")]
 #[must_use]
 pub const fn batch_size(managed_pages: u64, limit: u32) -> u32 {
     let batch = batch_or_none(managed_pages, limit);
@@ -132,6 +133,7 @@ impl Memory {
     }
 
     /// Computes batch and bounds of every list set from zone sizes, watermarks and CPUs.
+    #[doc(alias = "zone_highsize")]
     pub fn update_pcp_limits(&mut self) {
         let policy = self.policy.pcp.clone();
         let nr_cpus = self.machine.cpu_nodes.len() as u64;
@@ -194,6 +196,8 @@ impl Memory {
     }
 
     /// Takes a block from a CPU's lists, which are refilled first if the list is empty.
+    #[doc(alias = "buffered_rmqueue")]
+    #[doc(alias = "rmqueue_pcplist")]
     #[inline]
     pub fn rmqueue_pcp(
         &mut self,
@@ -229,6 +233,7 @@ impl Memory {
     }
 
     /// Blocks that the next refill of this order fetches (`nr_pcp_alloc`). Grows the set's tuning state.
+    #[doc(alias = "nr_pcp_alloc")]
     pub fn refill_size(&mut self, id: ZoneId, cpu: usize, order: Order) -> u32 {
         let scale_max = self.policy.pcp.batch_scale_max;
         let auto_tuned = self.policy.pcp.high == PcpHigh::AutoTuned;
@@ -264,6 +269,7 @@ impl Memory {
     /// Moves up to `blocks` blocks from the zone's free lists to the tail of a CPU's list, in the order
     /// found; for a request that wants cold pages to its head, so that it finds the first at the other end.
     /// Returns how many.
+    #[doc(alias = "rmqueue_bulk")]
     pub fn refill_pcp(
         &mut self,
         id: ZoneId,
@@ -308,6 +314,7 @@ impl Memory {
 
     /// As [`Self::free`], for a page that is likely cold: where the kernel knows such, it goes to its list's
     /// tail, to be drained first and taken last (`free_hot_cold_page`).
+    #[doc(alias = "free_hot_cold_page")]
     #[inline]
     pub fn free_cold(&mut self, pfn: Pfn, order: Order, cpu: usize) {
         let end = if self.policy.pcp.cold { End::Tail } else { End::Head };
@@ -349,6 +356,7 @@ impl Memory {
         self.free_to_pcp_end(id, pfn, order, cpu, End::Head)
     }
 
+    #[doc(alias = "free_unref_page_commit")]
     #[inline]
     fn free_to_pcp_end(
         &mut self,
@@ -368,6 +376,7 @@ impl Memory {
     }
 
     /// Gives pages of a CPU's lists back to the free lists, as `drain` says.
+    #[doc(alias = "free_pcppages_bulk")]
     pub fn drain_pcp_bulk(&mut self, id: ZoneId, cpu: usize, drain: Drain) {
         let mut cursor = DrainCursor::new(self.policy.pcp.drain, drain, self.pcp(id, cpu).count);
         while let Some((pfn, index)) = cursor.next_block(self, id, cpu) {

@@ -163,6 +163,7 @@ pub enum References {
 /// The rule of references: by how many entries were accessed, and by whether the page was marked before.
 /// A page that was used once stays one round more; it is in use once it was used twice.
 /// Returns also whether it is marked now.
+#[doc(alias = "folio_check_references")]
 #[must_use]
 pub const fn check_references(
     anon: bool,
@@ -363,6 +364,7 @@ impl ScanPlan {
 
 impl Memory {
     /// How much to scan of each list, and which active ones may be deactivated.
+    #[doc(alias = "get_scan_count")]
     pub fn plan_scan(&mut self, lruvec: usize, sc: &ScanControl) -> ScanPlan {
         let low = [self.inactive_is_low(lruvec, false), self.inactive_is_low(lruvec, true)];
         let mut may_deactivate = low;
@@ -493,6 +495,7 @@ impl Memory {
 
     /// Ages anonymous pages if there is swap and too few are inactive (`age_active_anon`, and the end of
     /// `shrink_lruvec`).
+    #[doc(alias = "shrink_lruvec")]
     pub fn age_active_anon(&mut self, lruvec: usize, sc: &ScanControl) -> Option<Shrunk> {
         if self.swap.nr_total() == 0 || !self.inactive_is_low(lruvec, false) {
             return None;
@@ -593,6 +596,7 @@ impl Memory {
 
     /// Decides about each isolated page: frees it, has it written, or keeps it. Returns those kept, in
     /// the order in which they go back.
+    #[doc(alias = "shrink_folio_list")]
     pub(crate) fn shrink_page_list(
         &mut self,
         mut pages: Vec<Pfn>,

@@ -78,6 +78,7 @@ impl Memory {
     }
 
     /// Entries of a file's page that were accessed since this was last asked; they forget it.
+    #[doc(alias = "page_referenced")]
     pub(crate) fn file_page_referenced(&mut self, pfn: Pfn) -> u32 {
         let mut referenced = 0;
         let around = self.faults_enter_youngest();
@@ -113,6 +114,7 @@ impl Memory {
 
     /// Takes a page of a file out of every page table (`try_to_unmap`); that it was written stays with the
     /// page. Whether it was mapped.
+    #[doc(alias = "try_to_unmap")]
     pub(crate) fn unmap_file_page(&mut self, pfn: Pfn) -> bool {
         let nr = self.for_each_file_pte(pfn, |memory, vpn| {
             let pte = memory.spaces.table.pte(vpn);
@@ -187,6 +189,8 @@ impl Memory {
 
     /// Maps, to be read, what is ready of the pages around one where nothing is mapped
     /// (`do_fault_around`). Returns how many.
+    #[doc(alias = "filemap_map_pages")]
+    #[doc(alias = "do_fault_around")]
     fn map_around(&mut self, vma: &Vma, vpn: Vpn) -> u32 {
         let window = self.policy.filemap.fault_around_pages;
         let aligned = vpn.0 & !(window - 1);
@@ -208,6 +212,7 @@ impl Memory {
 
     /// Makes a page that is mapped, or is mapped now, one that may be written there: dirty from here on
     /// (`page_mkwrite`). Whether it was not dirty before.
+    #[doc(alias = "wp_page_shared")]
     fn make_writable(&mut self, vma: &Vma, vpn: Vpn, pfn: Pfn) -> bool {
         let bits = Pte::WRITE | Pte::DIRTY | Pte::ACCESSED;
         let newly = self.set_page_dirty(pfn);
@@ -222,6 +227,8 @@ impl Memory {
     }
 
     /// Touches a part of a mapping of a file, and serves faults on pages that are in memory.
+    #[doc(alias = "do_shared_fault")]
+    #[doc(alias = "do_read_fault")]
     pub(crate) fn touch_and_fault_file(&mut self, vma: &Vma, range: TouchRange) -> Faulted {
         let end = range.start.0 + range.pages;
         let (mut done, mut hits) = (Faulted::default(), 0);

@@ -714,6 +714,8 @@ impl Memory {
 /// How a cache asks for a slab: of the order it likes best, and if that is not to be had, of the least.
 ///
 /// Models: `allocate_slab`, mm/slub.c; `kmem_getpages`, mm/slab.c, which knows one order and adds nothing.
+#[doc(alias = "kmem_getpages")]
+#[doc(alias = "allocate_slab")]
 fn attempts(
     policy: &SlabPolicy,
     layout: &Layout,

@@ -91,6 +91,7 @@ pub struct FileMapping {
 }
 
 /// One mapping.
+#[doc(alias = "vm_area_struct")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Vma {
     /// First page.
@@ -131,6 +132,7 @@ impl Vma {
 }
 
 /// A part of a file that some mapping shows: an entry of the file's `i_mmap`.
+#[doc(alias = "i_mmap")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileRange {
     pub(crate) start: Vpn,

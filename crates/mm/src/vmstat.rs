@@ -304,6 +304,7 @@ pub const fn zone_suffix(zone: ZoneKind) -> &'static str {
 
 impl Memory {
     /// Counters under the names that this kernel prints, sizes first.
+    #[doc(alias = "vmstat_text")]
     #[must_use]
     pub fn vmstat(&self) -> Vec<(String, u64)> {
         let mut out = Vec::new();

@@ -63,6 +63,7 @@ impl Watermarks {
 }
 
 /// `min_free_kbytes` at boot: the square root of 16 times low memory, within bounds.
+#[doc(alias = "calculate_min_free_kbytes")]
 #[must_use]
 pub fn min_free_kbytes(lowmem_kbytes: u64, max: u64) -> u64 {
     (lowmem_kbytes * 16).isqrt().clamp(128, max)
@@ -70,6 +71,7 @@ pub fn min_free_kbytes(lowmem_kbytes: u64, max: u64) -> u64 {
 
 /// What khugepaged recommends for `min_free_kbytes`: two free pageblocks a zone, and three for each pair
 /// of the three migratetypes, at most 5 % of low memory (pages of 4 KiB).
+#[doc(alias = "set_recommended_min_free_kbytes")]
 #[must_use]
 pub fn recommended_min_free_kbytes(
     populated_zones: u64,
@@ -85,6 +87,7 @@ impl Memory {
     /// where none is given, then the THP recommendation, then each zone's share.
     ///
     /// `thp` says whether khugepaged runs.
+    #[doc(alias = "__setup_per_zone_wmarks")]
     pub fn setup_watermarks(&mut self, min_free_kbytes_set: Option<u64>, thp: bool) {
         let lowmem = |zone: &Zone| zone.kind != ZoneKind::Movable;
         let managed: u64 = self.zones.iter().filter(|z| lowmem(z)).map(|z| z.managed_pages).sum();
@@ -134,6 +137,7 @@ impl Memory {
     }
 
     /// Computes what each zone keeps from requests that could use a higher one of its node.
+    #[doc(alias = "setup_per_zone_lowmem_reserve")]
     fn setup_lowmem_reserve(&mut self) {
         let ratios = self.policy.watermark.lowmem_reserve_ratio;
         let pages: std_alloc::vec::Vec<_> =
@@ -188,6 +192,7 @@ impl Memory {
     }
 
     /// As [`Self::watermark_ok`], if this many pages were free.
+    #[doc(alias = "__zone_watermark_ok")]
     #[must_use]
     pub fn watermark_ok_with(
         &self,

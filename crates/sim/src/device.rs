@@ -308,6 +308,7 @@ impl Device {
     }
 
     /// Allocated requests from which on a class is congested.
+    #[doc(alias = "blk_queue_congestion_threshold")]
     #[must_use]
     pub fn congestion_on(&self) -> u32 {
         let nr = self.spec.nr_requests;
@@ -331,6 +332,7 @@ impl Device {
     ///
     /// # Panics
     /// If the transfer is empty or reaches beyond the device.
+    #[doc(alias = "__get_request")]
     pub fn submit(&mut self, now: Ns, ticket: Ticket, io: Io) -> Result<(), QueueFull> {
         let inside = io.offset.checked_add(io.bytes).is_some_and(|e| e <= self.spec.capacity_bytes);
         assert!(
@@ -419,6 +421,7 @@ impl Device {
         freed
     }
 
+    #[doc(alias = "__freed_request")]
     fn free_request(&mut self, class: usize, freed: &mut Freed) {
         self.allocated[class] -= 1;
         freed.requests[class] += 1;

@@ -465,6 +465,7 @@ impl Machine {
 }
 
 /// A zone of whole pages that begins at `at` bytes.
+#[doc(alias = "zone_sizes_init")]
 fn zone(kind: ZoneKind, at: u64, bytes: u64) -> ZoneSpec {
     let (start, pages) = (at / PAGE_BYTES, bytes / PAGE_BYTES);
     if kind == ZoneKind::Dma {

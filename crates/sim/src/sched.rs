@@ -648,6 +648,7 @@ impl Scheduler {
     }
 
     /// Accounts for the time that an idle CPU had nothing to run.
+    #[doc(alias = "account_idle_time")]
     fn account_idle(&mut self, cpu: usize) {
         let now = self.now;
         let this = &mut self.cpus[cpu];
@@ -733,6 +734,7 @@ impl Scheduler {
     /// weighs as much as one that never sleeps. Since 5.7 a few tasks may stay on one node though the other is
     /// idle (2c83362734da, 23e6082a522e), which is left out. Visible as: on machines of four nodes and more,
     /// and with few threads on kernels since 5.7, threads spread a little differently.
+    #[doc(alias = "find_idlest_group")]
     fn idlest_node(&self, task: usize) -> u32 {
         let allowed = |node: u32| {
             (0..self.cpus.len()).any(|cpu| self.cpus[cpu].node == node && self.may_run(task, cpu))
@@ -906,6 +908,8 @@ impl Scheduler {
     /// A ready task for a CPU that has none: of the longest queue, and there the one that ran least.
     ///
     /// Models: `newidle_balance` (`idle_balance`), kernel/sched/fair.c.
+    #[doc(alias = "idle_balance")]
+    #[doc(alias = "newidle_balance")]
     fn pull(&mut self, cpu: usize) -> Option<usize> {
         if self.nr_ready == 0 {
             return None;

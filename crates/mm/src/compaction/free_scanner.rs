@@ -199,6 +199,7 @@ impl Memory {
     }
 
     /// Scans the pageblock around a page that the search found (`fast_isolate_around`).
+    #[doc(alias = "fast_isolate_around")]
     pub(super) fn isolate_around(&mut self, run: &mut CompactRun, pfn: Pfn) -> CompactStep {
         let pages = self.pageblock_pages();
         let zone = &self.zones[run.cc.zone.index()];
@@ -272,6 +273,7 @@ impl Memory {
     }
 
     /// Scans the next pageblock that may be filled, or finds that there is none.
+    #[doc(alias = "isolate_freepages")]
     pub(super) fn walk_step(&mut self, run: &mut CompactRun, mut walk: FreeWalk) -> CompactStep {
         let policy = self.policy.compaction;
         let pages = self.pageblock_pages();
@@ -344,6 +346,7 @@ impl Memory {
 
     /// Whether a pageblock takes pages that are moved (`suitable_migration_target`,
     /// `isolation_suitable`).
+    #[doc(alias = "suitable_migration_target")]
     fn is_block_to_fill(&self, run: &CompactRun, block: Pfn) -> bool {
         let policy = self.policy.compaction;
         let pageblock_order = self.policy.freelist.pageblock_order;
@@ -541,6 +544,7 @@ impl Memory {
     }
 
     /// Frees the free pages that are left, and lets the free scanner come back to the highest of them.
+    #[doc(alias = "release_free_list")]
     pub(super) fn release_freepages(&mut self, run: &mut CompactRun) {
         self.split_free(run);
         let pool = core::mem::take(&mut run.freepages);

@@ -49,6 +49,7 @@ impl Memory {
 
     /// Why a request of this order fails: towards 0 for want of memory, towards 1000 for fragmentation;
     /// -1000 if it need not fail.
+    #[doc(alias = "__fragmentation_index")]
     #[must_use]
     pub fn fragmentation_index(&self, id: ZoneId, order: Order) -> i64 {
         let FreeBlocks { pages, blocks, suitable } = self.free_blocks(id, order);
@@ -200,6 +201,7 @@ impl Memory {
 
     /// How fragmented a zone is: the percentage of its free pages that are in blocks smaller than a huge
     /// page.
+    #[doc(alias = "extfrag_for_order")]
     #[must_use]
     pub fn fragmentation_score(&self, id: ZoneId) -> u64 {
         let FreeBlocks { pages, suitable, .. } = self.free_blocks(id, HUGE_ORDER);

@@ -74,6 +74,7 @@ impl PageCache {
     ///
     /// # Panics
     /// If it has one, or is no page.
+    #[doc(alias = "create_empty_buffers")]
     pub fn give_buffer(&mut self, owner: u32, object: Object) {
         assert!(!self.has_buffer(owner), "a page has one buffer head");
         let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
@@ -160,6 +161,7 @@ impl PageCache {
     }
 
     /// Forgets the shadows of the node that has held nothing else for longest. Returns its file.
+    #[doc(alias = "shadow_lru_isolate")]
     pub fn drop_shadow_node(&mut self) -> Option<FileId> {
         let (_, (chunk, which)) = self.shadow_nodes.first_key_value()?;
         let (chunk, first) = (*chunk as usize, usize::from(*which) * NODE_ENTRIES);
@@ -230,6 +232,7 @@ impl PageCache {
 
 impl Memory {
     /// Frees the objects of pages that went. Returns how many pages of slabs that freed.
+    #[doc(alias = "try_to_free_buffers")]
     pub fn release_objects(&mut self, cpu: usize) -> u64 {
         if self.files.released.is_empty() {
             return 0;

@@ -18,6 +18,7 @@ impl Cache {
     }
 
     /// Fills a CPU's array with a batch: of shared objects, or from partial slabs, or from empty ones.
+    #[doc(alias = "cache_alloc_refill")]
     fn refill(&mut self, cpu: usize, node: usize) {
         let batch = self.layout.batch() as usize;
         let shared = &mut self.nodes[node].shared;
@@ -69,6 +70,7 @@ impl Cache {
     }
 
     /// The oldest batch of a full array goes to the shared one as far as there is room, else to its slabs.
+    #[doc(alias = "cache_flusharray")]
     fn flush(&mut self, cpu: usize, node: usize) {
         let batch = self.layout.batch() as usize;
         let most = if self.cpus.len() > 1 { SHARED_BATCHES * batch } else { 0 };
@@ -87,6 +89,7 @@ impl Cache {
 
     /// An object goes back to its slab; a slab that is empty goes back if the node has free objects enough
     /// (`free_block`).
+    #[doc(alias = "free_block")]
     fn free_to_slab(&mut self, object: Object) {
         let number = self.put(object);
         if self.slabs[number as usize].place == Place::Partial {
@@ -129,6 +132,7 @@ impl Cache {
     }
 
     /// Gives empty slabs back, the oldest first.
+    #[doc(alias = "drain_freelist")]
     fn drain_free(&mut self, node: usize, most: u32) {
         for _ in 0..most {
             let number = self.nodes[node].free.tail;

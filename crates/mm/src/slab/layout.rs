@@ -111,6 +111,8 @@ const fn by_size(bytes: u32, values: [u32; 4]) -> u32 {
 }
 
 /// Models: `calculate_order`, `calc_slab_order`, mm/slub.c, v6.12 and v6.1.
+#[doc(alias = "calc_slab_order")]
+#[doc(alias = "calculate_order")]
 fn slub_order(rule: SlabOrder, bytes: u32, nr_cpus: u32) -> u8 {
     let max_objects = slab_bytes(SLUB_MAX_ORDER) / bytes;
     // The larger a machine, the more objects should come from one slab: 4 * (fls(CPUs) + 1).
@@ -149,6 +151,7 @@ fn slub_order(rule: SlabOrder, bytes: u32, nr_cpus: u32) -> u8 {
 }
 
 /// Models: `calculate_slab_order`, mm/slab.c, v4.4.
+#[doc(alias = "calculate_slab_order")]
 fn slab_order(bytes: u32, index_bytes: u32, reclaim_account: bool) -> u8 {
     let mut chosen = 0;
     for order in 0..=crate::types::MAX_PAGE_ORDER {
@@ -168,6 +171,7 @@ fn slab_order(bytes: u32, index_bytes: u32, reclaim_account: bool) -> u8 {
 /// Objects of a CPU's array.
 ///
 /// Models: `enable_cpucache`, mm/slab.c, v4.4.
+#[doc(alias = "enable_cpucache")]
 const fn array_limit(bytes: u32) -> u32 {
     match bytes {
         131_073.. => 1,

@@ -5,6 +5,7 @@ use super::{Cache, Object, Place};
 
 impl Cache {
     /// An object without growing, from wherever there is one.
+    #[doc(alias = "___slab_alloc")]
     pub(super) fn slub_alloc(&mut self, cpu: usize, node: usize) -> Option<Object> {
         if let Some(number) = self.cpus[cpu].slab {
             if self.has_free(number) {
@@ -32,6 +33,7 @@ impl Cache {
     }
 
     /// A partial slab of a node; some more go to the CPU's own list.
+    #[doc(alias = "get_partial_node")]
     fn get_partial(&mut self, cpu: usize, node: usize) -> Option<u32> {
         let min_partial = self.layout.min_partial;
         for from in self.nodes_from(node) {
@@ -84,6 +86,7 @@ impl Cache {
     }
 
     /// A slab that a CPU held goes where it belongs (`deactivate_slab`).
+    #[doc(alias = "deactivate_slab")]
     fn deactivate(&mut self, number: u32) {
         let slab = &mut self.slabs[number as usize];
         slab.place = Place::Full;
@@ -96,6 +99,7 @@ impl Cache {
     }
 
     /// Puts a slab on a CPU's list, which goes to the nodes before if it is full (`put_cpu_partial`).
+    #[doc(alias = "put_cpu_partial")]
     fn keep_partial(&mut self, number: u32, cpu: usize) {
         let slab = &mut self.slabs[number as usize];
         slab.place = Place::CpuPartial(cpu as u8);
@@ -116,6 +120,7 @@ impl Cache {
     }
 
     /// A CPU's partial slabs go to their nodes' lists; empty ones that those do not want go back.
+    #[doc(alias = "__unfreeze_partials")]
     fn drain_cpu_partial(&mut self, cpu: usize) {
         self.cpus[cpu].partial_objects = 0;
         while let Some(number) = self.cpus[cpu].partial.pop() {
@@ -130,6 +135,7 @@ impl Cache {
         }
     }
 
+    #[doc(alias = "__slab_free")]
     pub(super) fn slub_free(&mut self, object: Object, cpu: usize) {
         let number = self.put(object);
         let slab = &self.slabs[number as usize];

@@ -202,6 +202,7 @@ fn wait_on_obstacle(cx: &mut KernelCx<'_>, pfn: Pfn, obstacle: Obstacle) {
 }
 
 /// What is looked for once per zone in `try_to_compact_pages`.
+#[doc(alias = "try_to_compact_pages")]
 fn zones(cx: &mut KernelCx<'_>, want: Want) -> Vec<ZoneId> {
     let Request { gfp, node, .. } = want.request;
     let kernel = cx.world();
@@ -215,6 +216,7 @@ fn zones(cx: &mut KernelCx<'_>, want: Want) -> Vec<ZoneId> {
 }
 
 /// Compacts for a request, and looks whether that gave it a block. Suspends.
+#[doc(alias = "__alloc_pages_direct_compact")]
 pub(crate) fn direct_compact(
     cx: &mut KernelCx<'_>,
     want: Want,
@@ -412,6 +414,7 @@ fn drain_own_lists(cx: &mut KernelCx<'_>) {
 
 /// Whether another round of compaction could help, after reclaim made progress; may make the next one
 /// harder (`should_compact_retry`).
+#[doc(alias = "should_compact_retry")]
 pub(crate) fn should_retry(
     cx: &mut KernelCx<'_>,
     want: Want,
@@ -496,6 +499,7 @@ pub(crate) fn compact_for_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order)
 }
 
 /// Compacts everything, as writing to `vm.compact_memory` does. Suspends.
+#[doc(alias = "compact_node")]
 pub fn compact_memory(cx: &mut KernelCx<'_>) {
     cx.world().memory.lru_add_drain_all();
     for zone in 0..cx.world().memory.zones.len() {
@@ -566,6 +570,7 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
     }
 }
 
+#[doc(alias = "kcompactd_do_work")]
 fn do_work(cx: &mut KernelCx<'_>, node: u32) {
     let kernel = cx.world();
     kernel.memory.vm.add(Vm::KcompactdWake, 1);

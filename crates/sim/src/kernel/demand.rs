@@ -181,6 +181,9 @@ fn serve(cx: &mut KernelCx<'_>, number: usize, demand: Demand, mut rng: Pcg64) -
     }
 }
 
+#[doc(alias = "pipe_write")]
+#[doc(alias = "pte_alloc_one")]
+#[doc(alias = "skb_page_frag_refill")]
 fn request(cx: &mut KernelCx<'_>, number: usize, demand: Demand) -> Option<Held> {
     let gfp = if demand.sleeps { Gfp::KERNEL } else { Gfp::GFP_ATOMIC };
     let of = demand.use_of();
@@ -216,6 +219,7 @@ fn request(cx: &mut KernelCx<'_>, number: usize, demand: Demand) -> Option<Held>
     found
 }
 
+#[doc(alias = "alloc_thread_stack_node")]
 fn stack(cx: &mut KernelCx<'_>) -> Option<KernelStack> {
     super::slab::alloc_stack(cx, None)
 }

@@ -253,6 +253,9 @@ pub fn handle_mm_fault(
     mmap_lock::with(cx, process, Hold::Read, |cx| serve(cx, process, fault))
 }
 
+#[doc(alias = "do_wp_page")]
+#[doc(alias = "do_swap_page")]
+#[doc(alias = "do_anonymous_page")]
 fn serve(cx: &mut KernelCx<'_>, process: ProcessId, fault: Fault) -> Result<(), TouchError> {
     check(cx, process)?;
     let vma = cx.world().memory.spaces.find(fault.vpn);

@@ -86,6 +86,7 @@ pub fn read(
 ///
 /// # Errors
 /// The process was killed.
+#[doc(alias = "generic_file_splice_read")]
 pub fn send(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -99,6 +100,7 @@ pub fn send(
 }
 
 /// Reads a range of bytes, with or without counting that as a use of its pages.
+#[doc(alias = "generic_file_read")]
 fn read_range(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -214,6 +216,7 @@ struct Asked {
 }
 
 /// Decides what to read for a page, and reads it.
+#[doc(alias = "ondemand_readahead")]
 fn read_ahead(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -497,6 +500,7 @@ fn submit_reads(cx: &mut KernelCx<'_>, file: FileId, reads: &[(u64, Pfn)]) {
 ///
 /// # Errors
 /// The process was killed.
+#[doc(alias = "generic_perform_write")]
 pub fn write(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -601,6 +605,7 @@ pub fn map(
 ///
 /// # Errors
 /// The process was killed, or the file ends before the page.
+#[doc(alias = "filemap_fault")]
 pub(crate) fn file_fault(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -648,6 +653,7 @@ pub(crate) fn file_fault(
 
 /// A mapped page is not in memory: it is read with those around it, as long as that helps; or alone,
 /// whatever it takes, where reading around found no memory.
+#[doc(alias = "do_sync_mmap_readahead")]
 fn read_around(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -736,6 +742,8 @@ pub fn set_size(
 }
 
 /// Takes pages of a file out of memory. Suspends while some are read or written.
+#[doc(alias = "truncate_inode_pages")]
+#[doc(alias = "truncate_pagecache")]
 fn truncate_pages(cx: &mut KernelCx<'_>, file: FileId, range: std::ops::Range<u64>) {
     let mut from = range.start;
     while let Some((index, pfn)) = cx.world().memory.files.next_page(file, from) {
@@ -800,6 +808,8 @@ pub(crate) fn release_unmapped(cx: &mut KernelCx<'_>) {
 /// Models: `drop_pagecache_sb`, fs/drop_caches.c; `invalidate_mapping_pages`, mm/truncate.c; v4.4.
 /// Departs: files without pages are left alone, as they once were by Linux. Visible as: on kernels that
 /// look whether there are shadows (`mapping_empty`) these stay here.
+#[doc(alias = "invalidate_mapping_pages")]
+#[doc(alias = "drop_pagecache_sb")]
 pub fn drop_pagecache(cx: &mut KernelCx<'_>) {
     let kernel = cx.world();
     let files = kernel.files().map(|(file, _)| file);

@@ -391,10 +391,12 @@ pub(crate) fn file_accessed(cx: &mut KernelCx<'_>, process: ProcessId, file: Fil
 }
 
 /// A file is written: its times and perhaps its size change, and a journal has to know. Suspends.
+#[doc(alias = "file_update_time")]
 pub(crate) fn file_changed(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId) {
     update_times(cx, process, file, false);
 }
 
+#[doc(alias = "relatime_need_update")]
 fn update_times(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId, is_read: bool) {
     let kernel = cx.world();
     // Whoever maps a file finds out later that it was deleted.
@@ -498,6 +500,7 @@ impl Kernel {
     }
 
     /// One user less of an entry (`dput`): without any it may be shrunk.
+    #[doc(alias = "dput")]
     fn put_entry(&mut self, id: EntryId) {
         let entry = self.vfs.entry_mut(id);
         entry.users -= 1;
@@ -535,6 +538,8 @@ impl Kernel {
     }
 
     /// An inode without a dentry goes on the list of those that may go, if it may.
+    #[doc(alias = "inode_add_lru")]
+    #[doc(alias = "iput_final")]
     fn list_inode(&mut self, id: EntryId) {
         let policy = self.flows.slab;
         let entry = self.vfs.entry(id);
@@ -612,6 +617,7 @@ impl Kernel {
     }
 
     /// A file's name is deleted: its dentry goes, or becomes one that says that there is no such file.
+    #[doc(alias = "d_delete")]
     pub(crate) fn unlink_entry(&mut self, file: FileId, cpu: usize) {
         let Some(&id) = self.vfs.by_file.get(&file) else { return };
         let keeps = self.flows.slab.unlink_keeps_dentry;
@@ -651,6 +657,7 @@ impl Kernel {
     /// Looks at the oldest unused dentries and then inodes of a file system on a node, `nr` in all, each kind in
     /// proportion, and frees those that were not used again. Returns how many pages that freed, pages of files
     /// included that went with their inodes.
+    #[doc(alias = "dentry_lru_isolate")]
     pub(crate) fn prune_superblock(
         &mut self,
         superblock: usize,
@@ -692,6 +699,7 @@ impl Kernel {
         pages
     }
 
+    #[doc(alias = "inode_lru_isolate")]
     fn isolate_inode(&mut self, id: EntryId, is_kswapd: bool, cpu: usize) -> u64 {
         self.vfs.unlist_inode(id);
         let entry = self.vfs.entry(id);

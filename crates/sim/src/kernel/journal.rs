@@ -148,6 +148,8 @@ impl Kernel {
 
     /// Lets go what was committed and lies in its place on the disk
     /// (`__jbd2_journal_clean_checkpoint_list`).
+    #[doc(alias = "jbd2_journal_shrink_checkpoint_list")]
+    #[doc(alias = "__jbd2_journal_clean_checkpoint_list")]
     pub(super) fn release_written_blocks(&mut self, device: DeviceId) {
         let Some(journal) = self.journal(device) else { return };
         for block in std::mem::take(&mut journal.written) {
@@ -166,6 +168,7 @@ impl Kernel {
 
     /// The page at `pfn` was written. Where whoever wants such a page lets it go from the journal himself, it is
     /// as good as free now (`bdev_try_to_free_page`).
+    #[doc(alias = "bdev_try_to_free_page")]
     pub(super) fn note_block_written(&mut self, pfn: Pfn) {
         if !self.memory.frames().has(pfn, PageFlags::PINNED) {
             return;
@@ -192,6 +195,9 @@ impl Kernel {
 
 /// A block of a disk's inode tables, in memory at `pfn`, has changed. Whether a journal takes care of it: else it is
 /// the caller's to have it written.
+#[doc(alias = "fallback_migrate_page")]
+#[doc(alias = "buffer_migrate_folio_norefs")]
+#[doc(alias = "jbd2_journal_get_write_access")]
 #[must_use]
 pub(super) fn note_change(cx: &mut KernelCx<'_>, device: DeviceId, block: u64, pfn: Pfn) -> bool {
     let now = cx.now();
@@ -211,6 +217,7 @@ pub(super) fn note_change(cx: &mut KernelCx<'_>, device: DeviceId, block: u64, p
 }
 
 /// The kernel thread that commits a disk's transactions. Returns only where there is no journal.
+#[doc(alias = "kjournald2")]
 pub(super) fn kjournald(cx: &mut KernelCx<'_>, device: DeviceId) {
     loop {
         let now = cx.now();
@@ -227,6 +234,7 @@ pub(super) fn kjournald(cx: &mut KernelCx<'_>, device: DeviceId) {
 }
 
 /// Commits what has changed until now, and waits for that (`jbd2_journal_commit_transaction`). Suspends.
+#[doc(alias = "jbd2_journal_commit_transaction")]
 pub(super) fn commit(cx: &mut KernelCx<'_>, device: DeviceId) {
     loop {
         let Some(journal) = cx.world().journal(device) else { return };

@@ -128,6 +128,7 @@ fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: u32) -> ! {
 }
 
 /// Sleeps if there is nothing to do: shortly at first, and then until woken.
+#[doc(alias = "kswapd_try_to_sleep")]
 fn try_to_sleep(
     cx: &mut KernelCx<'_>,
     node: u32,
@@ -329,6 +330,7 @@ fn balance_zones(
 
 /// Reclaims from a zone unless it is balanced with a margin. Whether no more pressure is needed: it was,
 /// or as many pages were looked at as were wanted.
+#[doc(alias = "kswapd_shrink_zone")]
 fn shrink_zone(cx: &mut KernelCx<'_>, id: ZoneId, class: ZoneKind, scan: &mut Scan) -> bool {
     let kernel = cx.world();
     let zone = &kernel.memory.zones[id.index()];

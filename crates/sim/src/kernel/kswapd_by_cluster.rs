@@ -25,6 +25,7 @@ struct Round {
 
 /// Reclaims until the node is balanced. Returns the order it is balanced for, and the highest zone that
 /// needed anything. Suspends.
+#[doc(alias = "balance_pgdat")]
 pub(super) fn balance_by_cluster(
     cx: &mut KernelCx<'_>,
     node: u32,

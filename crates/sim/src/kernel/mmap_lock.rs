@@ -27,6 +27,8 @@ pub enum Hold {
 }
 
 /// The lock of one process.
+#[doc(alias = "mmap_lock")]
+#[doc(alias = "mmap_sem")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MmapLock {
     readers: u32,

@@ -43,6 +43,7 @@ impl Kernel {
     }
 
     /// Pages of files that it may take from some lists.
+    #[doc(alias = "node_pagecache_reclaimable")]
     fn reclaimable_cache(&self, lruvec: usize) -> u64 {
         let mode = self.knobs.zone_reclaim_mode;
         let lists = &self.memory.lru.lruvecs[lruvec];
@@ -56,6 +57,7 @@ impl Kernel {
 
 /// Walks the zones of the node where the request begins alone, reclaiming those that are below the mark. `None`
 /// if there is no page, and others are next. Suspends.
+#[doc(alias = "get_page_from_freelist")]
 pub(crate) fn get_local_page(
     cx: &mut KernelCx<'_>,
     want: Want,
@@ -98,6 +100,8 @@ pub(crate) fn get_local_page(
 
 /// Reclaims the lists that a zone belongs to, if they hold enough that may be taken and nobody else is at it.
 /// Whether it did. Suspends.
+#[doc(alias = "zone_reclaim")]
+#[doc(alias = "__node_reclaim")]
 fn node_reclaim(cx: &mut KernelCx<'_>, id: ZoneId, request: Request) -> bool {
     let kernel = cx.world();
     let mode = kernel.knobs.zone_reclaim_mode;

@@ -102,12 +102,14 @@ impl Kernel {
     }
 
     /// (`task_scan_min`).
+    #[doc(alias = "task_scan_min")]
     fn scan_period_min(&self, process: ProcessId) -> Ns {
         let floor = 1_000_000_000 / WINDOWS_PER_SECOND;
         Ns((SCAN_PERIOD_MIN.0 / self.scan_windows(process)).max(floor))
     }
 
     /// (`task_scan_max`).
+    #[doc(alias = "task_scan_max")]
     fn scan_period_max(&self, process: ProcessId) -> Ns {
         let longest = Ns(SCAN_PERIOD_MAX.0 / self.scan_windows(process));
         longest.max(self.scan_period_min(process))
@@ -122,6 +124,7 @@ pub fn use_stack(cx: &mut KernelCx<'_>, page: Vpn) {
 
 /// Closes some of the process's memory if the running task's time for that has come, and touches the task's stack.
 /// Suspends.
+#[doc(alias = "task_tick_numa")]
 pub(crate) fn task_tick(cx: &mut KernelCx<'_>, process: ProcessId) {
     close(cx, process);
     if fault::check(cx, process).is_err() {
@@ -186,6 +189,7 @@ impl Kernel {
 }
 
 /// Goes on through the process's memory for a while (`task_numa_work`).
+#[doc(alias = "task_numa_work")]
 fn scan(cx: &mut KernelCx<'_>, process: ProcessId) {
     let node = cx.node();
     let kernel = cx.world();
@@ -253,6 +257,7 @@ impl Kernel {
 ///
 /// # Errors
 /// The process was killed.
+#[doc(alias = "task_numa_fault")]
 pub(crate) fn do_numa_page(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -282,6 +287,8 @@ pub(crate) fn do_numa_page(
 }
 
 /// Moves a page to a node, if that has room to spare. Whether it did.
+#[doc(alias = "migrate_misplaced_transhuge_page")]
+#[doc(alias = "alloc_misplaced_dst_page")]
 fn migrate(cx: &mut KernelCx<'_>, fault: &Fault, hint: &Hint, node: u32) -> bool {
     if !cx.world().memory.has_room_for_misplaced(node, hint.order) {
         return false;
@@ -310,6 +317,9 @@ fn migrate(cx: &mut KernelCx<'_>, fault: &Fault, hint: &Hint, node: u32) -> bool
 
 /// Once in each pass over a process's memory: how often the next one comes, and where the task is to run
 /// (`task_numa_placement`).
+#[doc(alias = "load_too_imbalanced")]
+#[doc(alias = "numa_migrate_preferred")]
+#[doc(alias = "task_numa_placement")]
 fn place_task(cx: &mut KernelCx<'_>, process: ProcessId) {
     let (now, task, node) = (cx.now(), cx.task().0, cx.node());
     let kernel = cx.world();
@@ -343,6 +353,7 @@ fn place_task(cx: &mut KernelCx<'_>, process: ProcessId) {
 
 impl TaskFaults {
     /// (`update_task_scan_period`). Whether scans wait for a whole period from now on.
+    #[doc(alias = "update_task_scan_period")]
     fn update_period(&mut self, least: Ns, most: Ns) -> bool {
         let [remote, local, failed, private, shared] = [
             &mut self.remote,

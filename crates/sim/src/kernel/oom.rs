@@ -19,6 +19,7 @@ const UNMAP_MAX: u32 = 4096;
 
 /// Kills the process that has most memory, unless one is dying already; then waits for it a little.
 /// Whether there was one. Suspends.
+#[doc(alias = "__alloc_pages_may_oom")]
 pub(crate) fn out_of_memory(cx: &mut KernelCx<'_>) -> bool {
     let kernel = cx.world();
     let is_dying = kernel.processes.iter().any(|process| process.killed && !process.gone);
@@ -47,6 +48,7 @@ pub(crate) fn pagefault_out_of_memory(cx: &mut KernelCx<'_>) -> Result<Pfn, Kill
 }
 
 /// The kernel thread that takes victims' memory down. Never returns.
+#[doc(alias = "oom_reap_task")]
 pub(crate) fn oom_reaper(cx: &mut KernelCx<'_>) {
     loop {
         let kernel = cx.world();
@@ -106,6 +108,7 @@ fn by_parts(
 
 impl Kernel {
     /// The process with the most pages, those in swap and page tables included.
+    #[doc(alias = "oom_badness")]
     fn worst(&self) -> Option<ProcessId> {
         let ids = (0..self.processes.len() as u32).map(ProcessId);
         let living = ids.filter(|&id| !self.process(id).gone && !self.process(id).killed);

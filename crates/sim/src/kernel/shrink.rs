@@ -59,6 +59,8 @@ impl Scan {
 
 /// Looks through some LRU lists, as far as the priority says: once, and for a high order again until compaction
 /// has room. Suspends.
+#[doc(alias = "shrink_node")]
+#[doc(alias = "shrink_zone")]
 pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
     loop {
         let (scanned, reclaimed) = (scan.nr_scanned, scan.nr_reclaimed);
@@ -144,6 +146,7 @@ pub(crate) fn age_active_anon(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut S
 }
 
 /// As `shrink_lists`, by generations.
+#[doc(alias = "lru_gen_shrink_node")]
 fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
     let began_with = scan.nr_reclaimed;
     let wanted = scan.control.nr_to_reclaim.max(2 << scan.order.0);

@@ -128,6 +128,7 @@ impl ShrinkPlan {
     }
 
     /// How many objects to look at next; `None` if the rest is to be put off.
+    #[doc(alias = "do_shrink_slab")]
     pub fn next_batch(&mut self) -> Option<u64> {
         let goes_on = self.left >= self.batch || self.takes_all && self.left >= self.freeable;
         if !goes_on || self.left == 0 {
@@ -153,6 +154,7 @@ impl ShrinkPlan {
 
 /// An object of a cache, by whatever it takes. `None` if the request may fail, or its process was killed. May
 /// suspend for long.
+#[doc(alias = "kmem_cache_alloc")]
 pub(crate) fn alloc(
     cx: &mut KernelCx<'_>,
     id: CacheId,
@@ -194,6 +196,7 @@ pub(crate) fn free(cx: &mut KernelCx<'_>, id: CacheId, object: Object) -> u64 {
 }
 
 /// A block for the kernel's own use. As [`alloc_pages`].
+#[doc(alias = "allocate_slab")]
 pub fn take_block(
     cx: &mut KernelCx<'_>,
     order: Order,
@@ -229,6 +232,7 @@ pub struct KernelStack {
 /// one. Visible as: threads that come and go allocate more than there.
 ///
 /// `None` if memory ran out.
+#[doc(alias = "alloc_thread_stack_node")]
 pub fn alloc_stack(cx: &mut KernelCx<'_>, process: Option<ProcessId>) -> Option<KernelStack> {
     let policy = cx.world().memory.policy.stack;
     let (parts, order) =
@@ -358,6 +362,8 @@ pub(crate) fn shrink_slab(
     freed
 }
 
+#[doc(alias = "super_cache_scan")]
+#[doc(alias = "super_cache_count")]
 fn shrink_superblock(
     cx: &mut KernelCx<'_>,
     superblock: usize,
@@ -398,6 +404,7 @@ fn shrink_superblock(
 }
 
 /// Frees nodes of files' trees that hold nothing but shadows, if there are more than an eighth of all pages.
+#[doc(alias = "count_shadow_nodes")]
 fn shrink_shadows(cx: &mut KernelCx<'_>, pressure: Pressure) -> u64 {
     let kernel = cx.world();
     let Some(shift) = kernel.flows.slab.shadow_nodes_shift else { return 0 };

@@ -42,6 +42,7 @@ pub struct Want {
 
 /// A block for a request, by whatever it takes. `None` if the request may fail, or its process was
 /// killed. May suspend for long.
+#[doc(alias = "__alloc_pages")]
 pub fn alloc_pages(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
     let flags = cx.world().memory.fast_path_flags(want.request);
     let mut found = get_page(cx, want, Some(Mark::Low), flags);
@@ -78,6 +79,7 @@ pub(super) fn get_page(
     cx.world().memory.get_page_from_nodes(request, want.allowed, mark, flags)
 }
 
+#[doc(alias = "__alloc_pages_slowpath")]
 fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
     let Request { order, gfp, .. } = want.request;
     let may_reclaim = gfp.contains(Gfp::DIRECT_RECLAIM);
@@ -300,6 +302,7 @@ impl Compacting {
 }
 
 /// Whether a request for a costly order that has compacted in vain fails before it reclaims.
+#[doc(alias = "should_alloc_retry")]
 fn gives_up(cx: &mut KernelCx<'_>, want: Want, result: CompactResult) -> bool {
     let Request { order, gfp, .. } = want.request;
     let kernel = cx.world();

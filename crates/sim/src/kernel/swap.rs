@@ -25,6 +25,7 @@ use highorder_mm::{Order, Pfn};
 ///
 /// # Errors
 /// The process was killed.
+#[doc(alias = "do_swap_page")]
 pub(crate) fn swap_in(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -121,6 +122,7 @@ fn spend_mapping(cx: &mut KernelCx<'_>, process: ProcessId) {
 
 /// Begins to read the page of a slot, and some around it, unless there is a copy. `page` finds memory. Whether it
 /// had to. Suspends.
+#[doc(alias = "swap_readpage")]
 fn begin_read(
     cx: &mut KernelCx<'_>,
     fault: &Fault,
@@ -173,6 +175,7 @@ fn wait_until_read(cx: &mut KernelCx<'_>, slot: Slot) {
     }
 }
 
+#[doc(alias = "swap_cluster_readahead")]
 fn read_in(cx: &mut KernelCx<'_>, reads: &[SwapIo]) {
     for run in runs(cx.world(), reads) {
         let request = cx.world().costs.block_request.once();
@@ -191,6 +194,7 @@ fn read_in(cx: &mut KernelCx<'_>, reads: &[SwapIo]) {
 }
 
 /// Hands pages to their devices to be written. Suspends, as iowait, while a device's queue is full.
+#[doc(alias = "swap_writepage")]
 pub(crate) fn write_out(cx: &mut KernelCx<'_>, writes: &[SwapIo]) {
     if writes.is_empty() {
         return;

@@ -124,6 +124,7 @@ impl Kernel {
     }
 
     /// The flags of a huge fault (`alloc_hugepage_direct_gfpmask`, `vma_thp_gfp_mask`).
+    #[doc(alias = "vma_thp_gfp_mask")]
     pub(crate) fn huge_fault_gfp(&self, advice: HugeAdvice) -> Gfp {
         let advised = advice == HugeAdvice::Huge;
         let noretry = match self.flows.thp.noretry {
@@ -141,6 +142,8 @@ impl Kernel {
     }
 
     /// The requests that a huge fault makes one after the other, from which nodes.
+    #[doc(alias = "alloc_pages_mpol")]
+    #[doc(alias = "alloc_pages_vma")]
     fn huge_requests(&self, fault: &Fault, gfp: Gfp, cpu: usize) -> Vec<(Request, u64)> {
         let vma = self.memory.spaces.find(fault.vpn).expect("a fault lies in a mapping");
         let (request, allowed) = self.memory.fault_request(fault, HUGE_ORDER, gfp, cpu);
@@ -212,6 +215,7 @@ pub const ZONE_RECLAIM_THP: u32 = 8;
 ///
 /// # Errors
 /// The process was killed.
+#[doc(alias = "do_huge_pmd_anonymous_page")]
 pub(crate) fn do_huge_fault(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -341,6 +345,7 @@ const HALF_OF_UNIT: u32 = PTRS_PER_TABLE / 2;
 
 /// One pass over `pages_to_scan` base pages. When a huge page could not be had it sleeps once; the second
 /// time it gives up.
+#[doc(alias = "khugepaged_scan_mm_slot")]
 fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut Option<u32>) {
     let knobs = cx.world().knobs.thp;
     let limits = CollapseLimits {
@@ -413,6 +418,7 @@ fn target_node(by_node: &[u32], last: Option<u32>) -> u32 {
 }
 
 /// Collapses a unit that a scan found fit for it. Suspends.
+#[doc(alias = "collapse_huge_page")]
 fn collapse(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -480,6 +486,7 @@ impl Kernel {
 }
 
 /// Has a unit's entries in swap read, where that is worth while (`__collapse_huge_page_swapin`). Suspends.
+#[doc(alias = "__collapse_huge_page_swapin")]
 fn swap_in_unit(
     cx: &mut KernelCx<'_>,
     process: ProcessId,

@@ -2,7 +2,7 @@
 //!
 //! Models: include/trace/events/compaction.h, v4.6 to v6.12, as far as whole flows have events; those of a
 //! run's own are `highorder_mm::compaction::events`; include/trace/events/huge_memory.h, v4.14 and v6.12;
-//! `mm_vmscan_node_reclaim_begin` and `_end`, include/trace/events/vmscan.h, v5.4.
+//! `mm_vmscan_node_reclaim_begin` and `mm_vmscan_node_reclaim_end`, include/trace/events/vmscan.h, v5.4.
 //! Departs: a step's events are told when its time is spent. Visible as: events of one step have one
 //! timestamp.
 

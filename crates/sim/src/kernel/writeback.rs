@@ -87,6 +87,7 @@ impl Flusher {
 
 impl Kernel {
     /// The background and the hard limit of dirty pages.
+    #[doc(alias = "global_dirty_limits")]
     #[must_use]
     pub fn dirty_limits(&self) -> (u64, u64) {
         let zones = &self.memory.zones;
@@ -238,6 +239,7 @@ pub(crate) fn wakeup_flusher_threads(cx: &mut KernelCx<'_>, pages: Option<u64>) 
 }
 
 /// The kernel thread that writes one disk's dirty pages. Never returns.
+#[doc(alias = "wb_writeback")]
 pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
     loop {
         let queue = cx.world().flushers[device.0 as usize].queue;
@@ -269,6 +271,7 @@ pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
 }
 
 /// The file to write next: one with dirty pages behind `after` in number, if there is a reason to write.
+#[doc(alias = "writeback_sb_inodes")]
 fn next_file(cx: &mut KernelCx<'_>, device: DeviceId, after: Option<FileId>) -> Option<FileId> {
     let now = cx.now();
     let kernel = cx.world();

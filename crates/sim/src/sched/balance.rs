@@ -45,6 +45,7 @@ const POWERS: [u64; 33] = {
 };
 
 /// What is left of something after a time in which it halves every [`HALF_LIFE`].
+#[doc(alias = "__update_load_avg")]
 fn decayed(value: u64, time: u64) -> u64 {
     let halvings = time / HALF_LIFE;
     if halvings >= 32 {
@@ -87,6 +88,7 @@ impl Load {
 }
 
 /// When a CPU, or a node, compares itself with others next, and after which interval again.
+#[doc(alias = "sd_init")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rota {
     next: u64,
@@ -128,6 +130,8 @@ impl Group {
 }
 
 /// How much load the local side takes from the busiest; `all` is both and the others together.
+#[doc(alias = "fix_small_imbalance")]
+#[doc(alias = "calculate_imbalance")]
 fn imbalance(local: Group, busiest: Group, all: Group, percent: u64) -> u64 {
     let (here, there, average) = (local.per_cpu(), busiest.per_cpu(), all.per_cpu());
     if here >= average || 100 * there <= percent * here {
@@ -152,6 +156,7 @@ fn imbalance(local: Group, busiest: Group, all: Group, percent: u64) -> u64 {
 
 impl Scheduler {
     /// Lets CPUs that have less to do than this one take tasks that wait for it, those whose time for that has come.
+    #[doc(alias = "rebalance_domains")]
     pub(super) fn balance_from(&mut self, from: usize) {
         if self.cpus[from].queue.is_empty() || self.cpus.len() == 1 {
             return;
@@ -206,6 +211,7 @@ impl Scheduler {
     }
 
     /// Of the CPUs for which tasks wait, the first of those with the largest load (`find_busiest_queue`).
+    #[doc(alias = "find_busiest_group")]
     fn busiest_of(&self, cpus: &[usize]) -> Option<usize> {
         let waited_for = cpus.iter().copied().filter(|&cpu| !self.cpus[cpu].queue.is_empty());
         waited_for.rev().max_by_key(|&cpu| self.group(&[cpu]).load)
@@ -225,6 +231,7 @@ impl Scheduler {
 
     /// Moves waiting tasks from one CPU to another, those that ran least first, until this much load has moved.
     /// Tasks go whose load is at most twice of what is left, and that have not run a moment ago. Whether one went.
+    #[doc(alias = "detach_tasks")]
     fn move_load(&mut self, from: usize, to: usize, amount: u64) -> bool {
         let (mut left, mut has_moved) = (amount, false);
         let waiting: Vec<(i64, u32)> = self.cpus[from].queue.iter().copied().collect();
