@@ -186,7 +186,7 @@ mod tests {
     use highorder_mm::page_table::Vpn;
     use highorder_mm::slab::CacheId;
     use highorder_mm::types::ZoneKind;
-    use highorder_mm::vma::{MemPolicy, TaskId};
+    use highorder_mm::vma::{MemPolicy, ProcessId};
     use highorder_report::UseClass;
     use highorder_sim::Machine;
 
@@ -203,7 +203,7 @@ mod tests {
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();
         memory.release_boot_memory(last.start..Pfn(last.start.0 + last.managed_pages as u32));
-        let at = memory.spaces.mmap(TaskId(0), 2048, MemPolicy::Default);
+        let at = memory.spaces.mmap(ProcessId(0), 2048, MemPolicy::Default);
         let (huge, table) = (block(memory, 9, Gfp::TRANSHUGE), block(memory, 0, Gfp::KERNEL));
         let fault = memory.touch(at, 1, Access::Write).fault.expect("nothing is mapped yet");
         memory.map_huge(&fault, huge, Some(table), 0);

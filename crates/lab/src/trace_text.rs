@@ -22,7 +22,7 @@ use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::ScanResult;
 use highorder_mm::types::{Order, Pfn, ZoneKind};
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::zone::ZoneId;
 use highorder_sim::kernel::trace::{TraceEvent, Traced, UnitCounts, Wake};
 use std::ops::Range;

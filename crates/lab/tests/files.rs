@@ -5,7 +5,7 @@ use highorder_mm::anon::Access;
 use highorder_mm::filemap::FileId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::slab::CacheId;
-use highorder_mm::vma::TaskId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{self, Extent, TouchError};
 use highorder_sim::kernel::files::Readahead;
@@ -43,7 +43,7 @@ fn run(
     (end, sim)
 }
 
-const PROCESS: TaskId = TaskId(0);
+const PROCESS: ProcessId = ProcessId(0);
 
 fn write_all(cx: &mut KernelCx<'_>, bytes: u64) -> FileId {
     let file = cx.world().create_file(DeviceId(0));
@@ -170,7 +170,7 @@ fn dropping_caches_forgets_what_went_before_of_files_that_have_pages() {
 }
 
 /// Maps all of a file and touches a word of every page of it.
-fn touch_file(cx: &mut KernelCx<'_>, process: TaskId, file: FileId, access: Access) -> Vpn {
+fn touch_file(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId, access: Access) -> Vpn {
     let pages = cx.world().file(file).nr_pages() as u32;
     let start = filemap::map(cx, process, file, 0, pages, access == Access::Write).unwrap();
     fault::touch_range(cx, process, start, pages, access, Extent::Word).unwrap();

@@ -15,7 +15,7 @@ use highorder_mm::lru::LruList;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{Reclaimer, ScanControl};
-use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId};
+use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
 use highorder_mm::vmstat::{Vm, VmEvents};
 use highorder_mm::zone::ZoneId;
 use highorder_record::Inputs;
@@ -30,7 +30,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 const KERNELS: [&str; 4] = ["linux-4.4", "linux-4.14", "linux-6.1", "linux-6.12"];
-const PROCESS: TaskId = TaskId(0);
+const PROCESS: ProcessId = ProcessId(0);
 
 /// Runs one program on node 0 of a machine; `set` changes what the kernel boots with.
 fn run(

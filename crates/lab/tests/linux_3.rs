@@ -5,7 +5,7 @@ use highorder_mm::alloc::Request;
 use highorder_mm::anon::Access;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::vma::{MemPolicy, TaskId};
+use highorder_mm::vma::{MemPolicy, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn};
@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 const KERNELS: [&str; 2] = ["linux-3.3", "linux-3.4-rc2"];
 const MIB: u64 = 1 << 20;
-const PROCESS: TaskId = TaskId(0);
+const PROCESS: ProcessId = ProcessId(0);
 
 /// Number and sum of waits by class.
 type Waits = BTreeMap<Stall, (u64, Ns)>;

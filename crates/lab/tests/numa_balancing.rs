@@ -3,7 +3,7 @@
 use highorder_lab::Kernel as KernelFile;
 use highorder_mm::anon::Access;
 use highorder_mm::page_table::Vpn;
-use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId};
+use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::NumaScan;
@@ -12,7 +12,7 @@ use highorder_sim::{Affinity, Machine, Mode, Ns, Sim, TaskSpec};
 use std::cell::Cell;
 use std::rc::Rc;
 
-const PROCESS: TaskId = TaskId(0);
+const PROCESS: ProcessId = ProcessId(0);
 /// Less than is looked at at once.
 const PAGES: u32 = 16 * 512;
 

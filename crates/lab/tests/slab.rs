@@ -4,7 +4,7 @@ use highorder_lab::Kernel as KernelFile;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::policy::SlabAllocator;
 use highorder_mm::slab::CacheId;
-use highorder_mm::vma::TaskId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
 use highorder_sim::kernel::demand::{self, Demand, DemandKind};
@@ -17,7 +17,7 @@ use rand_core::Rng;
 use rand_pcg::Pcg64;
 
 const KERNELS: [&str; 5] = ["linux-3.3", "linux-4.4", "linux-4.14", "linux-6.1", "linux-6.12"];
-const PROCESS: TaskId = TaskId(0);
+const PROCESS: ProcessId = ProcessId(0);
 
 fn boot(kernel: &str, change: impl FnOnce(&mut KernelFile, &mut Machine)) -> Sim<Kernel> {
     let mut machine = Machine::load("one-node-8g").unwrap().scaled(1, 32).unwrap();

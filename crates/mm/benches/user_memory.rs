@@ -4,7 +4,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use highorder_mm::Memory;
 use highorder_mm::anon::{Access, TouchRange};
 use highorder_mm::page_table::Vpn;
-use highorder_mm::vma::{MemPolicy, TaskId};
+use highorder_mm::vma::{MemPolicy, ProcessId};
 use std::hint::black_box;
 
 #[path = "../tests/naive/mod.rs"]
@@ -20,7 +20,7 @@ fn ready(policy: &highorder_mm::policy::Policy) -> (Memory, Vpn) {
     let mut memory = scene::all_free(&scene::single_zone(FRAMES), policy);
     memory.setup_watermarks(None, false);
     memory.update_pcp_limits();
-    let start = memory.spaces.mmap(TaskId(0), PAGES, MemPolicy::Default);
+    let start = memory.spaces.mmap(ProcessId(0), PAGES, MemPolicy::Default);
     (memory, start)
 }
 

@@ -25,7 +25,7 @@ use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
 use crate::policy::{AnonEntry, HugePartialUnmap};
 use crate::swap::CacheEntry;
 use crate::types::{Migratetype, Order, Pfn};
-use crate::vma::{HugeAdvice, MemPolicy, TaskId, Vma};
+use crate::vma::{HugeAdvice, MemPolicy, ProcessId, Vma};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -86,7 +86,7 @@ pub struct Fault {
     /// Whether a page for the page table is needed first.
     pub needs_table: bool,
     /// Whose memory it is.
-    pub task: TaskId,
+    pub task: ProcessId,
     /// What was advised about huge pages here.
     pub huge: HugeAdvice,
     locked: bool,
@@ -324,7 +324,7 @@ impl Memory {
     /// Departs: tables of a task that interleaves or prefers many nodes come from its CPU's node. Visible as: up
     /// to one page in 512 lies on another node than the kernel would take it from.
     #[must_use]
-    pub fn task_request(&self, task: TaskId, gfp: Gfp, cpu: usize) -> (Request, u64) {
+    pub fn task_request(&self, task: ProcessId, gfp: Gfp, cpu: usize) -> (Request, u64) {
         let node = self.machine.cpu_nodes[cpu];
         let placement = match self.spaces.task_policy(task) {
             MemPolicy::Interleave(_) | MemPolicy::PreferredMany(_) => {
@@ -464,7 +464,7 @@ impl Memory {
     }
 
     /// Counts pages that were allocated in a zone and mapped.
-    fn account_run(&mut self, run: Option<(ZoneId, u32)>, task: TaskId) {
+    fn account_run(&mut self, run: Option<(ZoneId, u32)>, task: ProcessId) {
         let Some((id, pages)) = run else { return };
         let pages = u64::from(pages);
         let lruvec = self.lru.of_zone(id);
@@ -497,7 +497,7 @@ impl Memory {
     }
 
     #[inline]
-    pub(crate) fn account_mapped(&mut self, pfn: Pfn, task: TaskId, pages: i64) {
+    pub(crate) fn account_mapped(&mut self, pfn: Pfn, task: ProcessId, pages: i64) {
         let lruvec = self.lruvec_of(pfn);
         let mapped = &mut self.lru.lruvecs[lruvec].stats.nr_anon_mapped;
         *mapped = mapped.wrapping_add_signed(pages);
@@ -518,7 +518,7 @@ impl Memory {
         self.count_alloc(pfn, 1);
     }
 
-    fn account_table(&mut self, pfn: Pfn, task: TaskId, nr: i64) {
+    fn account_table(&mut self, pfn: Pfn, task: ProcessId, nr: i64) {
         if nr > 0 {
             self.set_kernel_use(pfn, KernelUse::PageTable);
         }

@@ -12,7 +12,7 @@ use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::types::{Order, Pfn};
-use crate::vma::{TaskId, Vma};
+use crate::vma::{ProcessId, Vma};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
@@ -246,9 +246,9 @@ impl Memory {
     #[must_use]
     pub fn next_unit_to_collapse(
         &self,
-        from: (TaskId, Vpn),
+        from: (ProcessId, Vpn),
         allows: impl Fn(&Vma) -> bool,
-    ) -> Option<(TaskId, Vpn)> {
+    ) -> Option<(ProcessId, Vpn)> {
         let is_later = |vma: &&Vma| vma.task >= from.0 && vma.file.is_none();
         let later = self.spaces.vmas().filter(is_later).filter(|vma| allows(vma));
         let units = later.filter_map(|vma| {

@@ -17,7 +17,7 @@ use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pte, Vpn};
 use crate::types::Pfn;
-use crate::vma::{TaskId, Vma};
+use crate::vma::{ProcessId, Vma};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 
@@ -144,7 +144,7 @@ impl Memory {
         }
     }
 
-    fn account_file_unmapped(&mut self, pfn: Pfn, task: TaskId) {
+    fn account_file_unmapped(&mut self, pfn: Pfn, task: ProcessId) {
         if self.files.dec_mapcount(self.frames.owner(pfn)) {
             let lruvec = self.lruvec_of(pfn);
             self.lru.lruvecs[lruvec].stats.nr_file_mapped -= 1;

@@ -13,7 +13,7 @@ use std_alloc::vec::Vec;
 
 /// Whose memory it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct TaskId(pub u32);
+pub struct ProcessId(pub u32);
 
 /// What `madvise` said of huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -99,7 +99,7 @@ pub struct Vma {
     /// One past the last page.
     pub end: Vpn,
     /// Whose it is.
-    pub task: TaskId,
+    pub task: ProcessId,
     /// What was advised.
     pub huge: HugeAdvice,
     /// Locked into memory.
@@ -182,7 +182,7 @@ pub struct AddressSpaces {
     pub(crate) table: PageTable,
     pub(crate) tasks: Vec<TaskPages>,
     /// Policies of tasks that have one of their own.
-    task_policies: BTreeMap<TaskId, MemPolicy>,
+    task_policies: BTreeMap<ProcessId, MemPolicy>,
     /// For each file by number, where it is mapped, in the order in which that was done.
     i_mmap: Vec<Vec<FileRange>>,
     /// Files that nobody maps any more and nobody was told of.
@@ -194,7 +194,7 @@ impl AddressSpaces {
     ///
     /// # Panics
     /// If all mappings together would pass 16 TiB.
-    pub fn mmap(&mut self, task: TaskId, pages: u32, policy: MemPolicy) -> Vpn {
+    pub fn mmap(&mut self, task: ProcessId, pages: u32, policy: MemPolicy) -> Vpn {
         self.map(task, pages, 0, policy, None)
     }
 
@@ -202,7 +202,13 @@ impl AddressSpaces {
     ///
     /// # Panics
     /// As [`Self::mmap`], and if a huge page has no such page.
-    pub fn mmap_behind(&mut self, task: TaskId, offset: u32, pages: u32, policy: MemPolicy) -> Vpn {
+    pub fn mmap_behind(
+        &mut self,
+        task: ProcessId,
+        offset: u32,
+        pages: u32,
+        policy: MemPolicy,
+    ) -> Vpn {
         assert!(offset < PTRS_PER_TABLE, "page {offset} of a huge page");
         self.map(task, pages, offset, policy, None)
     }
@@ -213,7 +219,7 @@ impl AddressSpaces {
     /// As [`Self::mmap`].
     pub fn mmap_file(
         &mut self,
-        task: TaskId,
+        task: ProcessId,
         pages: u32,
         file: FileId,
         first: u64,
@@ -231,7 +237,7 @@ impl AddressSpaces {
 
     fn map(
         &mut self,
-        task: TaskId,
+        task: ProcessId,
         pages: u32,
         offset: u32,
         policy: MemPolicy,
@@ -326,7 +332,7 @@ impl AddressSpaces {
 
     /// What a task has in memory.
     #[must_use]
-    pub fn task(&self, task: TaskId) -> TaskPages {
+    pub fn task(&self, task: ProcessId) -> TaskPages {
         self.tasks.get(task.0 as usize).copied().unwrap_or_default()
     }
 
@@ -335,17 +341,17 @@ impl AddressSpaces {
     /// Departs: all threads of a process share it. Visible as: tables of a thread with another policy than
     /// its process lie on other nodes.
     #[must_use]
-    pub fn task_policy(&self, task: TaskId) -> MemPolicy {
+    pub fn task_policy(&self, task: ProcessId) -> MemPolicy {
         self.task_policies.get(&task).copied().unwrap_or_default()
     }
 
     /// Sets it.
-    pub fn set_task_policy(&mut self, task: TaskId, policy: MemPolicy) {
+    pub fn set_task_policy(&mut self, task: ProcessId, policy: MemPolicy) {
         self.task_policies.insert(task, policy);
     }
 
     #[inline]
-    pub(crate) fn task_mut(&mut self, task: TaskId) -> &mut TaskPages {
+    pub(crate) fn task_mut(&mut self, task: ProcessId) -> &mut TaskPages {
         &mut self.tasks[task.0 as usize]
     }
 

@@ -13,7 +13,7 @@ use highorder_mm::page_table::Vpn;
 use highorder_mm::pcp::batch_size;
 use highorder_mm::policy::Policy;
 use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
-use highorder_mm::vma::{MemPolicy, TaskId};
+use highorder_mm::vma::{MemPolicy, ProcessId};
 use highorder_mm::watermark::{Mark, min_free_kbytes, recommended_min_free_kbytes};
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
@@ -494,15 +494,15 @@ fn frames_whose_struct_pages_share_a_page_are_near_each_other() {
 #[test]
 fn khugepaged_goes_from_process_to_process() {
     let mut memory = guest(&[&[(Normal, 64 * MIB)]], &[0], linux_4_4());
-    let [first, second] = [TaskId(0), TaskId(1)];
+    let [first, second] = [ProcessId(0), ProcessId(1)];
     let spaces = &mut memory.spaces;
     let of_second = spaces.mmap(second, 1024, MemPolicy::Default);
     let of_first = spaces.mmap(first, 512, MemPolicy::Default);
     assert!(of_second < of_first);
-    let behind = |(task, at): (TaskId, Vpn)| (task, Vpn(at.0 + 512));
+    let behind = |(task, at): (ProcessId, Vpn)| (task, Vpn(at.0 + 512));
     let next = |from| memory.next_unit_to_collapse(from, |_| true);
     let units = [(first, of_first), (second, of_second), behind((second, of_second))];
-    let mut at = (TaskId(0), Vpn(0));
+    let mut at = (ProcessId(0), Vpn(0));
     for unit in units {
         assert_eq!(next(at), Some(unit));
         at = behind(unit);

@@ -13,7 +13,7 @@ use highorder_mm::lru::LruList;
 use highorder_mm::page_table::{Pte, Vpn};
 use highorder_mm::policy::{FileWrites, LruKind, Policy};
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
-use highorder_mm::vma::TaskId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::{Memory, Order, Pfn};
@@ -83,7 +83,7 @@ impl World {
 
     fn map(&mut self, task: u32, file: usize, first: u64, pages: u32, writable: bool) -> Vpn {
         let id = self.files[file].id.expect("it is there");
-        let start = self.memory.spaces.mmap_file(TaskId(task), pages, id, first, writable);
+        let start = self.memory.spaces.mmap_file(ProcessId(task), pages, id, first, writable);
         self.mappings.push(Mapping { start, pages, file, first, writable });
         start
     }
@@ -308,7 +308,7 @@ impl World {
         assert_eq!(self.dirtied, self.written + self.cut + files.nr_dirty());
         assert_eq!((files.nr_dirtied(), files.nr_written()), (self.dirtied, self.written));
         assert_eq!(self.memory.lru.total_stats().nr_writeback, self.writes.len() as u64);
-        let mapped: u64 = (0..4).map(|task| self.memory.spaces.task(TaskId(task)).file).sum();
+        let mapped: u64 = (0..4).map(|task| self.memory.spaces.task(ProcessId(task)).file).sum();
         let mut places = 0;
         for file in self.files.iter().filter_map(|file| file.id) {
             let mut from = 0;
@@ -557,7 +557,7 @@ fn a_page_mapped_by_three_processes_is_unmapped_in_all_before_it_is_freed() {
         let places = world.memory.file_places(pfn);
         assert_eq!(places.len(), 3);
         assert_eq!(world.memory.lru.total_stats().nr_file_mapped, 14, "pages, not entries");
-        assert_eq!(world.memory.spaces.task(TaskId(2)).file, 14);
+        assert_eq!(world.memory.spaces.task(ProcessId(2)).file, 14);
         if cut {
             world.truncate(0, 5);
         } else {

@@ -14,7 +14,7 @@ use highorder_mm::reclaim::{
     DEF_PRIORITY, Reclaimer, References, ScanBalance, ScanControl, ScanPlan, check_references,
 };
 use highorder_mm::swap::swapin_window;
-use highorder_mm::vma::{MemPolicy, TaskId};
+use highorder_mm::vma::{MemPolicy, ProcessId};
 use highorder_mm::vmstat::Vm;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone};
 use user::User;
@@ -159,7 +159,7 @@ fn a_page_is_written_once_and_dropped_the_second_time_unless_it_changed() {
     }
     assert_eq!(user.memory.vm.get(Vm::PgRotated), 15);
     assert_eq!(scan(&mut user).nr_reclaimed, 15);
-    assert_eq!(user.memory.spaces.task(TaskId(0)).swap, 15);
+    assert_eq!(user.memory.spaces.task(ProcessId(0)).swap, 15);
     assert_eq!(user.memory.vm.get(Vm::PswpOut), 15);
     // Read back to be read, a page keeps its slot: it goes again without being written.
     let touched = user.memory.touch(start, 1, Access::Read);
@@ -198,8 +198,8 @@ fn a_full_area_leaves_pages_in_memory_and_unmapping_empties_it() {
         user.reclaim(0, 0, Reclaimer::Kswapd, 0);
     }
     assert_eq!(user.memory.swap.nr_free(), 0);
-    assert_eq!(user.memory.spaces.task(TaskId(0)).swap, 24);
-    assert_eq!(user.memory.spaces.task(TaskId(0)).anon, 62 - 24);
+    assert_eq!(user.memory.spaces.task(ProcessId(0)).swap, 24);
+    assert_eq!(user.memory.spaces.task(ProcessId(0)).anon, 62 - 24);
     user.audit().unwrap();
     user.munmap(0, 0);
     assert_eq!(user.memory.swap.nr_free(), 24);

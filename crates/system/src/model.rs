@@ -387,7 +387,7 @@ impl Shared {
         }
     }
 
-    fn add_thread(&mut self, process: highorder_mm::vma::TaskId) -> crate::ThreadId {
+    fn add_thread(&mut self, process: highorder_mm::vma::ProcessId) -> crate::ThreadId {
         self.threads.push(ThreadState { outcome: None });
         let process = process.0 as usize;
         if self.living.len() <= process {

@@ -8,7 +8,7 @@ use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
 use highorder_mm::swap::SwapIo;
-use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId};
+use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
 use highorder_mm::{Memory, Order, Pfn};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -53,7 +53,7 @@ impl User {
     }
 
     pub(crate) fn mmap(&mut self, task: u32, pages: u32, policy: MemPolicy) -> Vpn {
-        let start = self.memory.spaces.mmap(TaskId(task), pages, policy);
+        let start = self.memory.spaces.mmap(ProcessId(task), pages, policy);
         self.areas.push((start, pages));
         start
     }

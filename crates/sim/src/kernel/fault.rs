@@ -19,7 +19,7 @@ use crate::time::Ns;
 use highorder_mm::anon::{Access, Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Pmd, Vpn};
-use highorder_mm::vma::{MemPolicy, TaskId as ProcessId};
+use highorder_mm::vma::{MemPolicy, ProcessId};
 use highorder_mm::{Order, Pfn};
 
 /// Faults that are served at one moment at most.

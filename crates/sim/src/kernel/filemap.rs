@@ -26,7 +26,7 @@ use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::slab::{CacheId, Object};
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
 use std::ops::Range;

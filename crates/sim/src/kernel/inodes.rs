@@ -19,7 +19,7 @@ use crate::sched::DeviceId;
 use highorder_mm::filemap::FileId;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::slab::{CacheId, Object};
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use std::collections::{BTreeMap, BTreeSet};
 

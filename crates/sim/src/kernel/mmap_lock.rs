@@ -14,7 +14,7 @@ use super::{Kernel, KernelCx};
 use crate::machine::Costs;
 use crate::sched::WaitQueue;
 use crate::time::Ns;
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use std::collections::VecDeque;
 
 /// How a lock is held.

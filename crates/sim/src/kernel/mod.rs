@@ -51,7 +51,7 @@ use crate::time::Ns;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::Policy;
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn, ZoneKind};
 use std::collections::BTreeMap;

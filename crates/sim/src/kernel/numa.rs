@@ -27,7 +27,7 @@ use highorder_mm::anon::{Access, Fault, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::numa::Hint;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
-use highorder_mm::vma::{MemPolicy, TaskId as ProcessId};
+use highorder_mm::vma::{MemPolicy, ProcessId};
 use std::collections::BTreeMap;
 
 /// Before a new process's memory is looked at for the first time (`numa_balancing_scan_delay_ms`).

@@ -11,7 +11,7 @@ use super::{Kernel, KernelCx};
 use crate::time::Ns;
 use highorder_mm::Pfn;
 use highorder_mm::page_table::Vpn;
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use std::ops::Range;
 
 /// Pages that are unmapped at one moment at most.

@@ -17,7 +17,7 @@ use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::policy::LruScope;
 use highorder_mm::slab::{AllocObject, CacheId, Object};
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};

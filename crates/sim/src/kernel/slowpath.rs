@@ -17,7 +17,7 @@ use highorder_mm::alloc::Request;
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::reclaim::DEF_PRIORITY;
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};

@@ -17,7 +17,7 @@ use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::swap::{CacheEntry, SwapIo};
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
 

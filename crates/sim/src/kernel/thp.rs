@@ -25,7 +25,7 @@ use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{CollapseLimits, ScanResult, UnitScan};
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
-use highorder_mm::vma::{HugeAdvice, MemPolicy, TaskId as ProcessId};
+use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
 

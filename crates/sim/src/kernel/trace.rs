@@ -13,7 +13,7 @@ use highorder_mm::compaction::events::CompactEvent;
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{ScanResult, UnitScan};
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::{Order, Pfn, ZoneKind};
 
 /// What happened.

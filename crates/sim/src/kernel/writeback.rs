@@ -18,7 +18,7 @@ use crate::time::Ns;
 use highorder_mm::Pfn;
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::lru::LruList;
-use highorder_mm::vma::TaskId as ProcessId;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 
 /// Share of dirtyable memory above which flushers work, in percent (`vm.dirty_background_ratio`).

@@ -13,7 +13,7 @@ use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::types::MAX_PAGE_ORDER;
-use highorder_mm::vma::{HugeAdvice, TaskId as ProcessId, Vma};
+use highorder_mm::vma::{HugeAdvice, ProcessId, Vma};
 use highorder_mm::{Order, Pfn};
 use highorder_record::Metric;
 use highorder_sim::kernel::fault::{self, Killed, TouchError};
