@@ -170,33 +170,11 @@ fn shell_word(word: &str) -> String {
 
 /// A moment as `2026-02-28 23:59 UTC`.
 pub(crate) fn utc(seconds_since_1970: u64) -> String {
-    let (days, rest) = (seconds_since_1970 / 86_400, seconds_since_1970 % 86_400);
-    let (year, month, day) = date_of(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest / 60 % 60)
-}
-
-/// Year, month and day so many days after 1970-01-01, in the Gregorian calendar.
-fn date_of(days: u64) -> (u64, u64, u64) {
-    let is_leap = |y: u64| y.is_multiple_of(4) && !y.is_multiple_of(100) || y.is_multiple_of(400);
-    let (mut year, mut day) = (1970, days);
-    loop {
-        let in_year = if is_leap(year) { 366 } else { 365 };
-        if day < in_year {
-            break;
-        }
-        day -= in_year;
-        year += 1;
+    let seconds = i64::try_from(seconds_since_1970).ok();
+    match seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok()) {
+        Some(moment) => moment.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        None => format!("{seconds_since_1970} s after 1970"),
     }
-    let february = if is_leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for in_month in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if day < in_month {
-            break;
-        }
-        day -= in_month;
-        month += 1;
-    }
-    (year, month, day + 1)
 }
 
 #[cfg(test)]

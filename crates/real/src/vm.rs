@@ -41,7 +41,7 @@ use highorder_sim::Machine;
 use highorder_sim::machine::SwapArea;
 use highorder_system::Ns;
 use highorder_workload::Configured;
-use image::Kernel;
+use image::Found;
 pub use image::{Image, Looked};
 use qemu::{Nameless, Said};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -585,7 +585,7 @@ fn machine_arguments(spec: &VmSpec) -> Vec<String> {
 }
 
 /// Kernel and program have to fit, and this machine has to have room for the guest.
-fn check_memory(machine: &Machine, kernel: &Kernel, initramfs: u64) -> Result<(), VmError> {
+fn check_memory(machine: &Machine, kernel: &Found, initramfs: u64) -> Result<(), VmError> {
     let bytes = machine.memory_bytes();
     let needed = kernel.init_bytes + 2 * initramfs;
     let mib = |bytes: u64| bytes.div_ceil(MIB);
@@ -680,7 +680,7 @@ fn memory_file(content: &[u8]) -> Result<OwnedFd, VmError> {
 }
 
 /// The guest's first file system: the program as `/init`, its libraries if it has any, modules and the job.
-fn initramfs(program: &Path, kernel: &Kernel, job: &Job) -> Result<Vec<u8>, VmError> {
+fn initramfs(program: &Path, kernel: &Found, job: &Job) -> Result<Vec<u8>, VmError> {
     let mut archive = Archive::new();
     let bytes = fs::read(program).map_err(|source| VmError::io(program, source))?;
     let bad = |why: &str| VmError::Program { path: program.to_owned(), why: why.to_owned() };

@@ -1,80 +1,53 @@
-//! What little is needed of the ELF format: sections by name, segments, and a program without what only
+//! What is needed of the ELF format: sections by name, the loader of a program, and a program without what only
 //! debuggers read. 64-bit, little endian.
 
-/// A file that is such an ELF.
-pub(super) struct Elf<'a>(&'a [u8]);
+use object::LittleEndian;
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 
-const PT_INTERP: u32 = 3;
+type Header = FileHeader64<LittleEndian>;
+
+/// A file that is such an ELF.
+pub(super) struct Elf<'a> {
+    bytes: &'a [u8],
+    header: &'a Header,
+}
 
 impl<'a> Elf<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
-        let is_one = bytes.len() >= 64 && bytes.starts_with(b"\x7fELF\x02\x01");
-        is_one.then_some(Self(bytes))
+        Some(Self { bytes, header: Header::parse(bytes).ok()? })
     }
 
     /// The content of a section.
     pub(super) fn section(&self, name: &str) -> Option<&'a [u8]> {
-        let (table, size, count) = (self.u64(40)?, self.u16(58)?, self.u16(60)?);
-        let header = |n: u16| usize::try_from(table).ok()?.checked_add(usize::from(n * size));
-        let content = |n: u16| {
-            let at = header(n)?;
-            self.range(self.u64(at + 24)?, self.u64(at + 32)?)
-        };
-        let names = content(self.u16(62)?)?;
-        (0..count).find_map(|n| {
-            let at = self.u32(header(n)?)? as usize;
-            let found = names.get(at..)?.split(|&b| b == 0).next()?;
-            (found == name.as_bytes()).then(|| content(n))?
-        })
+        let sections = self.header.sections(LittleEndian, self.bytes).ok()?;
+        let (_, section) = sections.section_by_name(LittleEndian, name.as_bytes())?;
+        section.data(LittleEndian, self.bytes).ok()
     }
 
     /// The loader that the program asks for; none if it is linked statically.
     pub(super) fn interpreter(&self) -> Option<String> {
-        let (at, _) = self.segments()?.into_iter().find(|(_, kind)| *kind == PT_INTERP)?;
-        let path = self.range(self.u64(at + 8)?, self.u64(at + 32)?)?;
-        let path = path.split(|&b| b == 0).next()?;
+        let segments = self.header.program_headers(LittleEndian, self.bytes).ok()?;
+        let path = segments.iter().find_map(|s| s.interpreter(LittleEndian, self.bytes).ok()?)?;
         Some(String::from_utf8_lossy(path).into_owned())
     }
 
     /// The program up to the end of what is loaded, and without a table of sections.
     pub(super) fn without_debugging(&self) -> Option<Vec<u8>> {
-        let ends = self.segments()?.into_iter().map(|(at, _)| {
-            let end = self.u64(at + 8)?.checked_add(self.u64(at + 32)?)?;
-            usize::try_from(end).ok()
+        /// Where the header says where the table of sections lies, and how large it is (`e_shoff`, and
+        /// `e_shentsize` to `e_shstrndx`).
+        const TABLE: [std::ops::Range<usize>; 2] = [40..48, 58..64];
+        let segments = self.header.program_headers(LittleEndian, self.bytes).ok()?;
+        let ends = segments.iter().map(|segment| {
+            let (at, len) = segment.file_range(LittleEndian);
+            usize::try_from(at.checked_add(len)?).ok()
         });
         let end = ends.collect::<Option<Vec<usize>>>()?.into_iter().max()?;
-        let mut program = self.0.get(..end)?.to_vec();
-        program.get_mut(40..48)?.fill(0);
-        program.get_mut(58..64)?.fill(0);
+        let mut program = self.bytes.get(..end)?.to_vec();
+        for field in TABLE {
+            program.get_mut(field)?.fill(0);
+        }
         Some(program)
-    }
-
-    /// Where each program header lies, and its type.
-    fn segments(&self) -> Option<Vec<(usize, u32)>> {
-        let (table, size, count) = (self.u64(32)?, self.u16(54)?, self.u16(56)?);
-        let table = usize::try_from(table).ok()?;
-        let all = (0..usize::from(count)).map(|n| {
-            let at = table.checked_add(n * usize::from(size))?;
-            Some((at, self.u32(at)?))
-        });
-        all.collect()
-    }
-
-    fn range(&self, from: u64, len: u64) -> Option<&'a [u8]> {
-        let from = usize::try_from(from).ok()?;
-        self.0.get(from..from.checked_add(usize::try_from(len).ok()?)?)
-    }
-
-    fn u16(&self, at: usize) -> Option<u16> {
-        Some(u16::from_le_bytes(*self.0.get(at..)?.first_chunk()?))
-    }
-
-    fn u32(&self, at: usize) -> Option<u32> {
-        Some(u32::from_le_bytes(*self.0.get(at..)?.first_chunk()?))
-    }
-
-    fn u64(&self, at: usize) -> Option<u64> {
-        Some(u64::from_le_bytes(*self.0.get(at..)?.first_chunk()?))
     }
 }
 

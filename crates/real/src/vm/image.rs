@@ -52,7 +52,7 @@ const UNPACK_SECONDS: u64 = 120;
 
 /// A kernel that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kernel {
+pub(super) struct Found {
     pub(super) image: PathBuf,
     pub(super) release: String,
     pub(super) modules: Option<PathBuf>,
@@ -78,7 +78,7 @@ impl Image {
     /// # Errors
     /// It cannot be had, or is no kernel.
     pub fn look(&self, cache: &Path) -> Result<Looked, VmError> {
-        let Kernel { image, release, modules, .. } = self.resolve(cache)?;
+        let Found { image, release, modules, .. } = self.resolve(cache)?;
         let bytes = read(&image)?;
         let xxh3 = format!("{:032x}", xxh3_128(&bytes));
         let loaded = modules.as_deref().map(modules::needed).transpose()?.unwrap_or_default();
@@ -87,7 +87,7 @@ impl Image {
     }
 
     /// Finds it, fetching it if need be.
-    pub(super) fn resolve(&self, cache: &Path) -> Result<Kernel, VmError> {
+    pub(super) fn resolve(&self, cache: &Path) -> Result<Found, VmError> {
         let image = match self {
             Self::Path(path) => path.clone(),
             Self::Debian(release) => {
@@ -102,7 +102,7 @@ impl Image {
         let beside = image.with_file_name("modules");
         let installed = Path::new("/lib/modules").join(&release);
         let modules = [beside, installed].into_iter().find(|folder| folder.is_dir());
-        Ok(Kernel { image, release, modules, init_bytes })
+        Ok(Found { image, release, modules, init_bytes })
     }
 }
 

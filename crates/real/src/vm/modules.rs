@@ -108,14 +108,18 @@ mod tests {
     fn module(info: &str) -> Vec<u8> {
         let names = b"\0.modinfo\0.shstrtab\0";
         let mut bytes = vec![0; 64];
-        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         let (info_at, names_at) = (64, 64 + info.len());
         bytes.extend_from_slice(info.as_bytes());
         bytes.extend_from_slice(names);
         let table = bytes.len();
-        for (name, at, len) in [(1_u32, info_at, info.len()), (10, names_at, names.len())] {
+        // SHT_PROGBITS and SHT_STRTAB.
+        for (name, kind, at, len) in
+            [(1_u32, 1_u32, info_at, info.len()), (10, 3, names_at, names.len())]
+        {
             let mut header = vec![0; 64];
             header[..4].copy_from_slice(&name.to_le_bytes());
+            header[4..8].copy_from_slice(&kind.to_le_bytes());
             header[24..32].copy_from_slice(&(at as u64).to_le_bytes());
             header[32..40].copy_from_slice(&(len as u64).to_le_bytes());
             bytes.extend_from_slice(&header);
