@@ -74,56 +74,76 @@ pub(crate) fn kswapd(cx: &mut KernelCx<'_>, node: u32) {
     }
 }
 
-/// What the node's kswapd was asked for, which is forgotten.
-fn take_request(cx: &mut KernelCx<'_>, node: u32) -> (Order, Option<ZoneKind>) {
-    let state = &mut cx.world().nodes[node as usize];
-    (std::mem::replace(&mut state.kswapd_order, Order(0)), state.kswapd_highest.take())
+/// Something that kswapd is asked for: blocks of an order, in the zones up to one.
+#[derive(Clone, Copy)]
+struct Wish {
+    order: Order,
+    highest: ZoneKind,
+}
+
+impl Wish {
+    /// What the node's kswapd was asked for last, or single pages in the zones up to `otherwise`.
+    fn of(cx: &mut KernelCx<'_>, node: u32, otherwise: ZoneKind) -> Self {
+        let state = &cx.world().nodes[node as usize];
+        Self { order: state.kswapd_order, highest: state.kswapd_highest.unwrap_or(otherwise) }
+    }
+
+    /// The same, which is forgotten.
+    fn take(cx: &mut KernelCx<'_>, node: u32, otherwise: ZoneKind) -> Self {
+        let wish = Self::of(cx, node, otherwise);
+        let state = &mut cx.world().nodes[node as usize];
+        (state.kswapd_order, state.kswapd_highest) = (Order(0), None);
+        wish
+    }
+
+    /// Whether it is harder to fulfil than another: a larger order, or fewer zones to have it in.
+    fn is_more_than(self, other: Self) -> bool {
+        self.order > other.order || self.highest < other.highest
+    }
 }
 
 /// As it is since LRU lists belong to nodes.
+///
+/// Kswapd sleeps on what it is asked for as long as that is there; woken, it takes the request and works for it.
+/// When that came to less than was wanted, less was all that could be had: it sleeps on that, whoever still asks
+/// for more. The zones of the last request are those of one that names none.
 fn kswapd_by_node(cx: &mut KernelCx<'_>, node: u32) -> ! {
-    let mut highest = ZoneKind::Movable;
+    let mut wish = Wish::of(cx, node, ZoneKind::Movable);
+    let mut fell_to = None;
     loop {
-        let state = &cx.world().nodes[node as usize];
-        let (mut wanted, mut balanced) = (state.kswapd_order, state.kswapd_order);
-        highest = state.kswapd_highest.unwrap_or(highest);
-        loop {
-            try_to_sleep(cx, node, wanted, balanced, highest);
-            let (order, class) = take_request(cx, node);
-            wanted = order;
-            highest = class.unwrap_or(highest);
-            balanced = balance_pgdat(cx, node, wanted, highest).0;
-            // Less was all that could be had: sleep on that, whoever still asks for more.
-            if balanced >= wanted {
-                break;
-            }
+        try_to_sleep(cx, node, wish.order, fell_to.unwrap_or(wish.order), wish.highest);
+        wish = Wish::take(cx, node, wish.highest);
+        let (balanced, _) = balance_pgdat(cx, node, wish.order, wish.highest);
+        fell_to = (balanced < wish.order).then_some(balanced);
+        if fell_to.is_none() {
+            wish = Wish::of(cx, node, wish.highest);
         }
     }
 }
 
 /// As it was while LRU lists belonged to zones.
+///
+/// A request that is harder than the work done last is begun at once; any other may be slept on. The next one is
+/// looked at only when the last is fulfilled, to its order and in all its zones.
 fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: u32) -> ! {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     let top = zones.last().map_or(ZoneKind::Dma, |id| cx.world().memory.zones[id.index()].kind);
-    // What is worked for, what the last run came to, and what was asked for since.
-    let (mut order, mut class) = (Order(0), top);
-    let (mut balanced_order, mut balanced_class) = (Order(0), top);
-    let (mut new_order, mut new_class) = (Order(0), top);
+    let take = |cx: &mut KernelCx<'_>| {
+        let wish = Wish::take(cx, node, top);
+        Wish { highest: wish.highest.min(top), ..wish }
+    };
+    let nothing = Wish { order: Order(0), highest: top };
+    let (mut work, mut done, mut asked) = (nothing, nothing, nothing);
     loop {
-        if balanced_class >= new_class && balanced_order == new_order {
-            let (asked, highest) = take_request(cx, node);
-            (new_order, new_class) = (asked, highest.map_or(top, |highest| highest.min(top)));
+        if done.order == asked.order && done.highest >= asked.highest {
+            asked = take(cx);
         }
-        if order < new_order || class > new_class {
-            // Somebody wants more than what was worked for: no sleep.
-            (order, class) = (new_order, new_class);
-        } else {
-            try_to_sleep(cx, node, order, balanced_order, balanced_class);
-            let (asked, highest) = take_request(cx, node);
-            (order, class) = (asked, highest.map_or(top, |highest| highest.min(top)));
-            (new_order, new_class) = (order, class);
+        if !asked.is_more_than(work) {
+            try_to_sleep(cx, node, work.order, done.order, done.highest);
+            asked = take(cx);
         }
-        (balanced_order, balanced_class) = balance_pgdat(cx, node, order, class);
+        work = asked;
+        (done.order, done.highest) = balance_pgdat(cx, node, work.order, work.highest);
     }
 }
 
