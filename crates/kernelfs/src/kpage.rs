@@ -4,6 +4,7 @@
 //! 0 to 26 are an interface that keeps its numbers; those from 32 on are for kernel hackers and
 //! may change. Little endian, as on every machine this project knows.
 
+use bitflags::bitflags;
 use std::fmt;
 use std::path::Path;
 
@@ -13,100 +14,107 @@ use crate::source::read_bytes;
 /// Bytes of one page frame in either file.
 const ENTRY_BYTES: usize = 8;
 
-/// The flags of one page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PageFlags(pub u64);
-
-macro_rules! flags {
-    ($($bit:literal $name:ident $doc:literal)*) => {
-        impl PageFlags {
-            $(#[doc = $doc] pub const $name: PageFlags = PageFlags(1 << $bit);)*
-
-            /// All named flags, lowest bit first.
-            pub const ALL: &[(&str, PageFlags)] = &[$((stringify!($name), PageFlags::$name)),*];
-        }
-    };
-}
-
-flags! {
-    0 LOCKED "Locked for exclusive access, for example while it is read in."
-    1 ERROR "An I/O error happened."
-    2 REFERENCED "Referenced since it was last looked at by reclaim."
-    3 UPTODATE "Its content is valid."
-    4 DIRTY "Written to since it was last stored."
-    5 LRU "On an LRU list."
-    6 ACTIVE "On the active LRU list."
-    7 SLAB "Holds kernel objects (SLUB: only the first page of a slab says so)."
-    8 WRITEBACK "Being written to storage."
-    9 RECLAIM "To be freed as soon as it is written."
-    10 BUDDY "First page of a free block."
-    11 MMAP "Mapped into a process."
-    12 ANON "Anonymous memory."
-    13 SWAPCACHE "Has a place in swap."
-    14 SWAPBACKED "Backed by swap or by memory alone."
-    15 COMPOUND_HEAD "First page of a compound page."
-    16 COMPOUND_TAIL "Further page of a compound page."
-    17 HUGE "Part of a hugetlb page."
-    18 UNEVICTABLE "On the unevictable LRU list."
-    19 HWPOISON "The hardware found it broken."
-    20 NOPAGE "There is no page frame at this address."
-    21 KSM "Shared by same-page merging."
-    22 THP "Part of a transparent huge page."
-    23 OFFLINE "Logically offline (was BALLOON until v5.1)."
-    24 ZERO_PAGE "The zero page or the huge zero page."
-    25 IDLE "Not accessed since it was marked idle."
-    26 PGTABLE "A page table."
-    32 RESERVED "Reserved: never given to the allocator."
-    33 MLOCKED "Locked into memory by mlock."
-    34 MAPPEDTODISK "Has blocks on disk."
-    35 PRIVATE "Carries private data of a file system."
-    36 PRIVATE_2 "Carries more private data."
-    37 OWNER_PRIVATE "For its owner's use."
-    38 ARCH "For the architecture's use."
-    39 UNCACHED "Mapped uncached."
-    40 SOFTDIRTY "Written to since soft-dirty bits were cleared."
-    41 ARCH_2 "For the architecture's use."
-    42 ARCH_3 "For the architecture's use."
+bitflags! {
+    /// The flags of one page; bits without a name are kept.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct PageFlags: u64 {
+        /// Locked for exclusive access, for example while it is read in.
+        const LOCKED = 1 << 0;
+        /// An I/O error happened.
+        const ERROR = 1 << 1;
+        /// Referenced since it was last looked at by reclaim.
+        const REFERENCED = 1 << 2;
+        /// Its content is valid.
+        const UPTODATE = 1 << 3;
+        /// Written to since it was last stored.
+        const DIRTY = 1 << 4;
+        /// On an LRU list.
+        const LRU = 1 << 5;
+        /// On the active LRU list.
+        const ACTIVE = 1 << 6;
+        /// Holds kernel objects (SLUB: only the first page of a slab says so).
+        const SLAB = 1 << 7;
+        /// Being written to storage.
+        const WRITEBACK = 1 << 8;
+        /// To be freed as soon as it is written.
+        const RECLAIM = 1 << 9;
+        /// First page of a free block.
+        const BUDDY = 1 << 10;
+        /// Mapped into a process.
+        const MMAP = 1 << 11;
+        /// Anonymous memory.
+        const ANON = 1 << 12;
+        /// Has a place in swap.
+        const SWAPCACHE = 1 << 13;
+        /// Backed by swap or by memory alone.
+        const SWAPBACKED = 1 << 14;
+        /// First page of a compound page.
+        const COMPOUND_HEAD = 1 << 15;
+        /// Further page of a compound page.
+        const COMPOUND_TAIL = 1 << 16;
+        /// Part of a hugetlb page.
+        const HUGE = 1 << 17;
+        /// On the unevictable LRU list.
+        const UNEVICTABLE = 1 << 18;
+        /// The hardware found it broken.
+        const HWPOISON = 1 << 19;
+        /// There is no page frame at this address.
+        const NOPAGE = 1 << 20;
+        /// Shared by same-page merging.
+        const KSM = 1 << 21;
+        /// Part of a transparent huge page.
+        const THP = 1 << 22;
+        /// Logically offline (was BALLOON until v5.1).
+        const OFFLINE = 1 << 23;
+        /// The zero page or the huge zero page.
+        const ZERO_PAGE = 1 << 24;
+        /// Not accessed since it was marked idle.
+        const IDLE = 1 << 25;
+        /// A page table.
+        const PGTABLE = 1 << 26;
+        /// Reserved: never given to the allocator.
+        const RESERVED = 1 << 32;
+        /// Locked into memory by mlock.
+        const MLOCKED = 1 << 33;
+        /// Has blocks on disk.
+        const MAPPEDTODISK = 1 << 34;
+        /// Carries private data of a file system.
+        const PRIVATE = 1 << 35;
+        /// Carries more private data.
+        const PRIVATE_2 = 1 << 36;
+        /// For its owner's use.
+        const OWNER_PRIVATE = 1 << 37;
+        /// For the architecture's use.
+        const ARCH = 1 << 38;
+        /// Mapped uncached.
+        const UNCACHED = 1 << 39;
+        /// Written to since soft-dirty bits were cleared.
+        const SOFTDIRTY = 1 << 40;
+        /// For the architecture's use.
+        const ARCH_2 = 1 << 41;
+        /// For the architecture's use.
+        const ARCH_3 = 1 << 42;
+    }
 }
 
 impl PageFlags {
-    /// Returns whether all of `flags` are set.
-    pub fn contains(self, flags: PageFlags) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// Returns whether any of `flags` is set.
-    pub fn intersects(self, flags: PageFlags) -> bool {
-        self.0 & flags.0 != 0
-    }
-
     /// Returns the names of the flags set, lowest bit first; bits without a name are left out.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::ALL.iter().filter(move |(_, flag)| self.contains(*flag)).map(|(name, _)| *name)
-    }
-}
-
-impl std::ops::BitOr for PageFlags {
-    type Output = PageFlags;
-    fn bitor(self, other: PageFlags) -> PageFlags {
-        PageFlags(self.0 | other.0)
+        self.iter_names().map(|(name, _)| name)
     }
 }
 
 impl fmt::Display for PageFlags {
     /// Writes the names with `|` between, and in hexadecimal what has none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0;
         let mut gap = "";
-        for (name, flag) in Self::ALL {
-            if self.contains(*flag) {
-                write!(f, "{gap}{name}")?;
-                rest &= !flag.0;
-                gap = "|";
-            }
+        for name in self.names() {
+            write!(f, "{gap}{name}")?;
+            gap = "|";
         }
-        if rest != 0 || self.0 == 0 {
-            write!(f, "{gap}{rest:#x}")?;
+        let unnamed = self.difference(Self::all());
+        if !unnamed.is_empty() || self.is_empty() {
+            write!(f, "{gap}{:#x}", unnamed.bits())?;
         }
         Ok(())
     }
@@ -154,7 +162,7 @@ macro_rules! binary_file {
     };
 }
 
-binary_file!(Kpageflags, flags, PageFlags, |flags| flags.0);
+binary_file!(Kpageflags, flags, PageFlags::from_bits_retain, |flags| flags.bits());
 binary_file!(Kpagecount, counts, |count| count, |count| *count);
 
 fn entries<'a>(file: &str, bytes: &'a [u8]) -> Result<impl Iterator<Item = u64> + 'a, Error> {

@@ -324,7 +324,7 @@ proptest! {
 
     #[test]
     fn page_flags_and_counts_read_back(entries in vec(any::<u64>(), 0..50), cut in 1..8usize) {
-        let flags = Kpageflags { flags: entries.iter().copied().map(PageFlags).collect() };
+        let flags = Kpageflags { flags: entries.iter().copied().map(PageFlags::from_bits_retain).collect() };
         let counts = Kpagecount { counts: entries };
         let bytes = flags.to_bytes();
         prop_assert_eq!(&Kpageflags::parse("f", &bytes).unwrap(), &flags);

@@ -319,7 +319,8 @@ fn list_user_pages(memory: &mut Memory, snapshot: &Snapshot, uses: &[FrameUse]) 
             usage,
             FrameUse::Anon | FrameUse::File | FrameUse::FileMapped | FrameUse::Buffers
         );
-        let flags = PageFlags(snapshot.kpageflags.get(pfn.index()).copied().unwrap_or(0));
+        let flags =
+            PageFlags::from_bits_retain(snapshot.kpageflags.get(pfn.index()).copied().unwrap_or(0));
         let stays = flags.contains(PageFlags::UNEVICTABLE) && !memory.policy.compaction.unevictable;
         let is_page = memory.frames().state(pfn) == State::Allocated
             && memory.frames().order(pfn) == Order(0)

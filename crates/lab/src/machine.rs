@@ -222,7 +222,9 @@ fn restore_tuning(memory: &mut Memory, zone: usize, state: &PcpState) {
 /// Frames on no list: in use, reserved, or not there.
 fn restore_used(memory: &mut Memory, snapshot: &Snapshot) {
     let uses = snapshot.frame_uses();
-    let flags = |pfn: u32| PageFlags(snapshot.kpageflags.get(pfn as usize).copied().unwrap_or(0));
+    let flags = |pfn: u32| {
+        PageFlags::from_bits_retain(snapshot.kpageflags.get(pfn as usize).copied().unwrap_or(0))
+    };
     let ends: Vec<_> = memory.zones.iter().map(|z| z.start.0..z.end.0).collect();
     for range in ends {
         let mut pfn = range.start;

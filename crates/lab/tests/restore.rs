@@ -27,7 +27,7 @@ fn a_gigantic_page_lies_in_blocks_of_the_largest_order() {
         snapshot.kpageflags[first as usize..][..nr_frames as usize].iter_mut().enumerate()
     {
         let part = if at == 0 { PageFlags::COMPOUND_HEAD } else { PageFlags::COMPOUND_TAIL };
-        *flags = part.0 | PageFlags::HUGE.0;
+        *flags = part.bits() | PageFlags::HUGE.bits();
     }
     let kernel = Kernel::load("linux-6.12").expect("a built-in kernel");
     let memory = machine::restore(&snapshot, &kernel, &[0, 0]).expect("there is room");

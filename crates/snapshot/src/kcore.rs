@@ -35,8 +35,8 @@ const GFP_RECLAIMABLE: u32 = 0x10;
 const PAGES_PER_READ: usize = 4096;
 /// Memory cgroups walked before the tree is called broken.
 const MEMCGS_MAX: usize = 1 << 16;
-const KPF_SLAB: u64 = PageFlags::SLAB.0;
-const KPF_COMPOUND_TAIL: u64 = PageFlags::COMPOUND_TAIL.0;
+const KPF_SLAB: u64 = PageFlags::SLAB.bits();
+const KPF_COMPOUND_TAIL: u64 = PageFlags::COMPOUND_TAIL.bits();
 /// Members of `struct per_cpu_pages` that say nothing about its lists.
 const PCP_FIELDS_IGNORED: [&str; 2] = ["lock", "lists"];
 

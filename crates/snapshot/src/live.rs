@@ -324,7 +324,7 @@ fn mark_absent_sections(flags: &mut [u64], zones: &[ZoneState]) -> Vec<String> {
     let mut absent = Vec::new();
     for (i, section) in flags.chunks_mut(FRAMES_PER_SECTION).enumerate() {
         if section.iter().all(|&flags| flags == 0) {
-            section.fill(PageFlags::NOPAGE.0);
+            section.fill(PageFlags::NOPAGE.bits());
             let start = (i * FRAMES_PER_SECTION) as u64;
             absent.push(start..start + section.len() as u64);
         }
@@ -361,8 +361,9 @@ fn mark_absent_sections(flags: &mut [u64], zones: &[ZoneState]) -> Vec<String> {
 /// buddies merge, so that a run can only be its largest aligned blocks. Where buddies may not merge
 /// (isolated, CMA and highatomic pageblocks), the counts in buddyinfo show it.
 fn infer_free_blocks(snapshot: &mut Snapshot) {
-    let is_free =
-        |pfn: u64| PageFlags(snapshot.kpageflags[pfn as usize]).contains(PageFlags::BUDDY);
+    let is_free = |pfn: u64| {
+        PageFlags::from_bits_retain(snapshot.kpageflags[pfn as usize]).contains(PageFlags::BUDDY)
+    };
     let mut overlap = 0u64;
     let mut taken_to = 0;
     for zone in &mut snapshot.zones {
@@ -414,9 +415,8 @@ fn note_unmanaged(snapshot: &mut Snapshot) {
         let marked = snapshot.kpageflags[frames]
             .iter()
             .filter(|flags| {
-                PageFlags(**flags).intersects(PageFlags(
-                    PageFlags::RESERVED.0 | PageFlags::NOPAGE.0 | PageFlags::OFFLINE.0,
-                ))
+                PageFlags::from_bits_retain(**flags)
+                    .intersects(PageFlags::RESERVED | PageFlags::NOPAGE | PageFlags::OFFLINE)
             })
             .count() as u64;
         let unmanaged = zone.spanned_pages - zone.managed_pages.min(zone.spanned_pages);
@@ -678,7 +678,7 @@ fn set_lists(snapshot: &mut Snapshot, lists: Lists, flags: &[u64]) {
     snapshot.lru = lists.lru;
     snapshot.pageblocks = lists.pageblocks;
     snapshot.kpageflags = flags.to_vec();
-    snapshot.kpageflags.resize(snapshot.nr_frames as usize, PageFlags::NOPAGE.0);
+    snapshot.kpageflags.resize(snapshot.nr_frames as usize, PageFlags::NOPAGE.bits());
     snapshot.inferred.extend(mark_absent_sections(&mut snapshot.kpageflags, &snapshot.zones));
     let has_memory: Vec<bool> =
         snapshot.pageblocks.iter().map(|b| block_has_memory(snapshot, b.pfn)).collect();
@@ -793,7 +793,7 @@ mod tests {
 
     /// Four sections; those named have no flags.
     fn sections(without: &[usize]) -> Vec<u64> {
-        let mut flags = vec![PageFlags::SLAB.0; 4 * FRAMES_PER_SECTION];
+        let mut flags = vec![PageFlags::SLAB.bits(); 4 * FRAMES_PER_SECTION];
         for i in without {
             flags[i * FRAMES_PER_SECTION..(i + 1) * FRAMES_PER_SECTION].fill(0);
         }
@@ -817,7 +817,9 @@ mod tests {
                  kernel has not made pages of them yet",
             ]
         );
-        assert!(flags[FRAMES_PER_SECTION..][..FRAMES_PER_SECTION].contains(&PageFlags::NOPAGE.0));
+        assert!(
+            flags[FRAMES_PER_SECTION..][..FRAMES_PER_SECTION].contains(&PageFlags::NOPAGE.bits())
+        );
         assert!(mark_absent_sections(&mut flags, &zones).is_empty());
     }
 }

@@ -18,14 +18,12 @@ use highorder_mm::types::{Migratetype, Pfn};
 use std::collections::BTreeMap;
 
 /// Flags that only pages of user memory carry, also while they are off the LRU lists.
-const USER: PageFlags = PageFlags(
-    PageFlags::LRU.0
-        | PageFlags::UPTODATE.0
-        | PageFlags::SWAPBACKED.0
-        | PageFlags::SWAPCACHE.0
-        | PageFlags::WRITEBACK.0
-        | PageFlags::UNEVICTABLE.0,
-);
+const USER: PageFlags = PageFlags::LRU
+    .union(PageFlags::UPTODATE)
+    .union(PageFlags::SWAPBACKED)
+    .union(PageFlags::SWAPCACHE)
+    .union(PageFlags::WRITEBACK)
+    .union(PageFlags::UNEVICTABLE);
 
 /// A pageblock in which pages of different mobility are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +164,7 @@ impl Snapshot {
         let mut uses = Vec::with_capacity(self.kpageflags.len());
         let mut head = FrameUse::Kernel;
         for &flags in &self.kpageflags {
-            let flags = PageFlags(flags);
+            let flags = PageFlags::from_bits_retain(flags);
             // A tail's own flags differ by kernel; it is what its head is.
             if !flags.contains(PageFlags::COMPOUND_TAIL) {
                 head = use_of(flags);
@@ -298,7 +296,7 @@ impl Snapshot {
     pub(crate) fn has_memory(&self, pfn: Pfn) -> bool {
         self.kpageflags
             .get(pfn.index())
-            .is_none_or(|&flags| !PageFlags(flags).contains(PageFlags::NOPAGE))
+            .is_none_or(|&flags| !PageFlags::from_bits_retain(flags).contains(PageFlags::NOPAGE))
     }
 
     fn check_zoneinfo(&self, table: &Zoneinfo, found: &mut Vec<String>) {
@@ -338,7 +336,10 @@ impl Snapshot {
             let end = block.pfn.index() + block.order.pages() as usize;
             is_free[block.pfn.index()..end].fill(true);
         }
-        let flagged = self.kpageflags.iter().map(|&f| PageFlags(f).contains(PageFlags::BUDDY));
+        let flagged = self
+            .kpageflags
+            .iter()
+            .map(|&f| PageFlags::from_bits_retain(f).contains(PageFlags::BUDDY));
         let differ = flagged.zip(&is_free).filter(|(flagged, listed)| flagged != *listed).count();
         if differ > 0 {
             found.push(format!("{differ} frames are free by list or by kpageflags, not by both"));
@@ -446,11 +447,11 @@ mod tests {
             blocks: Vec::new(),
         }];
         let mut kpageflags = vec![0; 16];
-        kpageflags[9] = PageFlags::SLAB.0;
-        kpageflags[10] = PageFlags::COMPOUND_HEAD.0;
-        kpageflags[11] = PageFlags::COMPOUND_TAIL.0;
-        kpageflags[12] = PageFlags::MMAP.0;
-        kpageflags[13] = PageFlags::BUDDY.0;
+        kpageflags[9] = PageFlags::SLAB.bits();
+        kpageflags[10] = PageFlags::COMPOUND_HEAD.bits();
+        kpageflags[11] = PageFlags::COMPOUND_TAIL.bits();
+        kpageflags[12] = PageFlags::MMAP.bits();
+        kpageflags[13] = PageFlags::BUDDY.bits();
         zones[1].free =
             vec![FreeBlock { pfn: Pfn(13), order: Order(0), migratetype: Migratetype::Movable }];
         let pageblocks =
@@ -490,7 +491,7 @@ mod tests {
         let mut snapshot = of_frames(Exactness::Frames);
         snapshot.zones.remove(0);
         snapshot.kpageflags.fill(0);
-        snapshot.kpageflags[9] = PageFlags::ANON.0 | PageFlags::SWAPBACKED.0;
+        snapshot.kpageflags[9] = (PageFlags::ANON | PageFlags::SWAPBACKED).bits();
         snapshot.zones[0].spanned_pages = 16;
         snapshot.zones[0].start_pfn = Pfn(0);
         snapshot.zones[0].free.clear();
@@ -501,18 +502,18 @@ mod tests {
 
     #[test]
     fn slabs_win_over_the_flags_that_share_their_words() {
-        assert_eq!(use_of(PageFlags(PageFlags::SLAB.0 | PageFlags::ANON.0)), FrameUse::Slab);
-        assert_eq!(use_of(PageFlags(0)), FrameUse::Kernel);
-        assert_eq!(use_of(PageFlags(PageFlags::UPTODATE.0 | PageFlags::LRU.0)), FrameUse::File);
-        assert_eq!(use_of(PageFlags(PageFlags::MMAP.0)), FrameUse::Kernel);
+        assert_eq!(use_of(PageFlags::SLAB | PageFlags::ANON), FrameUse::Slab);
+        assert_eq!(use_of(PageFlags::empty()), FrameUse::Kernel);
+        assert_eq!(use_of(PageFlags::UPTODATE | PageFlags::LRU), FrameUse::File);
+        assert_eq!(use_of(PageFlags::MMAP), FrameUse::Kernel);
     }
 
     #[test]
     fn pages_of_files_are_told_apart_by_whether_they_are_mapped() {
-        let file = PageFlags::UPTODATE.0 | PageFlags::LRU.0;
-        assert_eq!(use_of(PageFlags(file)), FrameUse::File);
-        assert_eq!(use_of(PageFlags(file | PageFlags::MMAP.0)), FrameUse::FileMapped);
-        let anon = PageFlags::ANON.0 | PageFlags::SWAPBACKED.0;
-        assert_eq!(use_of(PageFlags(anon | PageFlags::MMAP.0)), FrameUse::Anon);
+        let file = PageFlags::UPTODATE | PageFlags::LRU;
+        assert_eq!(use_of(file), FrameUse::File);
+        assert_eq!(use_of(file | PageFlags::MMAP), FrameUse::FileMapped);
+        let anon = PageFlags::ANON | PageFlags::SWAPBACKED;
+        assert_eq!(use_of(anon | PageFlags::MMAP), FrameUse::Anon);
     }
 }
