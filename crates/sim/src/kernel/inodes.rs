@@ -237,6 +237,17 @@ impl Vfs {
     }
 }
 
+/// What becomes of an inode that shrinkers look at.
+enum Fate {
+    /// Somebody uses it after all: it leaves the list.
+    Leaves,
+    /// It was used again, or keeps its file's pages: another round.
+    ComesAgain,
+    /// The pages of its file go first.
+    LosesPages(FileId),
+    Goes,
+}
+
 /// A file that somebody has open: closing it once more, or after its deletion, does nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenFile {
@@ -699,42 +710,54 @@ impl Kernel {
         pages
     }
 
+    /// What becomes of the oldest unused inode.
+    fn fate_of_inode(&self, id: EntryId) -> Fate {
+        let entry = self.vfs.entry(id);
+        if entry.users > 0 || entry.dentry != Object::NONE {
+            return Fate::Leaves;
+        }
+        let keeps = self.flows.slab.inodes == InodeLists::AllKeepingPages;
+        let with_pages = match entry.kind {
+            Kind::File(file) => Some((file, self.memory.files.counts(file).0)),
+            Kind::Directory | Kind::Negative => None,
+        };
+        match with_pages {
+            _ if entry.inode_referenced => Fate::ComesAgain,
+            Some((_, pages)) if keeps && pages > 1 => Fate::ComesAgain,
+            Some((file, pages)) if pages > 0 => Fate::LosesPages(file),
+            _ => Fate::Goes,
+        }
+    }
+
+    /// Takes the oldest unused inode off its list, and frees it if it may go. Returns how many pages that freed,
+    /// those of its file included, which go before it.
     #[doc(alias = "inode_lru_isolate")]
     fn isolate_inode(&mut self, id: EntryId, is_kswapd: bool, cpu: usize) -> u64 {
         self.vfs.unlist_inode(id);
-        let entry = self.vfs.entry(id);
-        if entry.users > 0 || entry.dentry != Object::NONE {
-            return 0;
-        }
-        let keeps_it = match entry.kind {
-            Kind::File(file) if self.flows.slab.inodes == InodeLists::AllKeepingPages => {
-                self.memory.files.counts(file).0 > 1
+        match self.fate_of_inode(id) {
+            Fate::Leaves => 0,
+            Fate::ComesAgain => {
+                self.list_inode_again(id);
+                0
             }
-            _ => false,
-        };
-        if entry.inode_referenced || keeps_it {
-            self.list_inode(id);
-            self.vfs.entry_mut(id).inode_referenced = false;
-            return 0;
-        }
-        let mut pages = 0;
-        if let Kind::File(file) = entry.kind
-            && self.memory.files.counts(file).0 > 0
-        {
-            pages = self.invalidate_pages(file, cpu);
-            let event = if is_kswapd { Vm::KswapdInodeSteal } else { Vm::PgInodeSteal };
-            self.memory.vm.add(event, pages);
-            if self.memory.files.counts(file).0 > 0 || !self.flows.slab.emptied_inodes_go {
-                self.list_inode(id);
-                self.vfs.entry_mut(id).inode_referenced = false;
-                return pages;
+            Fate::LosesPages(file) => {
+                let pages = self.invalidate_pages(file, cpu);
+                let event = if is_kswapd { Vm::KswapdInodeSteal } else { Vm::PgInodeSteal };
+                self.memory.vm.add(event, pages);
+                if self.memory.files.counts(file).0 > 0 || !self.flows.slab.emptied_inodes_go {
+                    self.list_inode_again(id);
+                    return pages;
+                }
+                pages + self.free_inode(id, cpu)
             }
+            Fate::Goes => self.free_inode(id, cpu),
         }
-        let is_busy = match self.vfs.entry(id).kind {
-            Kind::File(file) => self.memory.files.counts(file).1 > 0,
-            _ => false,
-        };
-        if is_busy { pages } else { pages + self.free_inode(id, cpu) }
+    }
+
+    /// An inode has another round on its list, not as one that is referenced.
+    fn list_inode_again(&mut self, id: EntryId) {
+        self.list_inode(id);
+        self.vfs.entry_mut(id).inode_referenced = false;
     }
 
     /// Drops the clean pages of a file that nobody maps (`invalidate_mapping_pages`).
