@@ -6,11 +6,11 @@ use highorder_mm::frame::End;
 use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
     CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
-    FreeScan, Freelist, HighOrder, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
-    IsolatedLimit, ListType, Lru, LruKind, LruScope, MigrateSearch, Pcp, PcpDrain, PcpHigh,
-    PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab,
-    SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat,
-    Watermark, WatermarkCheck, Zone, ZonelistOrder,
+    FreeScan, Freelist, HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio,
+    IsolateMark, IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch,
+    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan,
+    ScanUnit, SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead,
+    TargetSearch, Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::Ns;
@@ -334,6 +334,8 @@ table!(ReclaimValues {
     proportional: bool,
     target_decrement: bool,
     freeing_restores_hope: bool,
+    mode: HighOrderModeValue,
+    lumpy: LumpyIsolationValue,
     file_writes: FileWritesValue,
     mapped_count_twice: bool,
 });
@@ -448,6 +450,7 @@ table!(StallValues {
     rule: StallRuleValue,
     writeout_limit: WriteoutLimitValue,
     for_reserves: bool,
+    sync_pass: bool,
 });
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -660,6 +663,16 @@ words!(FileWritesValue for FileWrites {
     "many-dirty" ManyDirty => Self::ManyDirty,
     "many-dirty-seen-twice" ManyDirtySeenTwice => Self::ManyDirtySeenTwice,
 });
+words!(HighOrderModeValue for HighOrderMode {
+    "none" None => Self::None,
+    "compaction" Compaction => Self::Compaction,
+    "lumpy" Lumpy => Self::Lumpy,
+});
+words!(LumpyIsolationValue for LumpyIsolation {
+    "never" Never => Self::Never,
+    "in-mode" InMode => Self::InMode,
+    "any-order" AnyOrder => Self::AnyOrder,
+});
 words!(ReadaheadValue for Readahead {
     "whole-window" WholeWindow => Self::WholeWindow,
     "slots" Slots => Self::Slots,
@@ -691,6 +704,7 @@ words!(RetryValue for Retry {
 });
 words!(ContinuesValue for Continues {
     "until-kept" Kept => Self::Kept,
+    "until-kept-or-aged" KeptOrAged => Self::KeptOrAged,
     "until-gap" Gap => Self::Gap,
     "until-suitable" Suitable => Self::Suitable,
 });
@@ -1033,6 +1047,8 @@ impl Values {
                 proportional: need!(reclaim.proportional),
                 target_decrement: need!(reclaim.target_decrement),
                 freeing_restores_hope: need!(reclaim.freeing_restores_hope),
+                mode: need!(reclaim.mode).into(),
+                lumpy: need!(reclaim.lumpy).into(),
                 file_writes: need!(reclaim.file_writes).into(),
                 mapped_count_twice: need!(reclaim.mapped_count_twice),
             },
@@ -1129,6 +1145,7 @@ impl Values {
                 rule: need!(stall.rule).into(),
                 writeout_limit: need!(stall.writeout_limit).into(),
                 for_reserves: need!(stall.for_reserves),
+                sync_pass: need!(stall.sync_pass),
             },
             files: Files {
                 writes_mark_accessed: need!(files.writes_mark_accessed),

@@ -11,6 +11,7 @@ use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::lru::LruList;
+use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
 use highorder_mm::watermark::Mark;
@@ -32,6 +33,8 @@ pub(crate) struct Scan {
     pub(crate) nr_reclaimed: u64,
     /// Active lists were left alone for their size.
     pub(crate) skipped_deactivate: bool,
+    /// What reclaim is about since the last batch of inactive pages, where that is remembered.
+    mode: Option<ReclaimMode>,
 }
 
 impl Scan {
@@ -45,7 +48,15 @@ impl Scan {
         let mut control = ScanControl::new(who, 0, kernel.knobs.swappiness);
         control.highest = highest;
         control.may_io = gfp.contains(Gfp::IO);
-        Self { control, order, gfp, nr_scanned: 0, nr_reclaimed: 0, skipped_deactivate: false }
+        Self {
+            control,
+            order,
+            gfp,
+            nr_scanned: 0,
+            nr_reclaimed: 0,
+            skipped_deactivate: false,
+            mode: None,
+        }
     }
 
     pub(crate) fn is_kswapd(&self) -> bool {
@@ -87,14 +98,17 @@ struct Round {
 /// Whether another look is worth while (`should_continue_reclaim`).
 fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) -> bool {
     let order = scan.order;
-    let is_for_compaction = order > Order(0)
-        && (order > COSTLY_ORDER || scan.control.priority < WRITES_BELOW)
-        && kernel.flows.direct.continues != Continues::Kept;
+    let is_for_compaction = match kernel.flows.direct.continues {
+        Continues::Kept | Continues::KeptOrAged => scan.mode == Some(ReclaimMode::Compaction),
+        Continues::Gap | Continues::Suitable => {
+            order > Order(0) && (order > COSTLY_ORDER || scan.control.priority < WRITES_BELOW)
+        }
+    };
     if !is_for_compaction {
         return false;
     }
     let insists = scan.gfp.intersects(Gfp::REPEAT | Gfp::RETRY_MAYFAIL);
-    let by_gap = kernel.flows.direct.continues == Continues::Gap;
+    let by_gap = kernel.flows.direct.continues != Continues::Suitable;
     if round.reclaimed == 0 && !(by_gap && insists && round.scanned > 0) {
         return false;
     }
@@ -188,6 +202,7 @@ fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
 /// What a step is told that may have changed since the last one.
 fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
     scan.control.cpu = cx.cpu().0 as usize;
+    scan.control.order = scan.order;
     let LruFlags { writeback, dirty, .. } = cx.world().lru_flags[lruvec];
     scan.control.writeback_flag = writeback;
     scan.control.dirty_flag = dirty;
@@ -199,7 +214,7 @@ fn finish_step(
     lruvec: usize,
     scan: &mut Scan,
     batch: &mut Batch,
-    shrunk: Shrunk,
+    mut shrunk: Shrunk,
 ) {
     slab::note_freed_files(cx, &shrunk.freed_files);
     scan.nr_scanned += shrunk.nr_scanned;
@@ -217,12 +232,51 @@ fn finish_step(
     {
         writeback::wakeup_flusher_threads(cx, None);
     }
+    remember_mode(cx.world(), scan, &shrunk);
+    look_again(cx, lruvec, scan, &mut shrunk);
     match cx.world().flows.stall.rule {
         StallRule::CongestionByShare => wait_for_writeback(cx, lruvec, scan, &shrunk),
         StallRule::Congestion => judge_step(cx, lruvec, scan, &shrunk),
         StallRule::Throttle => {}
     }
     batch.add(&shrunk);
+}
+
+/// What a step leaves of what reclaim is about: ageing ends it in 3.4 (`shrink_active_list`).
+fn remember_mode(kernel: &Kernel, scan: &mut Scan, shrunk: &Shrunk) {
+    let was_active = shrunk.isolation.is_some_and(|isolation| isolation.list.is_active());
+    if shrunk.mode.is_some() {
+        scan.mode = shrunk.mode;
+    } else if was_active && kernel.flows.direct.continues == Continues::KeptOrAged {
+        scan.mode = Some(ReclaimMode::Single);
+    }
+}
+
+/// Waits for the pages of a batch that are being written, where the kernel does, and decides about them once more.
+/// Suspends.
+fn look_again(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan, shrunk: &mut Shrunk) {
+    let mut pages = std::mem::take(&mut shrunk.in_writeback).into_iter();
+    while let Some(mode) = scan.mode
+        && cx.world().flows.stall.sync_pass
+        && cx.world().memory.stalls(&scan.control, mode)
+        && let Some(pfn) = pages.next()
+    {
+        if scan.control.may_io {
+            throttle::wait_on_writeback(cx, pfn);
+        }
+        prepare(cx, lruvec, scan);
+        let Some(again) = cx.world().memory.shrink_page_again(lruvec, pfn, &scan.control, mode)
+        else {
+            continue;
+        };
+        let zone = cx.world().zone_of_lists(lruvec);
+        scan.nr_reclaimed += again.nr_reclaimed;
+        spend_work(cx, zone);
+        slab::note_freed_files(cx, &again.freed_files);
+        swap::write_out(cx, &again.writes);
+        scan.mode = again.mode;
+        shrunk.nr_reclaimed += again.nr_reclaimed;
+    }
 }
 
 /// What kernels before 3.11 conclude from every 32 pages: the higher the pressure, the fewer of them have to
