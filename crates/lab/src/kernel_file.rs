@@ -451,6 +451,7 @@ table!(StallValues {
     writeout_limit: WriteoutLimitValue,
     for_reserves: bool,
     sync_pass: bool,
+    swap_token: bool,
 });
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -1146,6 +1147,7 @@ impl Values {
                 writeout_limit: need!(stall.writeout_limit).into(),
                 for_reserves: need!(stall.for_reserves),
                 sync_pass: need!(stall.sync_pass),
+                swap_token: need!(stall.swap_token),
             },
             files: Files {
                 writes_mark_accessed: need!(files.writes_mark_accessed),

@@ -23,6 +23,7 @@ use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::policy::{AnonEntry, Balance, BusyPages, FileWrites};
 use crate::swap::SwapIo;
 use crate::types::{Order, Pfn, ZoneKind};
+use crate::vma::TaskId;
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -75,6 +76,8 @@ pub struct ScanControl {
     pub writeback_flag: bool,
     /// They are known to be full of dirty pages nobody has queued (`PGDAT_DIRTY`).
     pub dirty_flag: bool,
+    /// The process whose pages count as referenced, whether they were or not (`has_swap_token`).
+    pub spared: Option<TaskId>,
 }
 
 impl ScanControl {
@@ -96,6 +99,7 @@ impl ScanControl {
             force_deactivate: false,
             writeback_flag: false,
             dirty_flag: false,
+            spared: None,
         }
     }
 }
@@ -583,7 +587,7 @@ impl Memory {
         self.vm.add_in(Vm::PgRefill, self.event_zone(lruvec), taken.nr_scanned);
         let mut rotated = 0;
         for &pfn in &taken.pages {
-            if self.page_referenced(pfn) > 0 {
+            if self.page_referenced(pfn) + self.is_spared(pfn, sc) > 0 {
                 rotated += self.nr_pages(pfn);
             }
             let pages = self.nr_pages(pfn);
@@ -787,7 +791,7 @@ impl Memory {
             return if busy == Fate::Keep { Fate::Written } else { busy };
         }
         let ignores_references = shrunk.mode == Some(ReclaimMode::Lumpy);
-        let accessed = self.page_referenced(pfn);
+        let accessed = self.page_referenced(pfn) + self.is_spared(pfn, sc);
         if accessed > 0
             && anon
             && self.faults_enter_youngest()
@@ -949,6 +953,15 @@ impl Memory {
             }
         }
         was
+    }
+
+    /// 1 for an anonymous page of the process that is spared.
+    fn is_spared(&self, pfn: Pfn, sc: &ScanControl) -> u32 {
+        let Some(spared) = sc.spared.filter(|_| self.frames.has(pfn, PageFlags::ANON)) else {
+            return 0;
+        };
+        let owner = self.vpn_of(pfn).and_then(|vpn| self.spaces.find(vpn));
+        u32::from(owner.is_some_and(|vma| vma.task == spared))
     }
 
     /// Puts the slots of a page of the swap cache into the entries that map it. Whether there were any.

@@ -37,6 +37,7 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
     let highest = gfp.highest_zone();
     let policy = cx.world().flows.direct;
     let mut scan = Scan::new(cx.world(), Reclaimer::Direct, order, highest, gfp);
+    scan.process = want.process;
     let (mut repeat, mut deactivate) = (policy.repeats, policy.repeats_deactivating);
     loop {
         cx.world().memory.vm.add_in(Vm::AllocStall, highest, 1);

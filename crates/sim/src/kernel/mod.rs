@@ -34,6 +34,7 @@ pub mod shrink;
 pub mod slab;
 pub mod slowpath;
 pub mod swap;
+mod swap_token;
 pub mod thp;
 pub mod throttle;
 pub mod trace;
@@ -302,6 +303,8 @@ pub struct Kernel {
     pub(crate) smoothed_dirty_limit: (u64, Ns),
     /// The huge page of zeros, once somebody needed it.
     pub(crate) huge_zero: Option<Pfn>,
+    /// Whose pages reclaim spares, on kernels that know this.
+    pub(crate) swap_token: swap_token::SwapToken,
     /// What hinting faults told.
     pub(crate) numa: numa::NumaState,
     pub(crate) compaction: compaction::CompactionTotals,
@@ -425,6 +428,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         dirtied_since_balanced: 0,
         smoothed_dirty_limit: (0, Ns::ZERO),
         huge_zero: None,
+        swap_token: swap_token::SwapToken::default(),
         numa: numa::NumaState::default(),
         compaction: compaction::CompactionTotals::default(),
         trace: None,

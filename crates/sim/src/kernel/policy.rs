@@ -416,6 +416,9 @@ pub struct Stall {
     /// nothing else in its way, and looks at them once more (`should_reclaim_stall`; gone in 3.5, patch 2 of the
     /// series that removed lumpy reclaim).
     pub sync_pass: bool,
+    /// Of processes that read from swap, one has its pages count as referenced for others while it serves a fault,
+    /// until reclaim is at priority 0 (the swap token: before 3.5; e709ffd6169c).
+    pub swap_token: bool,
 }
 
 /// Above which limit of pages being written, and a tenth more, whoever reclaims waits.

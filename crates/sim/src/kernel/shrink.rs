@@ -14,6 +14,7 @@ use highorder_mm::lru::LruList;
 use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
+use highorder_mm::vma::TaskId as ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, ZoneKind};
@@ -33,6 +34,8 @@ pub(crate) struct Scan {
     pub(crate) nr_reclaimed: u64,
     /// Active lists were left alone for their size.
     pub(crate) skipped_deactivate: bool,
+    /// Whose memory it is that is missing, unless it is a kernel thread's.
+    pub(crate) process: Option<ProcessId>,
     /// What reclaim is about since the last batch of inactive pages, where that is remembered.
     mode: Option<ReclaimMode>,
 }
@@ -55,6 +58,7 @@ impl Scan {
             nr_scanned: 0,
             nr_reclaimed: 0,
             skipped_deactivate: false,
+            process: None,
             mode: None,
         }
     }
@@ -203,6 +207,12 @@ fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
 fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
     scan.control.cpu = cx.cpu().0 as usize;
     scan.control.order = scan.order;
+    if let Some(token) = cx.world().token() {
+        if scan.control.priority == 0 {
+            token.disable();
+        }
+        scan.control.spared = token.protected_from(scan.process);
+    }
     let LruFlags { writeback, dirty, .. } = cx.world().lru_flags[lruvec];
     scan.control.writeback_flag = writeback;
     scan.control.dirty_flag = dirty;
