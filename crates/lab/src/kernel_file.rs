@@ -29,10 +29,12 @@ use serde_spanned::Spanned;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 23] = [
+pub const BUILT_IN: [(&str, &str); 25] = [
     ("linux-3.3", include_str!("../../../kernels/linux-3.3.toml")),
     ("linux-3.4", include_str!("../../../kernels/linux-3.4.toml")),
     ("linux-3.4-rc2", include_str!("../../../kernels/linux-3.4-rc2.toml")),
+    ("linux-3.4-rc2-lumpyremove", include_str!("../../../kernels/linux-3.4-rc2-lumpyremove.toml")),
+    ("linux-3.4-rc2-nosync", include_str!("../../../kernels/linux-3.4-rc2-nosync.toml")),
     ("linux-3.5", include_str!("../../../kernels/linux-3.5.toml")),
     ("linux-4.14", include_str!("../../../kernels/linux-4.14.toml")),
     ("linux-4.14-direct-held", include_str!("../../../kernels/linux-4.14-direct-held.toml")),

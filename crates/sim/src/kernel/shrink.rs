@@ -5,6 +5,7 @@
 
 use super::policy::{Continues, StallRule, WakesFlushers};
 use super::slowpath::COSTLY_ORDER;
+use super::trace::{self, ReclaimEvent, WritePass};
 use super::work::spend_work;
 use super::{Kernel, KernelCx, LruFlags, TENTH, Waiter, slab, swap, throttle, writeback};
 use highorder_mm::compaction::CompactResult;
@@ -12,7 +13,7 @@ use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::lru::LruList;
 use highorder_mm::lumpy::ReclaimMode;
-use highorder_mm::policy::LruKind;
+use highorder_mm::policy::{LruKind, LumpyIsolation};
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
 use highorder_mm::vma::TaskId as ProcessId;
 use highorder_mm::watermark::Mark;
@@ -243,13 +244,61 @@ fn finish_step(
         writeback::wakeup_flusher_threads(cx, None);
     }
     remember_mode(cx.world(), scan, &shrunk);
-    look_again(cx, lruvec, scan, &mut shrunk);
+    note_isolation(cx, &shrunk);
+    let first = note_writes(cx, &shrunk, false);
+    let is_sync = look_again(cx, lruvec, scan, &mut shrunk);
+    if let Some(pass) = first {
+        note_shrunk(cx, lruvec, scan, &shrunk, WritePass { is_sync, ..pass });
+    }
     match cx.world().flows.stall.rule {
         StallRule::CongestionByShare => wait_for_writeback(cx, lruvec, scan, &shrunk),
         StallRule::Congestion => judge_step(cx, lruvec, scan, &shrunk),
         StallRule::Throttle => {}
     }
     batch.add(&shrunk);
+}
+
+/// Tells what a step took off its list.
+fn note_isolation(cx: &mut KernelCx<'_>, shrunk: &Shrunk) {
+    if let Some(isolation) = shrunk.isolation {
+        let has_lumps = cx.world().memory.policy.reclaim.lumpy != LumpyIsolation::Never;
+        trace::note_reclaim(cx, ReclaimEvent::LruIsolate { isolation, has_lumps });
+    }
+}
+
+/// Tells which pages a step of inactive ones gave to devices, and returns how it was done.
+fn note_writes(cx: &mut KernelCx<'_>, shrunk: &Shrunk, is_sync: bool) -> Option<WritePass> {
+    let list = shrunk.isolation.map(|isolation| isolation.list).filter(|list| !list.is_active());
+    let anon = shrunk.writes.iter().map(|io| (io.pfn, false));
+    for (pfn, is_file) in anon.chain(shrunk.file_writes.iter().map(|&pfn| (pfn, true))) {
+        let pass = WritePass { is_file, is_sync };
+        trace::note_reclaim(cx, ReclaimEvent::WritePage { pfn, pass });
+    }
+    list.map(|list| WritePass { is_file: list.is_file(), is_sync })
+}
+
+/// Tells what a step of inactive pages came to.
+fn note_shrunk(
+    cx: &mut KernelCx<'_>,
+    lruvec: usize,
+    scan: &Scan,
+    shrunk: &Shrunk,
+    pass: WritePass,
+) {
+    let Shrunk { nr_taken, nr_reclaimed, .. } = *shrunk;
+    let Some(isolation) = shrunk.isolation.filter(|_| nr_taken > 0) else { return };
+    let kernel = cx.world();
+    let id = kernel.zone_of_lists(lruvec);
+    let zone = &kernel.memory.zones[id.index()];
+    let event = ReclaimEvent::ShrinkInactive {
+        node: zone.node,
+        zone: zone.kind,
+        nr_scanned: isolation.nr_scanned,
+        nr_reclaimed,
+        priority: scan.control.priority,
+        pass,
+    };
+    trace::note_reclaim(cx, event);
 }
 
 /// What a step leaves of what reclaim is about: ageing ends it in 3.4 (`shrink_active_list`).
@@ -263,14 +312,16 @@ fn remember_mode(kernel: &Kernel, scan: &mut Scan, shrunk: &Shrunk) {
 }
 
 /// Waits for the pages of a batch that are being written, where the kernel does, and decides about them once more.
-/// Suspends.
-fn look_again(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan, shrunk: &mut Shrunk) {
+/// Whether it did, and found nothing else in its way. Suspends.
+fn look_again(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan, shrunk: &mut Shrunk) -> bool {
+    let mut has_looked = false;
     let mut pages = std::mem::take(&mut shrunk.in_writeback).into_iter();
     while let Some(mode) = scan.mode
         && cx.world().flows.stall.sync_pass
         && cx.world().memory.stalls(&scan.control, mode)
         && let Some(pfn) = pages.next()
     {
+        has_looked = true;
         if scan.control.may_io {
             throttle::wait_on_writeback(cx, pfn);
         }
@@ -283,10 +334,12 @@ fn look_again(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan, shrunk: &mu
         scan.nr_reclaimed += again.nr_reclaimed;
         spend_work(cx, zone);
         slab::note_freed_files(cx, &again.freed_files);
+        note_writes(cx, &again, true);
         swap::write_out(cx, &again.writes);
         scan.mode = again.mode;
         shrunk.nr_reclaimed += again.nr_reclaimed;
     }
+    has_looked && scan.mode != Some(ReclaimMode::Single)
 }
 
 /// What kernels before 3.11 conclude from every 32 pages: the higher the pressure, the fewer of them have to

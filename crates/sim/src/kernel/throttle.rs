@@ -14,6 +14,7 @@
 use super::policy::{StallRule, WriteoutLimit};
 use super::shrink::Scan;
 use super::slowpath::Want;
+use super::trace::{self, DeviceWait, ReclaimEvent};
 use super::{Kernel, KernelCx, Stall, TENTH, Waiter};
 use crate::device::Class;
 use crate::sim::Waker;
@@ -40,6 +41,8 @@ pub(crate) enum Reason {
 /// most.
 pub(crate) fn congestion_wait(cx: &mut KernelCx<'_>, waiter: Waiter) {
     let took = wait_for_devices(cx, TENTH);
+    let wait = DeviceWait { timeout: TENTH, delayed: took };
+    trace::note_reclaim(cx, ReclaimEvent::CongestionWait(wait));
     let on_stall = &mut cx.world().on_stall;
     on_stall(Stall::CongestionWait(waiter), took);
     if took >= TENTH {
@@ -64,6 +67,8 @@ pub(crate) fn wait_iff_congested(
         cx.yield_now();
         Ns::ZERO
     };
+    let wait = DeviceWait { timeout, delayed: took };
+    trace::note_reclaim(cx, ReclaimEvent::WaitIffCongested(wait));
     let on_stall = &mut cx.world().on_stall;
     on_stall(Stall::WaitIffCongested(waiter), took);
     if took >= timeout {
