@@ -18,6 +18,19 @@ enum Format {
     Json,
 }
 
+/// Which table is printed where only one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Rows {
+    /// Runs of compaction
+    Runs,
+    /// Waits for congestion, by who waited
+    Waits,
+    /// Pages that reclaim wrote, by who did, what they were and how
+    Writes,
+    /// Pages that reclaim took off lists, and those beside victims
+    Taken,
+}
+
 /// What to read, and what to draw.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -43,6 +56,9 @@ pub(crate) struct Arguments {
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Which table, for csv and json; text has all that the trace tells of
+    #[arg(long, value_enum, default_value_t = Rows::Runs)]
+    table: Rows,
     #[command(flatten)]
     force: Force,
 }
@@ -58,9 +74,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let chart = passes.chart(title, Clock::Milliseconds, caption(&passes, arguments));
         picture.write(&chart.svg())?;
     }
-    let table = passes.table();
+    let table = match arguments.table {
+        Rows::Runs => passes.table(),
+        Rows::Waits => passes.reclaim.waits(),
+        Rows::Writes => passes.reclaim.writes(),
+        Rows::Taken => passes.reclaim.taken(),
+    };
     let printed = match arguments.format {
-        Format::Text => format!("{}\n{}", summary(&passes), table.text()),
+        Format::Text => all_tables(&passes),
         Format::Csv => table.csv(),
         Format::Json => table.json(),
     };
@@ -68,6 +89,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         output::say(summary(&passes).trim_end());
     }
     output::print_beside(printed.as_bytes(), picture.iter().map(PictureFile::destination))
+}
+
+/// Runs of compaction, and what the trace tells of reclaim.
+fn all_tables(passes: &Passes) -> String {
+    let mut all = format!("{}\n{}", summary(passes), passes.table().text());
+    if passes.reclaim.nr_events > 0 {
+        for table in [passes.reclaim.taken(), passes.reclaim.writes(), passes.reclaim.waits()] {
+            all.push('\n');
+            all.push_str(&table.text());
+        }
+    }
+    all
 }
 
 fn summary(passes: &Passes) -> String {

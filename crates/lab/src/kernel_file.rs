@@ -6,11 +6,11 @@ use highorder_mm::frame::End;
 use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
     CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
-    FreeScan, Freelist, HighOrder, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
-    IsolatedLimit, ListType, Lru, LruKind, LruScope, MigrateSearch, Pcp, PcpDrain, PcpHigh,
-    PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab,
-    SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat,
-    Watermark, WatermarkCheck, Zone, ZonelistOrder,
+    FreeScan, Freelist, HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio,
+    IsolateMark, IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch,
+    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan,
+    ScanUnit, SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead,
+    TargetSearch, Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::Ns;
@@ -29,10 +29,12 @@ use serde_spanned::Spanned;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 23] = [
+pub const BUILT_IN: [(&str, &str); 25] = [
     ("linux-3.3", include_str!("../../../kernels/linux-3.3.toml")),
     ("linux-3.4", include_str!("../../../kernels/linux-3.4.toml")),
     ("linux-3.4-rc2", include_str!("../../../kernels/linux-3.4-rc2.toml")),
+    ("linux-3.4-rc2-lumpyremove", include_str!("../../../kernels/linux-3.4-rc2-lumpyremove.toml")),
+    ("linux-3.4-rc2-nosync", include_str!("../../../kernels/linux-3.4-rc2-nosync.toml")),
     ("linux-3.5", include_str!("../../../kernels/linux-3.5.toml")),
     ("linux-4.14", include_str!("../../../kernels/linux-4.14.toml")),
     ("linux-4.14-direct-held", include_str!("../../../kernels/linux-4.14-direct-held.toml")),
@@ -334,6 +336,8 @@ table!(ReclaimValues {
     proportional: bool,
     target_decrement: bool,
     freeing_restores_hope: bool,
+    mode: HighOrderModeValue,
+    lumpy: LumpyIsolationValue,
     file_writes: FileWritesValue,
     mapped_count_twice: bool,
 });
@@ -448,6 +452,8 @@ table!(StallValues {
     rule: StallRuleValue,
     writeout_limit: WriteoutLimitValue,
     for_reserves: bool,
+    sync_pass: bool,
+    swap_token: bool,
 });
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -660,6 +666,16 @@ words!(FileWritesValue for FileWrites {
     "many-dirty" ManyDirty => Self::ManyDirty,
     "many-dirty-seen-twice" ManyDirtySeenTwice => Self::ManyDirtySeenTwice,
 });
+words!(HighOrderModeValue for HighOrderMode {
+    "none" None => Self::None,
+    "compaction" Compaction => Self::Compaction,
+    "lumpy" Lumpy => Self::Lumpy,
+});
+words!(LumpyIsolationValue for LumpyIsolation {
+    "never" Never => Self::Never,
+    "in-mode" InMode => Self::InMode,
+    "any-order" AnyOrder => Self::AnyOrder,
+});
 words!(ReadaheadValue for Readahead {
     "whole-window" WholeWindow => Self::WholeWindow,
     "slots" Slots => Self::Slots,
@@ -691,6 +707,7 @@ words!(RetryValue for Retry {
 });
 words!(ContinuesValue for Continues {
     "until-kept" Kept => Self::Kept,
+    "until-kept-or-aged" KeptOrAged => Self::KeptOrAged,
     "until-gap" Gap => Self::Gap,
     "until-suitable" Suitable => Self::Suitable,
 });
@@ -1033,6 +1050,8 @@ impl Values {
                 proportional: need!(reclaim.proportional),
                 target_decrement: need!(reclaim.target_decrement),
                 freeing_restores_hope: need!(reclaim.freeing_restores_hope),
+                mode: need!(reclaim.mode).into(),
+                lumpy: need!(reclaim.lumpy).into(),
                 file_writes: need!(reclaim.file_writes).into(),
                 mapped_count_twice: need!(reclaim.mapped_count_twice),
             },
@@ -1129,6 +1148,8 @@ impl Values {
                 rule: need!(stall.rule).into(),
                 writeout_limit: need!(stall.writeout_limit).into(),
                 for_reserves: need!(stall.for_reserves),
+                sync_pass: need!(stall.sync_pass),
+                swap_token: need!(stall.swap_token),
             },
             files: Files {
                 writes_mark_accessed: need!(files.writes_mark_accessed),

@@ -12,6 +12,7 @@ pub mod lockstep;
 pub mod machine;
 pub mod memory_map;
 pub mod passes;
+pub mod reclaim_events;
 pub mod recording;
 pub mod reproduce;
 pub mod run;

@@ -6,6 +6,7 @@
 //! `mm_compaction_isolate_migratepages` of a task that offlines memory within a run would be counted with it.
 
 use crate::InputError;
+use crate::reclaim_events::ReclaimEvents;
 use highorder_kernelfs::trace::{CompactionIsolate, Entry, Event, TraceReader};
 use highorder_report::scanners::{PassLine, Scan, ScannerChart, ScannerZone};
 use highorder_report::{Caption, Table, Value};
@@ -82,7 +83,7 @@ impl Pass {
 }
 
 /// All runs of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Passes {
     /// In the order in which they began.
     pub passes: Vec<Pass>,
@@ -92,6 +93,8 @@ pub struct Passes {
     pub nr_outside: u64,
     /// Events that the trace lost.
     pub nr_lost: u64,
+    /// What else it tells of reclaim.
+    pub reclaim: ReclaimEvents,
     /// The trace's last line, where the trace ends in the middle of it: it was not read.
     pub cut_line: Option<u64>,
 }
@@ -104,10 +107,11 @@ impl Passes {
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
         let found = Self::from_reader(TraceReader::open(path)?)?;
-        if found.nr_events == 0 {
+        if found.nr_events + found.reclaim.nr_events == 0 {
             return Err(InputError::file(
                 path,
-                "no event of compaction, expected mm_compaction_* (ftrace's `compaction` events)",
+                "no event of compaction or reclaim, expected mm_compaction_* or mm_vmscan_* (ftrace's `compaction` \
+                 and `vmscan` events)",
             ));
         }
         Ok(found)
@@ -312,7 +316,7 @@ impl Reading {
                 });
             }
             other if other.name().starts_with(b"mm_compaction_") => self.passes.nr_events += 1,
-            _ => {}
+            other => self.passes.reclaim.add(line.comm, other),
         }
     }
 

@@ -12,19 +12,26 @@ use highorder_kernelfs::GfpFlags;
 use highorder_kernelfs::trace::{
     CollapseHugePage, CollapseHugePageIsolate, CollapseHugePageSwapin, CompactionBegin,
     CompactionDefer, CompactionEnd, CompactionIsolate, CompactionMigratepages, CompactionRange,
-    CompactionSuitable, CompactionTryToCompactPages, CompactionWake, Event, Form, Gfp as GfpText,
-    KhugepagedScanPmd, Line, MmMigratePages, MmMigratePagesStart, NodeOnly, NodeReclaimBegin,
-    Number, PaddedWord, Pointer, ReclaimEnd, Scanner, Tgid, Word, heading,
+    CompactionSuitable, CompactionTryToCompactPages, CompactionWake, CongestionWait,
+    DirectReclaimBegin, Event, Form, Gfp as GfpText, KhugepagedScanPmd, KswapdWake, Line,
+    LruIsolate, LruShrinkInactive, MmMigratePages, MmMigratePagesStart, NodeOnly, NodeReclaimBegin,
+    Number, PaddedWord, Pointer, ReclaimEnd, Scanner, Tgid, VmscanWrite, WakeupKswapd, Word,
+    heading,
 };
 use highorder_mm::compaction::events::{CompactEvent, Deferral, Scanners};
 use highorder_mm::compaction::{CompactResult, Scanned};
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::ScanResult;
+use highorder_mm::lumpy::ReclaimMode;
+use highorder_mm::reclaim::Isolation;
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::zone::ZoneId;
-use highorder_sim::kernel::trace::{TraceEvent, Traced, UnitCounts, Wake};
+use highorder_sim::Ns;
+use highorder_sim::kernel::trace::{
+    DeviceWait, ReclaimEvent, TraceEvent, Traced, UnitCounts, Wake, WritePass,
+};
 use std::ops::Range;
 
 /// A release's first two numbers.
@@ -129,12 +136,18 @@ impl Printer<'_> {
     fn line(&self, traced: &Traced, tasks: &[String], out: &mut Vec<u8>) -> bool {
         let gfp = match traced.event {
             TraceEvent::TryToCompactPages { gfp, .. } => self.gfp_text(gfp),
-            TraceEvent::NodeReclaimBegin { gfp, .. } => gfp_names(gfp),
+            TraceEvent::NodeReclaimBegin { gfp, .. }
+            | TraceEvent::Reclaim(ReclaimEvent::DirectBegin { gfp, .. }) => gfp_names(gfp),
             _ => String::new(),
         };
         let Some(event) = self.event(&traced.event, &gfp) else { return false };
         let mut args = Vec::new();
         event.write_args(&mut args);
+        // The name that the kernels had that tell of such pages.
+        let event_name = match event {
+            Event::VmscanWrite(_) => b"mm_vmscan_writepage",
+            _ => event.name(),
+        };
         let name = tasks.get(traced.task.0 as usize).map_or("task", String::as_str).as_bytes();
         let form =
             Form { pid_width: if self.is_since(WIDE_PID) { 7 } else { 5 }, ..Form::default() };
@@ -146,7 +159,7 @@ impl Printer<'_> {
             cpu: traced.cpu.0,
             flags: if self.is_since(MIGRATE_DISABLE) { b"....." } else { b"...." },
             timestamp_ns: traced.at.0,
-            event: event.name(),
+            event: event_name,
             args: &args,
             form,
         };
@@ -159,6 +172,7 @@ impl Printer<'_> {
     fn event<'b>(&self, event: &TraceEvent, gfp: &'b str) -> Option<Event<'b>> {
         Some(match *event {
             TraceEvent::Compact(event) => return self.compact_event(event),
+            TraceEvent::Reclaim(event) => return Some(reclaim_event(event, gfp)),
             _ if !self.is_since(NAMES) => return None,
             TraceEvent::TryToCompactPages { order, mode, priority, .. } => {
                 let number = |mode| i32::from(mode as u8);
@@ -480,6 +494,142 @@ impl Printer<'_> {
         }
         let bits = gfp.kernel_names().filter_map(|name| gfp_bit(self.release, &name));
         format!("{:#x}", bits.fold(0, |all, bit| all | bit))
+    }
+}
+
+/// What reclaim tells, in the form of 3.3 to 3.5; `gfp` is the text of a request's flags.
+fn reclaim_event<'a>(event: ReclaimEvent, gfp: &'a str) -> Event<'a> {
+    match event {
+        ReclaimEvent::KswapdSleep { node } => {
+            Event::KswapdSleep(NodeOnly { nid: node as i32, rest: b"" })
+        }
+        ReclaimEvent::KswapdWake { node, order } => Event::KswapdWake(KswapdWake {
+            nid: node as i32,
+            zid: None,
+            order: order.0.into(),
+            rest: b"",
+        }),
+        ReclaimEvent::WakeupKswapd { node, zone, order } => Event::WakeupKswapd(WakeupKswapd {
+            nid: node as i32,
+            zid: Some(zone as i32),
+            order: order.0.into(),
+            gfp_flags: None,
+            rest: b"",
+        }),
+        ReclaimEvent::DirectBegin { order, .. } => Event::DirectReclaimBegin(DirectReclaimBegin {
+            order: order.0.into(),
+            // `!laptop_mode`, which is off.
+            may_writepage: Some(1),
+            gfp_flags: GfpText(gfp.as_bytes()),
+            classzone_idx: None,
+            rest: b"",
+        }),
+        ReclaimEvent::DirectEnd { nr_reclaimed } => {
+            Event::DirectReclaimEnd(ReclaimEnd { nr_reclaimed, rest: b"" })
+        }
+        ReclaimEvent::LruIsolate { isolation, has_lumps } => {
+            Event::LruIsolate(lru_isolate(isolation, has_lumps))
+        }
+        ReclaimEvent::ShrinkInactive { node, zone, nr_scanned, nr_reclaimed, priority, pass } => {
+            let nr = |pages| i64::try_from(pages).expect("pages of memory");
+            let flags = match pass.is_sync {
+                true => &b"RECLAIM_WB_MIXED|RECLAIM_WB_SYNC"[..],
+                false => write_flags(pass),
+            };
+            Event::LruShrinkInactive(shrink_inactive(
+                node as i32,
+                zone as i32,
+                [nr(nr_scanned), nr(nr_reclaimed)],
+                priority.into(),
+                flags,
+            ))
+        }
+        ReclaimEvent::WritePage { pfn, pass } => Event::VmscanWrite(VmscanWrite {
+            page: Pointer::Hex(PAGE_MAP + u64::from(pfn.0) * PAGE_STRUCT_BYTES),
+            pfn: Some(Number::Decimal(pfn.0.into())),
+            flags: Word(write_flags(pass)),
+            rest: b"",
+        }),
+        ReclaimEvent::CongestionWait(wait) => Event::CongestionWait(device_wait(wait)),
+        ReclaimEvent::WaitIffCongested(wait) => Event::WaitIffCongested(device_wait(wait)),
+    }
+}
+
+/// Where the map of pages lies (`VMEMMAP_START`, arch/x86/include/asm/pgtable_64_types.h, v3.3).
+const PAGE_MAP: u64 = 0xffff_ea00_0000_0000;
+/// A `struct page`, v3.3 on 64 bits.
+const PAGE_STRUCT_BYTES: u64 = 64;
+
+fn device_wait(wait: DeviceWait) -> CongestionWait<'static> {
+    let micros = |time: Ns| u32::try_from(time.0 / 1000).unwrap_or(u32::MAX);
+    CongestionWait {
+        usec_timeout: micros(wait.timeout),
+        usec_delayed: micros(wait.delayed),
+        rest: b"",
+    }
+}
+
+fn lru_isolate(isolation: Isolation, has_lumps: bool) -> LruIsolate<'static> {
+    let Isolation { list, order, nr_requested, nr_scanned, nr_taken, lumps, mode } = isolation;
+    // ISOLATE_INACTIVE, ISOLATE_ACTIVE; both where the block itself is wanted.
+    let isolate_mode = match (mode, list.is_active()) {
+        (ReclaimMode::Lumpy, _) => 3,
+        (_, true) => 2,
+        (_, false) => 1,
+    };
+    let of_lumps = |pages: u64| has_lumps.then_some(pages);
+    LruIsolate {
+        isolate_mode: Some(isolate_mode),
+        classzone: None,
+        classzone_second: None,
+        order: order.0.into(),
+        nr_requested,
+        nr_scanned,
+        nr_skipped: None,
+        nr_taken,
+        contig_taken: of_lumps(lumps.nr_taken),
+        contig_dirty: of_lumps(lumps.nr_dirty),
+        contig_failed: of_lumps(lumps.nr_failed),
+        lru: None,
+        file: Some(list.is_file().into()),
+        rest: b"",
+    }
+}
+
+fn shrink_inactive(
+    nid: i32,
+    zid: i32,
+    [nr_scanned, nr_reclaimed]: [i64; 2],
+    priority: i32,
+    flags: &'static [u8],
+) -> LruShrinkInactive<'static> {
+    LruShrinkInactive {
+        nid,
+        zid: Some(zid),
+        nr_scanned,
+        nr_reclaimed,
+        nr_dirty: None,
+        nr_writeback: None,
+        nr_congested: None,
+        nr_immediate: None,
+        nr_activate: None,
+        nr_activate_anon: None,
+        nr_activate_file: None,
+        nr_ref_keep: None,
+        nr_unmap_fail: None,
+        priority,
+        flags: Word(flags),
+        rest: b"",
+    }
+}
+
+/// `trace_reclaim_flags`.
+const fn write_flags(pass: WritePass) -> &'static [u8] {
+    match (pass.is_file, pass.is_sync) {
+        (false, false) => b"RECLAIM_WB_ANON|RECLAIM_WB_ASYNC",
+        (false, true) => b"RECLAIM_WB_ANON|RECLAIM_WB_SYNC",
+        (true, false) => b"RECLAIM_WB_FILE|RECLAIM_WB_ASYNC",
+        (true, true) => b"RECLAIM_WB_FILE|RECLAIM_WB_SYNC",
     }
 }
 

@@ -18,11 +18,11 @@ use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
     CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
-    FreeScan, Freelist, HighOrder, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
-    IsolatedLimit, ListType, Lru, LruKind, LruScope, MigrateSearch, Pcp, PcpDrain, PcpHigh,
-    PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab,
-    SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat,
-    Watermark, WatermarkCheck, Zone, ZonelistOrder,
+    FreeScan, Freelist, HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio,
+    IsolateMark, IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch,
+    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan,
+    ScanUnit, SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead,
+    TargetSearch, Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -142,6 +142,8 @@ fn policy(modern: bool) -> Policy {
             huge_swapout: true,
             file_writes: FileWrites::ManyDirtySeenTwice,
             mapped_count_twice: false,
+            mode: HighOrderMode::None,
+            lumpy: LumpyIsolation::Never,
             proportional: true,
             target_decrement: false,
             freeing_restores_hope: false,

@@ -26,6 +26,7 @@ pub mod isolate;
 pub mod kernel_use;
 pub mod khugepaged;
 pub mod lru;
+pub mod lumpy;
 pub mod machine;
 pub mod memory;
 pub mod mglru;

@@ -9,6 +9,7 @@
 use crate::Machine;
 use crate::anon::NOBODY;
 use crate::frame::{End, List, PageFlags};
+use crate::lumpy::{Around, Lumps};
 use crate::memory::Memory;
 use crate::mglru::Generations;
 use crate::policy::{BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
@@ -265,6 +266,8 @@ pub struct Isolated {
     pub nr_scanned: u64,
     /// Base pages passed over, by zone class.
     pub nr_skipped: [u64; NR_ZONE_KINDS],
+    /// Of what was taken, what was beside the victims.
+    pub lumps: Lumps,
 }
 
 impl Memory {
@@ -536,6 +539,18 @@ impl Memory {
         nr_to_scan: u64,
         highest: ZoneKind,
     ) -> Isolated {
+        self.isolate_lru_blocks(lruvec, list, nr_to_scan, highest, None)
+    }
+
+    /// The same, and with each page those of the block around it, where that is wanted.
+    pub(crate) fn isolate_lru_blocks(
+        &mut self,
+        lruvec: usize,
+        list: LruList,
+        nr_to_scan: u64,
+        highest: ZoneKind,
+        around: Option<Around>,
+    ) -> Isolated {
         let mut found = Isolated::default();
         let mut skipped = Vec::new();
         let mut scan = 0;
@@ -553,8 +568,14 @@ impl Memory {
                 continue;
             }
             scan += counts;
+            self.account_isolated(pfn, 1);
             found.nr_taken += pages;
             found.pages.push(pfn);
+            if let Some(around) = around {
+                let before = found.nr_scanned;
+                self.isolate_block_around(pfn, list, around, &mut found);
+                scan += found.nr_scanned - before;
+            }
         }
         for pfn in skipped {
             self.add_page_to_lru(pfn, End::Head);
@@ -562,7 +583,6 @@ impl Memory {
         for zone in ZoneKind::ALL {
             self.vm.add_in(Vm::PgScanSkip, zone, found.nr_skipped[zone as usize]);
         }
-        self.lru.lruvecs[lruvec].stats.nr_isolated[usize::from(list.is_file())] += found.nr_taken;
         found
     }
 

@@ -660,6 +660,35 @@ pub struct Reclaim {
     /// A zone counts as hopeful again once anything is freed in it (`free_pcppages_bulk`); else once
     /// something is reclaimed from it.
     pub freeing_restores_hope: bool,
+    /// What reclaim for a high order aims at.
+    pub mode: HighOrderMode,
+    /// Whether the pages around a victim are taken off the lists with it.
+    pub lumpy: LumpyIsolation,
+}
+
+/// What reclaim for a high order aims at (`reclaim_mode_t`): for order 4 and more, and at a priority below 10 for
+/// any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HighOrderMode {
+    /// Nothing is remembered: order and priority say it all (patch 3 of the series, 9b4f98cdac95 and its
+    /// neighbours, 3.5).
+    None,
+    /// Single pages enough for compaction to work with (kernels with `CONFIG_COMPACTION`, 3e7d34497067, 2.6.38).
+    Compaction,
+    /// The block itself (kernels without `CONFIG_COMPACTION`, to 3.4).
+    Lumpy,
+}
+
+/// Whether the pages around a victim, in the block of the order that is wanted, are taken off the lists with it
+/// (`isolate_lru_pages`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LumpyIsolation {
+    /// They stay (c53919adc045, 3.5).
+    Never,
+    /// Where reclaim aims at the block itself (3.4).
+    InMode,
+    /// For any order above 0, of active lists as well (to 3.3).
+    AnyOrder,
 }
 
 /// When kswapd writes dirty pages of files; others never do (since 3.2, ee72886d8ed5).

@@ -16,12 +16,14 @@
 
 use crate::anon::HUGE_ORDER;
 use crate::frame::{End, PageFlags};
-use crate::lru::{LruList, Lruvec};
+use crate::lru::{Isolated, LruList, Lruvec};
+use crate::lumpy::{Lumps, ReclaimMode};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::policy::{AnonEntry, Balance, BusyPages, FileWrites};
 use crate::swap::SwapIo;
 use crate::types::{Order, Pfn, ZoneKind};
+use crate::vma::ProcessId;
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -54,6 +56,8 @@ pub struct ScanControl {
     pub priority: u8,
     /// The highest zone that is of use.
     pub highest: ZoneKind,
+    /// The order that is wanted.
+    pub order: Order,
     /// Pages wanted.
     pub nr_to_reclaim: u64,
     /// `vm.swappiness`.
@@ -72,6 +76,8 @@ pub struct ScanControl {
     pub writeback_flag: bool,
     /// They are known to be full of dirty pages nobody has queued (`PGDAT_DIRTY`).
     pub dirty_flag: bool,
+    /// The process whose pages count as referenced, whether they were or not (`has_swap_token`).
+    pub spared: Option<ProcessId>,
 }
 
 impl ScanControl {
@@ -83,6 +89,7 @@ impl ScanControl {
             cpu,
             priority: DEF_PRIORITY,
             highest: ZoneKind::Movable,
+            order: Order(0),
             nr_to_reclaim: SWAP_CLUSTER_MAX,
             swappiness,
             may_writepage: true,
@@ -92,6 +99,7 @@ impl ScanControl {
             force_deactivate: false,
             writeback_flag: false,
             dirty_flag: false,
+            spared: None,
         }
     }
 }
@@ -125,6 +133,60 @@ pub struct Shrunk {
     pub file_writes: Vec<Pfn>,
     /// Owners of the files' pages that were freed, and the shadows to keep of them.
     pub freed_files: Vec<(u32, u64)>,
+    /// What reclaim is about after this batch; `None` if none was inactive.
+    pub mode: Option<ReclaimMode>,
+    /// Pages that were left since they are being written, while nothing else was in the way of `mode`.
+    pub in_writeback: Vec<Pfn>,
+    /// What was taken off which list, if anything was looked at.
+    pub isolation: Option<Isolation>,
+}
+
+/// What a step took off a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    /// The list.
+    pub list: LruList,
+    /// The order wanted.
+    pub order: Order,
+    /// Pages to be looked at.
+    pub nr_requested: u64,
+    /// What the scan counted.
+    pub nr_scanned: u64,
+    /// Base pages taken.
+    pub nr_taken: u64,
+    /// Of those, beside victims.
+    pub lumps: Lumps,
+    /// What reclaim was about.
+    pub mode: ReclaimMode,
+}
+
+impl Shrunk {
+    /// A page stays: whatever reclaim was about, it is single pages now (`reset_reclaim_mode`).
+    fn reset_mode(&mut self) {
+        if self.mode.is_some() {
+            self.mode = Some(ReclaimMode::Single);
+        }
+    }
+}
+
+impl Isolation {
+    const fn new(
+        list: LruList,
+        sc: &ScanControl,
+        nr: u64,
+        mode: ReclaimMode,
+        taken: &Isolated,
+    ) -> Self {
+        Self {
+            list,
+            order: sc.order,
+            nr_requested: nr,
+            nr_scanned: taken.nr_scanned,
+            nr_taken: taken.nr_taken,
+            lumps: taken.lumps,
+            mode,
+        }
+    }
 }
 
 impl Shrunk {
@@ -144,6 +206,8 @@ impl Shrunk {
         self.writes.extend(other.writes);
         self.file_writes.extend(other.file_writes);
         self.freed_files.extend(other.freed_files);
+        self.mode = other.mode.or(self.mode);
+        self.in_writeback.extend(other.in_writeback);
     }
 }
 
@@ -518,13 +582,15 @@ impl Memory {
         sc: &ScanControl,
     ) -> Shrunk {
         self.lru_add_drain(sc.cpu);
-        let taken = self.isolate_lru_pages(lruvec, list, nr, sc.highest);
+        let mode = ReclaimMode::Single;
+        let around = self.around(sc.order, mode);
+        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest, around);
         let kind = usize::from(list.is_file());
         self.lru.lruvecs[lruvec].recent_scanned[kind] += taken.nr_taken;
         self.vm.add_in(Vm::PgRefill, self.event_zone(lruvec), taken.nr_scanned);
         let mut rotated = 0;
         for &pfn in &taken.pages {
-            if self.page_referenced(pfn) > 0 {
+            if self.page_referenced(pfn) + self.is_spared(pfn, sc) > 0 {
                 rotated += self.nr_pages(pfn);
             }
             let pages = self.nr_pages(pfn);
@@ -535,7 +601,8 @@ impl Memory {
         }
         self.lru.lruvecs[lruvec].recent_rotated[kind] += rotated;
         // What ages is no progress of the scan: `sc->nr_scanned` counts in `shrink_page_list` alone.
-        Shrunk { nr_taken: taken.nr_taken, ..Shrunk::default() }
+        let isolation = Some(Isolation::new(list, sc, nr, mode, &taken));
+        Shrunk { nr_taken: taken.nr_taken, isolation, ..Shrunk::default() }
     }
 
     /// Reclaims up to `nr` pages from the tail of an inactive list.
@@ -547,27 +614,57 @@ impl Memory {
         sc: &ScanControl,
     ) -> Shrunk {
         self.lru_add_drain(sc.cpu);
-        let taken = self.isolate_lru_pages(lruvec, list, nr, sc.highest);
+        let mode = self.reclaim_mode(sc.order, sc.priority);
+        let around = self.around(sc.order, mode);
+        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest, around);
         let file = list.is_file();
         self.count_scan(lruvec, file, taken.nr_scanned, sc.who);
-        self.lru.lruvecs[lruvec].recent_scanned[usize::from(file)] += taken.nr_taken;
-        let mut shrunk =
-            Shrunk { nr_scanned: taken.nr_scanned, nr_taken: taken.nr_taken, ..Shrunk::default() };
+        let mut shrunk = Shrunk {
+            nr_scanned: taken.nr_scanned,
+            nr_taken: taken.nr_taken,
+            mode: Some(mode),
+            isolation: Some(Isolation::new(list, sc, nr, mode, &taken)),
+            ..Shrunk::default()
+        };
+        if mode == ReclaimMode::Lumpy {
+            self.deactivate_isolated(lruvec, &taken.pages);
+        } else {
+            self.lru.lruvecs[lruvec].recent_scanned[usize::from(file)] += taken.nr_taken;
+        }
         if taken.pages.is_empty() {
             return shrunk;
         }
         let kept = self.shrink_page_list(taken.pages, sc, &mut shrunk);
-        for pfn in kept {
-            if self.frames.has(pfn, PageFlags::ACTIVE) {
-                let pages = self.nr_pages(pfn);
-                self.lru.lruvecs[lruvec].recent_rotated[usize::from(file)] += pages;
-            }
-            self.putback_lru_page(pfn);
-        }
+        self.putback_pages(lruvec, kept);
         self.count_steal(lruvec, file, shrunk.nr_reclaimed, sc.who);
         let in_vain = shrunk.nr_scanned.saturating_sub(shrunk.nr_reclaimed);
         self.note_lru_cost(lruvec, file, shrunk.nr_pageout, in_vain);
         shrunk
+    }
+
+    /// Counts pages that were taken off lists of either kind and state as scanned, and forgets that some of them
+    /// were active (`update_isolated_counts`, v3.3).
+    fn deactivate_isolated(&mut self, lruvec: usize, pages: &[Pfn]) {
+        for &pfn in pages {
+            let nr = self.nr_pages(pfn);
+            let kind = usize::from(!self.frames.has(pfn, PageFlags::ANON));
+            self.lru.lruvecs[lruvec].recent_scanned[kind] += nr;
+            if self.frames.test_clear(pfn, PageFlags::ACTIVE) {
+                self.vm.add(Vm::PgDeactivate, nr);
+            }
+        }
+    }
+
+    /// Puts pages that stay back at the heads of their lists.
+    pub(crate) fn putback_pages(&mut self, lruvec: usize, pages: Vec<Pfn>) {
+        for pfn in pages {
+            if self.frames.has(pfn, PageFlags::ACTIVE) {
+                let kind = usize::from(!self.frames.has(pfn, PageFlags::ANON));
+                let nr = self.nr_pages(pfn);
+                self.lru.lruvecs[lruvec].recent_rotated[kind] += nr;
+            }
+            self.putback_lru_page(pfn);
+        }
     }
 
     pub(crate) fn count_scan(&mut self, lruvec: usize, file: bool, nr: u64, who: Reclaimer) {
@@ -610,9 +707,19 @@ impl Memory {
         let mut unmapped = false;
         while let Some(pfn) = pages.pop() {
             match self.shrink_page(pfn, sc, shrunk, &mut pages, &mut unmapped) {
-                Fate::Keep => kept.push(pfn),
+                Fate::Keep => {
+                    shrunk.reset_mode();
+                    kept.push(pfn);
+                }
+                Fate::Written => {
+                    if shrunk.mode.is_some_and(|mode| mode != ReclaimMode::Single) {
+                        shrunk.in_writeback.push(pfn);
+                    }
+                    kept.push(pfn);
+                }
                 Fate::Gone => {}
                 Fate::Activate => {
+                    shrunk.reset_mode();
                     if self.swap.is_half_full() {
                         self.try_to_free_swap(pfn);
                     }
@@ -685,9 +792,10 @@ impl Memory {
                 }
                 shrunk.nr_writeback += nr;
             }
-            return busy;
+            return if busy == Fate::Keep { Fate::Written } else { busy };
         }
-        let accessed = self.page_referenced(pfn);
+        let ignores_references = shrunk.mode == Some(ReclaimMode::Lumpy);
+        let accessed = self.page_referenced(pfn) + self.is_spared(pfn, sc);
         if accessed > 0
             && anon
             && self.faults_enter_youngest()
@@ -697,11 +805,12 @@ impl Memory {
         }
         let marked = self.frames.test_clear(pfn, PageFlags::REFERENCED);
         let entry = self.policy.lru.anon;
-        let (references, mark) = check_references(anon, entry, accessed, marked);
-        if mark {
+        let (mut references, mark) = check_references(anon, entry, accessed, marked);
+        if mark && !ignores_references {
             self.frames.set_flags(pfn, PageFlags::REFERENCED);
         }
         match references {
+            _ if ignores_references => references = References::Reclaim,
             References::Activate => return Fate::Activate,
             References::Keep => {
                 shrunk.nr_ref_keep += nr;
@@ -733,7 +842,7 @@ impl Memory {
             shrunk.nr_pageout += nr;
             self.vm.add(Vm::NrVmscanWrite, nr);
             shrunk.writes.push(io);
-            return Fate::Keep;
+            return Fate::Written;
         }
         let shadow = match self.policy.lru.anon {
             AnonEntry::Inactive => Some(self.workingset_eviction(pfn)),
@@ -802,7 +911,7 @@ impl Memory {
             shrunk.file_writes.push(pfn);
             self.frames.set_flags(pfn, PageFlags::RECLAIM);
             self.vm.add(Vm::NrVmscanWrite, nr);
-            return Fate::Keep;
+            return Fate::Written;
         }
         if self.frames.has(pfn, PageFlags::PINNED) {
             // Somebody refers to its buffers (`try_to_free_buffers`).
@@ -848,6 +957,15 @@ impl Memory {
             }
         }
         was
+    }
+
+    /// 1 for an anonymous page of the process that is spared.
+    fn is_spared(&self, pfn: Pfn, sc: &ScanControl) -> u32 {
+        let Some(spared) = sc.spared.filter(|_| self.frames.has(pfn, PageFlags::ANON)) else {
+            return 0;
+        };
+        let owner = self.vpn_of(pfn).and_then(|vpn| self.spaces.find(vpn));
+        u32::from(owner.is_some_and(|vma| vma.task == spared))
     }
 
     /// Puts the slots of a page of the swap cache into the entries that map it. Whether there were any.
@@ -948,6 +1066,8 @@ impl Memory {
 enum Fate {
     Free,
     Keep,
+    /// Kept for no other reason than that it is being written.
+    Written,
     Activate,
     /// It was the unmapped part of a huge page, and freed when that was split.
     Gone,

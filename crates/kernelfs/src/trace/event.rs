@@ -279,6 +279,12 @@ records! {
         pfn: Option<Number> = " pfn=",
         flags: Word<'a> = " flags=",
     }
+    /// `writeback_congestion_wait` and `writeback_wait_iff_congested` (to v5.15): somebody waited for a device, or may
+    /// have.
+    CongestionWait {
+        usec_timeout: u32 = "usec_timeout=",
+        usec_delayed: u32 = " usec_delayed=",
+    }
     /// `mm_vmscan_throttled`: a task was put to sleep by reclaim.
     VmscanThrottled {
         nid: i32 = "nid=",
@@ -568,6 +574,8 @@ events! {
     LruIsolate(LruIsolate) = "mm_vmscan_lru_isolate" | "mm_vmscan_memcg_isolate",
     LruShrinkInactive(LruShrinkInactive) = "mm_vmscan_lru_shrink_inactive",
     LruShrinkActive(LruShrinkActive) = "mm_vmscan_lru_shrink_active",
+    CongestionWait(CongestionWait) = "writeback_congestion_wait",
+    WaitIffCongested(CongestionWait) = "writeback_wait_iff_congested",
     VmscanWrite(VmscanWrite) = "mm_vmscan_write_folio" | "mm_vmscan_writepage",
     VmscanThrottled(VmscanThrottled) = "mm_vmscan_throttled",
     MmMigratePages(MmMigratePages) = "mm_migrate_pages",

@@ -9,11 +9,11 @@ use highorder_mm::pcp::NR_PCP_LISTS;
 use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
     CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
-    FreeScan, Freelist, HighOrder, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
-    IsolatedLimit, ListType, Lru, LruKind, LruScope, MigrateSearch, Pcp, PcpDrain, PcpHigh,
-    PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab,
-    SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat,
-    Watermark, WatermarkCheck, Zone, ZonelistOrder,
+    FreeScan, Freelist, HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio,
+    IsolateMark, IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch,
+    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan,
+    ScanUnit, SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead,
+    TargetSearch, Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -126,6 +126,8 @@ pub(crate) fn linux_6_12() -> Policy {
             huge_swapout: true,
             file_writes: FileWrites::ManyDirtySeenTwice,
             mapped_count_twice: false,
+            mode: HighOrderMode::None,
+            lumpy: LumpyIsolation::Never,
             proportional: true,
             target_decrement: false,
             freeing_restores_hope: false,
@@ -311,6 +313,8 @@ pub(crate) fn linux_3_3() -> Policy {
     policy.reclaim.file_writes = FileWrites::LowPriority;
     policy.reclaim.proportional = false;
     policy.reclaim.freeing_restores_hope = true;
+    policy.reclaim.mode = HighOrderMode::Compaction;
+    policy.reclaim.lumpy = LumpyIsolation::AnyOrder;
     policy.swap.readahead = Readahead::WholeWindow;
     policy.vmstat.steal_apart = false;
     policy.vmstat.workingset = false;
@@ -323,10 +327,11 @@ pub(crate) fn linux_3_3() -> Policy {
     policy
 }
 
-/// 3.4-rc2: the target of a scan shrinks with each round.
+/// 3.4-rc2: the target of a scan shrinks with each round, and victims are taken alone.
 pub(crate) fn linux_3_4_rc2() -> Policy {
     let mut policy = linux_3_3();
     policy.reclaim.target_decrement = true;
+    policy.reclaim.lumpy = LumpyIsolation::InMode;
     policy
 }
 

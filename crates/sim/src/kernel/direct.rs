@@ -6,7 +6,8 @@
 use super::policy::{Ready, StallRule, WakesFlushers};
 use super::shrink::{Scan, WRITES_BELOW, shrink_lruvec};
 use super::slowpath::{COSTLY_ORDER, Want};
-use super::{Kernel, KernelCx, Stall, TENTH, slab, throttle, trace, writeback};
+use super::trace::{self, ReclaimEvent};
+use super::{Kernel, KernelCx, Stall, TENTH, slab, throttle, writeback};
 use highorder_mm::alloc::Request;
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
@@ -26,7 +27,10 @@ pub(crate) fn try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
         return 1;
     }
     let began = cx.now();
+    let Request { order, gfp, .. } = want.request;
+    trace::note_reclaim(cx, ReclaimEvent::DirectBegin { order, gfp });
     let progress = do_try_to_free_pages(cx, want);
+    trace::note_reclaim(cx, ReclaimEvent::DirectEnd { nr_reclaimed: progress });
     let took = cx.now() - began;
     (cx.world().on_stall)(Stall::DirectReclaim, took);
     progress
@@ -37,6 +41,7 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
     let highest = gfp.highest_zone();
     let policy = cx.world().flows.direct;
     let mut scan = Scan::new(cx.world(), Reclaimer::Direct, order, highest, gfp);
+    scan.process = want.process;
     let (mut repeat, mut deactivate) = (policy.repeats, policy.repeats_deactivating);
     loop {
         cx.world().memory.vm.add_in(Vm::AllocStall, highest, 1);

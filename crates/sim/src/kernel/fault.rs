@@ -247,10 +247,18 @@ pub fn handle_mm_fault(
     let entry = cx.world().costs.fault_entry.once();
     cx.spend(entry, Mode::System);
     let reads = matches!(fault.kind, FaultKind::File { .. } | FaultKind::Swap(_));
-    if reads || !cx.world().faults_lock() {
-        return serve(cx, process, fault);
+    if let Some(token) = cx.world().token() {
+        token.begin_fault(process);
     }
-    mmap_lock::with(cx, process, Hold::Read, |cx| serve(cx, process, fault))
+    let served = if reads || !cx.world().faults_lock() {
+        serve(cx, process, fault)
+    } else {
+        mmap_lock::with(cx, process, Hold::Read, |cx| serve(cx, process, fault))
+    };
+    if let Some(token) = cx.world().token() {
+        token.end_fault(process);
+    }
+    served
 }
 
 #[doc(alias = "do_wp_page")]

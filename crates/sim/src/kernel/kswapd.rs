@@ -6,6 +6,7 @@
 use super::kswapd_by_cluster::balance_by_cluster;
 use super::policy::{Balanced, KcompactdWake, Rounds, WokenBelow};
 use super::shrink::{Scan, WRITES_BELOW, age_active_anon, shrink_lruvec};
+use super::trace::{self, ReclaimEvent};
 use super::{Kernel, KernelCx, TENTH, compaction, slab, throttle};
 use crate::task::{Mode, Wakeup};
 use highorder_mm::compaction::CompactResult;
@@ -54,10 +55,20 @@ pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp:
         !hopeless && !balanced
     };
     if needed {
+        note_wakeup(cx, node, order, highest);
         cx.wake_one(queue);
     } else if !by_zones && !gfp.contains(Gfp::DIRECT_RECLAIM) {
         // Nobody else would compact for it.
         compaction::wakeup_kcompactd(cx, node, order, highest);
+    }
+}
+
+/// Tells that kswapd is woken for a node's highest zone that the request can use.
+fn note_wakeup(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) {
+    let kernel = cx.world();
+    if let Some(id) = kernel.zones_of(node, highest).last() {
+        let zone = kernel.memory.zones[id.index()].kind;
+        trace::note_reclaim(cx, ReclaimEvent::WakeupKswapd { node, zone, order });
     }
 }
 
@@ -173,6 +184,7 @@ fn try_to_sleep(
         if cx.world().flows.compaction.kcompactd != KcompactdWake::BeforeDoze {
             hand_over(cx, node, wanted, highest);
         }
+        trace::note_reclaim(cx, ReclaimEvent::KswapdSleep { node });
         cx.wait(queue);
         return;
     }
@@ -211,6 +223,7 @@ fn balance_pgdat(
     highest: ZoneKind,
 ) -> (Order, ZoneKind) {
     cx.world().memory.vm.add(Vm::PageOutRun, 1);
+    trace::note_reclaim(cx, ReclaimEvent::KswapdWake { node, order });
     let policy = cx.world().flows.kswapd;
     if policy.from_highest_unbalanced && policy.rounds == Rounds::ByCluster {
         balance_by_cluster(cx, node, order, highest)

@@ -34,6 +34,7 @@ pub mod shrink;
 pub mod slab;
 pub mod slowpath;
 pub mod swap;
+mod swap_token;
 pub mod thp;
 pub mod throttle;
 pub mod trace;
@@ -82,6 +83,8 @@ pub enum Stall {
     ReclaimThrottle,
     /// A wait of a writer, for dirty pages to be written.
     DirtyThrottle,
+    /// A wait within direct reclaim, for a page that is being written.
+    ReclaimWriteback,
     /// A call of `congestion_wait`.
     CongestionWait(Waiter),
     /// Such a call that lasted as long as it was meant to at most.
@@ -105,7 +108,7 @@ pub enum Waiter {
 
 impl Stall {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::DirectReclaim,
         Self::Slowpath,
         Self::DirectCompaction,
@@ -113,6 +116,7 @@ impl Stall {
         Self::PfmemallocThrottle,
         Self::ReclaimThrottle,
         Self::DirtyThrottle,
+        Self::ReclaimWriteback,
         Self::CongestionWait(Waiter::Direct),
         Self::CongestionWaitFull(Waiter::Direct),
         Self::WaitIffCongested(Waiter::Direct),
@@ -139,6 +143,7 @@ impl Stall {
             Self::PfmemallocThrottle => "stall-pfmemalloc",
             Self::ReclaimThrottle => "stall-reclaim-throttle",
             Self::DirtyThrottle => "stall-dirty-throttle",
+            Self::ReclaimWriteback => "stall-reclaim-writeback",
             Self::CongestionWait(Waiter::Direct) => "congestion-wait-direct",
             Self::CongestionWait(Waiter::Kswapd) => "congestion-wait-kswapd",
             Self::CongestionWaitFull(Waiter::Direct) => "congestion-wait-direct-full",
@@ -298,6 +303,8 @@ pub struct Kernel {
     pub(crate) smoothed_dirty_limit: (u64, Ns),
     /// The huge page of zeros, once somebody needed it.
     pub(crate) huge_zero: Option<Pfn>,
+    /// Whose pages reclaim spares, on kernels that know this.
+    pub(crate) swap_token: swap_token::SwapToken,
     /// What hinting faults told.
     pub(crate) numa: numa::NumaState,
     pub(crate) compaction: compaction::CompactionTotals,
@@ -421,6 +428,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         dirtied_since_balanced: 0,
         smoothed_dirty_limit: (0, Ns::ZERO),
         huge_zero: None,
+        swap_token: swap_token::SwapToken::default(),
         numa: numa::NumaState::default(),
         compaction: compaction::CompactionTotals::default(),
         trace: None,
@@ -546,6 +554,9 @@ fn complete(kernel: &mut Kernel, waker: &mut Waker<'_>, _: DeviceId, done: Compl
                 && let Some(file) = kernel.end_file_write(waker.now(), pfn)
             {
                 kernel.consider_inode(file);
+                waker.wake_all(kernel.written_wait);
+            } else if kernel.flows.stall.sync_pass {
+                // Only there does anybody wait for a page on its way to swap.
                 waker.wake_all(kernel.written_wait);
             }
             kernel.memory.end_writeback(pfn);

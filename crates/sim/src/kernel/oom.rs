@@ -73,6 +73,7 @@ pub fn exit_mmap(cx: &mut KernelCx<'_>, process: ProcessId) {
         unmap(cx, range);
     }
     cx.world().process_mut(process).gone = true;
+    cx.world().swap_token.put(process);
 }
 
 /// Unmaps a range, some pages at a time. Suspends.

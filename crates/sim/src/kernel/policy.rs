@@ -380,8 +380,12 @@ pub struct Direct {
 /// Until when a look at some lists for a high order is repeated (`should_continue_reclaim`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continues {
-    /// Until a page is kept, which is in the first look nearly always (before 3.5: the mode falls back).
+    /// While it frees anything and has freed less than compaction needs, then until compaction is suitable; but
+    /// only if no page of the last batch was kept for another reason than that it is being written (3.3: the mode
+    /// falls back).
     Kept,
+    /// The same, if no active page was aged after that batch either (3.4).
+    KeptOrAged,
     /// While it frees anything and has freed less than compaction needs; then until compaction is suitable
     /// (9b4f98cdac95, 3.5).
     Gap,
@@ -408,6 +412,13 @@ pub struct Stall {
     /// Programs wait before direct reclaim until half of the reserves is free
     /// (`throttle_direct_reclaim`, 5515061d22f0, 3.6).
     pub for_reserves: bool,
+    /// A program that reclaims for a high order waits for the pages of a batch that are being written, if it found
+    /// nothing else in its way, and looks at them once more (`should_reclaim_stall`; gone in 3.5, patch 2 of the
+    /// series that removed lumpy reclaim).
+    pub sync_pass: bool,
+    /// Of processes that read from swap, one has its pages count as referenced for others while it serves a fault,
+    /// until reclaim is at priority 0 (the swap token: before 3.5; e709ffd6169c).
+    pub swap_token: bool,
 }
 
 /// Above which limit of pages being written, and a tenth more, whoever reclaims waits.

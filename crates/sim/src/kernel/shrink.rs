@@ -5,14 +5,17 @@
 
 use super::policy::{Continues, StallRule, WakesFlushers};
 use super::slowpath::COSTLY_ORDER;
+use super::trace::{self, ReclaimEvent, WritePass};
 use super::work::spend_work;
 use super::{Kernel, KernelCx, LruFlags, TENTH, Waiter, slab, swap, throttle, writeback};
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::lru::LruList;
-use highorder_mm::policy::LruKind;
+use highorder_mm::lumpy::ReclaimMode;
+use highorder_mm::policy::{LruKind, LumpyIsolation};
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
+use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, ZoneKind};
@@ -32,6 +35,10 @@ pub(crate) struct Scan {
     pub(crate) nr_reclaimed: u64,
     /// Active lists were left alone for their size.
     pub(crate) skipped_deactivate: bool,
+    /// Whose memory it is that is missing, unless it is a kernel thread's.
+    pub(crate) process: Option<ProcessId>,
+    /// What reclaim is about since the last batch of inactive pages, where that is remembered.
+    mode: Option<ReclaimMode>,
 }
 
 impl Scan {
@@ -45,7 +52,16 @@ impl Scan {
         let mut control = ScanControl::new(who, 0, kernel.knobs.swappiness);
         control.highest = highest;
         control.may_io = gfp.contains(Gfp::IO);
-        Self { control, order, gfp, nr_scanned: 0, nr_reclaimed: 0, skipped_deactivate: false }
+        Self {
+            control,
+            order,
+            gfp,
+            nr_scanned: 0,
+            nr_reclaimed: 0,
+            skipped_deactivate: false,
+            process: None,
+            mode: None,
+        }
     }
 
     pub(crate) fn is_kswapd(&self) -> bool {
@@ -89,14 +105,17 @@ struct Round {
 /// Whether another look is worth while (`should_continue_reclaim`).
 fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) -> bool {
     let order = scan.order;
-    let is_for_compaction = order > Order(0)
-        && (order > COSTLY_ORDER || scan.control.priority < WRITES_BELOW)
-        && kernel.flows.direct.continues != Continues::Kept;
+    let is_for_compaction = match kernel.flows.direct.continues {
+        Continues::Kept | Continues::KeptOrAged => scan.mode == Some(ReclaimMode::Compaction),
+        Continues::Gap | Continues::Suitable => {
+            order > Order(0) && (order > COSTLY_ORDER || scan.control.priority < WRITES_BELOW)
+        }
+    };
     if !is_for_compaction {
         return false;
     }
     let insists = scan.gfp.intersects(Gfp::REPEAT | Gfp::RETRY_MAYFAIL);
-    let by_gap = kernel.flows.direct.continues == Continues::Gap;
+    let by_gap = kernel.flows.direct.continues != Continues::Suitable;
     if round.reclaimed == 0 && !(by_gap && insists && round.scanned > 0) {
         return false;
     }
@@ -191,6 +210,13 @@ fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
 /// What a step is told that may have changed since the last one.
 fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
     scan.control.cpu = cx.cpu().0 as usize;
+    scan.control.order = scan.order;
+    if let Some(token) = cx.world().token() {
+        if scan.control.priority == 0 {
+            token.disable();
+        }
+        scan.control.spared = token.protected_from(scan.process);
+    }
     let LruFlags { writeback, dirty, .. } = cx.world().lru_flags[lruvec];
     scan.control.writeback_flag = writeback;
     scan.control.dirty_flag = dirty;
@@ -202,7 +228,7 @@ fn finish_step(
     lruvec: usize,
     scan: &mut Scan,
     batch: &mut Batch,
-    shrunk: Shrunk,
+    mut shrunk: Shrunk,
 ) {
     slab::note_freed_files(cx, &shrunk.freed_files);
     scan.nr_scanned += shrunk.nr_scanned;
@@ -220,12 +246,103 @@ fn finish_step(
     {
         writeback::wakeup_flusher_threads(cx, None);
     }
+    remember_mode(cx.world(), scan, &shrunk);
+    note_isolation(cx, &shrunk);
+    let first = note_writes(cx, &shrunk, false);
+    let is_sync = look_again(cx, lruvec, scan, &mut shrunk);
+    if let Some(pass) = first {
+        note_shrunk(cx, lruvec, scan, &shrunk, WritePass { is_sync, ..pass });
+    }
     match cx.world().flows.stall.rule {
         StallRule::CongestionByShare => wait_for_writeback(cx, lruvec, scan, &shrunk),
         StallRule::Congestion => judge_step(cx, lruvec, scan, &shrunk),
         StallRule::Throttle => {}
     }
     batch.add(&shrunk);
+}
+
+/// Tells what a step took off its list.
+fn note_isolation(cx: &mut KernelCx<'_>, shrunk: &Shrunk) {
+    if let Some(isolation) = shrunk.isolation {
+        let has_lumps = cx.world().memory.policy.reclaim.lumpy != LumpyIsolation::Never;
+        trace::note_reclaim(cx, ReclaimEvent::LruIsolate { isolation, has_lumps });
+    }
+}
+
+/// Tells which pages a step of inactive ones gave to devices, and returns how it was done.
+fn note_writes(cx: &mut KernelCx<'_>, shrunk: &Shrunk, is_sync: bool) -> Option<WritePass> {
+    let list = shrunk.isolation.map(|isolation| isolation.list).filter(|list| !list.is_active());
+    let anon = shrunk.writes.iter().map(|io| (io.pfn, false));
+    for (pfn, is_file) in anon.chain(shrunk.file_writes.iter().map(|&pfn| (pfn, true))) {
+        let pass = WritePass { is_file, is_sync };
+        trace::note_reclaim(cx, ReclaimEvent::WritePage { pfn, pass });
+    }
+    list.map(|list| WritePass { is_file: list.is_file(), is_sync })
+}
+
+/// Tells what a step of inactive pages came to.
+fn note_shrunk(
+    cx: &mut KernelCx<'_>,
+    lruvec: usize,
+    scan: &Scan,
+    shrunk: &Shrunk,
+    pass: WritePass,
+) {
+    let Shrunk { nr_taken, nr_reclaimed, .. } = *shrunk;
+    let Some(isolation) = shrunk.isolation.filter(|_| nr_taken > 0) else { return };
+    let kernel = cx.world();
+    let id = kernel.zone_of_lists(lruvec);
+    let zone = &kernel.memory.zones[id.index()];
+    let event = ReclaimEvent::ShrinkInactive {
+        node: zone.node,
+        zone: zone.kind,
+        nr_scanned: isolation.nr_scanned,
+        nr_reclaimed,
+        priority: scan.control.priority,
+        pass,
+    };
+    trace::note_reclaim(cx, event);
+}
+
+/// What a step leaves of what reclaim is about: ageing ends it in 3.4 (`shrink_active_list`).
+fn remember_mode(kernel: &Kernel, scan: &mut Scan, shrunk: &Shrunk) {
+    let was_active = shrunk.isolation.is_some_and(|isolation| isolation.list.is_active());
+    if shrunk.mode.is_some() {
+        scan.mode = shrunk.mode;
+    } else if was_active && kernel.flows.direct.continues == Continues::KeptOrAged {
+        scan.mode = Some(ReclaimMode::Single);
+    }
+}
+
+/// Waits for the pages of a batch that are being written, where the kernel does, and decides about them once more.
+/// Whether it did, and found nothing else in its way. Suspends.
+fn look_again(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan, shrunk: &mut Shrunk) -> bool {
+    let mut has_looked = false;
+    let mut pages = std::mem::take(&mut shrunk.in_writeback).into_iter();
+    while let Some(mode) = scan.mode
+        && cx.world().flows.stall.sync_pass
+        && cx.world().memory.stalls(&scan.control, mode)
+        && let Some(pfn) = pages.next()
+    {
+        has_looked = true;
+        if scan.control.may_io {
+            throttle::wait_on_writeback(cx, pfn);
+        }
+        prepare(cx, lruvec, scan);
+        let Some(again) = cx.world().memory.shrink_page_again(lruvec, pfn, &scan.control, mode)
+        else {
+            continue;
+        };
+        let zone = cx.world().zone_of_lists(lruvec);
+        scan.nr_reclaimed += again.nr_reclaimed;
+        spend_work(cx, zone);
+        slab::note_freed_files(cx, &again.freed_files);
+        note_writes(cx, &again, true);
+        swap::write_out(cx, &again.writes);
+        scan.mode = again.mode;
+        shrunk.nr_reclaimed += again.nr_reclaimed;
+    }
+    has_looked && scan.mode != Some(ReclaimMode::Single)
 }
 
 /// What kernels before 3.11 conclude from every 32 pages: the higher the pressure, the fewer of them have to

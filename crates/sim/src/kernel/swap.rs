@@ -36,6 +36,11 @@ pub(crate) fn swap_in(
     if !revalidate(cx, process, fault)? {
         return Ok(());
     }
+    if cx.world().memory.swapin_plan(fault.vpn, slot).is_some()
+        && let Some(token) = cx.world().token()
+    {
+        token.grab(process);
+    }
     let is_major =
         begin_read(cx, fault, slot, |cx| fault_page(cx, process, fault, Gfp::HIGHUSER_MOVABLE))?;
     wait_until_read(cx, slot);

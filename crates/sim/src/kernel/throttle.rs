@@ -14,15 +14,17 @@
 use super::policy::{StallRule, WriteoutLimit};
 use super::shrink::Scan;
 use super::slowpath::Want;
+use super::trace::{self, DeviceWait, ReclaimEvent};
 use super::{Kernel, KernelCx, Stall, TENTH, Waiter};
 use crate::device::Class;
 use crate::sim::Waker;
 use crate::time::Ns;
-use highorder_mm::ZoneKind;
+use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::reclaim::SWAP_CLUSTER_MAX;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
+use highorder_mm::{Pfn, ZoneKind};
 
 /// One tick of the timer.
 const JIFFY: Ns = Ns::from_millis(4);
@@ -39,6 +41,8 @@ pub(crate) enum Reason {
 /// most.
 pub(crate) fn congestion_wait(cx: &mut KernelCx<'_>, waiter: Waiter) {
     let took = wait_for_devices(cx, TENTH);
+    let wait = DeviceWait { timeout: TENTH, delayed: took };
+    trace::note_reclaim(cx, ReclaimEvent::CongestionWait(wait));
     let on_stall = &mut cx.world().on_stall;
     on_stall(Stall::CongestionWait(waiter), took);
     if took >= TENTH {
@@ -63,6 +67,8 @@ pub(crate) fn wait_iff_congested(
         cx.yield_now();
         Ns::ZERO
     };
+    let wait = DeviceWait { timeout, delayed: took };
+    trace::note_reclaim(cx, ReclaimEvent::WaitIffCongested(wait));
     let on_stall = &mut cx.world().on_stall;
     on_stall(Stall::WaitIffCongested(waiter), took);
     if took >= timeout {
@@ -76,6 +82,19 @@ fn wait_for_devices(cx: &mut KernelCx<'_>, timeout: Ns) -> Ns {
     let took = cx.now() - began;
     (cx.world().on_stall)(Stall::ReclaimThrottle, took);
     took
+}
+
+/// Waits until a page is not being written any more.
+pub(crate) fn wait_on_writeback(cx: &mut KernelCx<'_>, pfn: Pfn) {
+    let began = cx.now();
+    while cx.world().memory.frames().has(pfn, PageFlags::WRITEBACK) {
+        let queue = cx.world().written_wait;
+        cx.wait_for_io_in(queue, None);
+    }
+    let took = cx.now() - began;
+    if took > Ns::ZERO {
+        (cx.world().on_stall)(Stall::ReclaimWriteback, took);
+    }
 }
 
 /// Waits for the preferred zone of a request that could not be served, before another attempt.

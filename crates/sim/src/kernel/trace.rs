@@ -3,16 +3,21 @@
 //! Models: include/trace/events/compaction.h, v4.6 to v6.12, as far as whole flows have events; those of a
 //! run's own are `highorder_mm::compaction::events`; include/trace/events/huge_memory.h, v4.14 and v6.12;
 //! `mm_vmscan_node_reclaim_begin` and `mm_vmscan_node_reclaim_end`, include/trace/events/vmscan.h, v5.4.
+//! `mm_vmscan_*` and `writeback_*`, include/trace/events/{vmscan,writeback}.h, v3.3 to v3.5: the events of reclaim.
+//! Departs: events of reclaim are told where reclaim waits for devices by the share of pages being written, before
+//! 3.11. Visible as: traces of later kernels have compaction and huge pages alone.
 //! Departs: a step's events are told when its time is spent. Visible as: events of one step have one
 //! timestamp.
 
 use super::KernelCx;
+use super::policy::StallRule;
 use crate::task::{CpuId, TaskId};
 use crate::time::Ns;
 use highorder_mm::compaction::events::CompactEvent;
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{ScanResult, UnitScan};
+use highorder_mm::reclaim::Isolation;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::{Order, Pfn, ZoneKind};
 
@@ -70,6 +75,8 @@ pub enum TraceEvent {
         /// What that came to.
         result: ScanResult,
     },
+    /// What happened in reclaim.
+    Reclaim(ReclaimEvent),
     /// `mm_vmscan_node_reclaim_begin`: a node is reclaimed before others are used.
     NodeReclaimBegin {
         /// The node.
@@ -84,6 +91,95 @@ pub enum TraceEvent {
         /// Pages reclaimed.
         nr_reclaimed: u64,
     },
+}
+
+/// What happened in reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReclaimEvent {
+    /// `mm_vmscan_kswapd_sleep`: a node's kswapd has nothing to do.
+    KswapdSleep {
+        /// The node.
+        node: u32,
+    },
+    /// `mm_vmscan_kswapd_wake`: it begins, for an order.
+    KswapdWake {
+        /// The node.
+        node: u32,
+        /// The order.
+        order: Order,
+    },
+    /// `mm_vmscan_wakeup_kswapd`: a request wakes it for a zone.
+    WakeupKswapd {
+        /// The zone's node.
+        node: u32,
+        /// The zone.
+        zone: ZoneKind,
+        /// The order.
+        order: Order,
+    },
+    /// `mm_vmscan_direct_reclaim_begin`: a request frees pages for itself.
+    DirectBegin {
+        /// The order wanted.
+        order: Order,
+        /// The request's flags.
+        gfp: Gfp,
+    },
+    /// `mm_vmscan_direct_reclaim_end`: it has.
+    DirectEnd {
+        /// Pages reclaimed, or 1 for hope alone.
+        nr_reclaimed: u64,
+    },
+    /// `mm_vmscan_lru_isolate`: pages were taken off a list.
+    LruIsolate {
+        /// What was taken.
+        isolation: Isolation,
+        /// Whether the kernel tells of the pages taken beside victims.
+        has_lumps: bool,
+    },
+    /// `mm_vmscan_lru_shrink_inactive`: a batch of inactive pages was decided about.
+    ShrinkInactive {
+        /// The lists' node.
+        node: u32,
+        /// The lists' zone.
+        zone: ZoneKind,
+        /// What the scan counted.
+        nr_scanned: u64,
+        /// Base pages reclaimed.
+        nr_reclaimed: u64,
+        /// The priority.
+        priority: u8,
+        /// How it was done.
+        pass: WritePass,
+    },
+    /// `mm_vmscan_writepage`: a page was given to a device.
+    WritePage {
+        /// The page.
+        pfn: Pfn,
+        /// How it was done.
+        pass: WritePass,
+    },
+    /// `writeback_congestion_wait`: somebody waited for a device.
+    CongestionWait(DeviceWait),
+    /// `writeback_wait_iff_congested`: somebody did if it was congested.
+    WaitIffCongested(DeviceWait),
+}
+
+/// How a batch of pages is reclaimed, as traces tell it (`trace_reclaim_flags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritePass {
+    /// Pages of files, not anonymous ones.
+    pub is_file: bool,
+    /// The second pass, which waits.
+    pub is_sync: bool,
+}
+
+/// A wait for a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceWait {
+    /// How long it was to last at most.
+    pub timeout: Ns,
+    /// How long it lasted.
+    pub delayed: Ns,
 }
 
 /// What khugepaged saw of a unit.
@@ -148,6 +244,14 @@ pub(crate) fn note(cx: &mut KernelCx<'_>, event: TraceEvent) {
     let (at, task, cpu) = (cx.now(), cx.task(), cx.cpu());
     if let Some(trace) = &mut cx.world().trace {
         trace.push(Traced { at, task, cpu, event });
+    }
+}
+
+/// Notes an event of reclaim, on kernels whose events of reclaim are told.
+pub(crate) fn note_reclaim(cx: &mut KernelCx<'_>, event: ReclaimEvent) {
+    let kernel = cx.world();
+    if kernel.trace.is_some() && kernel.flows.stall.rule == StallRule::CongestionByShare {
+        note(cx, TraceEvent::Reclaim(event));
     }
 }
 
