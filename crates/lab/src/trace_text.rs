@@ -12,12 +12,14 @@ use highorder_kernelfs::GfpFlags;
 use highorder_kernelfs::trace::{
     CollapseHugePage, CollapseHugePageIsolate, CollapseHugePageSwapin, CompactionBegin,
     CompactionDefer, CompactionEnd, CompactionIsolate, CompactionMigratepages, CompactionRange,
-    CompactionSuitable, CompactionTryToCompactPages, CompactionWake, Event, Form, Gfp as GfpText,
-    KhugepagedScanPmd, Line, MmMigratePages, MmMigratePagesStart, NodeOnly, NodeReclaimBegin,
+    CompactionSuitable, CompactionTryToCompactPages, CompactionWake, Event, Form,
+    FragmentationStall, Gfp as GfpText,
+    KhugepagedScanPmd, Line, MmMigratePages, MmPageAllocExtfrag, MmMigratePagesStart, NodeOnly, NodeReclaimBegin,
     Number, PaddedWord, Pointer, ReclaimEnd, Scanner, Tgid, Word, heading,
 };
 use highorder_mm::compaction::events::{CompactEvent, Deferral, Scanners};
 use highorder_mm::compaction::{CompactResult, Scanned};
+use highorder_mm::fallback::Extfrag;
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::ScanResult;
@@ -75,6 +77,11 @@ const GFP_SHUFFLED: Release = (5, 1);
 /// `__GFP_OTHER_NODE` went, so that bits behind it moved down (41b6167e8f74).
 const GFP_WITHOUT_OTHER_NODE: Release = (4, 10);
 
+/// Numbers of frames are hexadecimal (10e0f7530205).
+const HEX_PFN: Release = (5, 15);
+/// Pageblocks of x86-64, as large as huge pages.
+const PAGEBLOCK_ORDER: Order = Order(9);
+
 /// What a text is of, besides its events.
 #[derive(Clone, Copy, Debug)]
 pub struct Whose<'a> {
@@ -91,7 +98,11 @@ pub struct Whose<'a> {
 /// Writes events as `/sys/kernel/tracing/trace` shows them.
 #[must_use]
 pub fn text(events: &[Traced], whose: Whose<'_>) -> Vec<u8> {
-    let printer = Printer { zones: whose.zones, release: release_of(whose.release) };
+    let printer = Printer {
+        zones: whose.zones,
+        release: release_of(whose.release),
+        pageblock_order: PAGEBLOCK_ORDER,
+    };
     let mut lines = Vec::new();
     let mut nr_lines = 0;
     for traced in events {
@@ -118,6 +129,7 @@ fn release_of(release: &str) -> Release {
 struct Printer<'a> {
     zones: &'a [(u32, ZoneKind, Range<Pfn>)],
     release: Release,
+    pageblock_order: Order,
 }
 
 impl Printer<'_> {
@@ -159,6 +171,14 @@ impl Printer<'_> {
     fn event<'b>(&self, event: &TraceEvent, gfp: &'b str) -> Option<Event<'b>> {
         Some(match *event {
             TraceEvent::Compact(event) => return self.compact_event(event),
+            TraceEvent::Extfrag(event) => Event::MmPageAllocExtfrag(self.extfrag(event)),
+            TraceEvent::FragmentationStall { node, duration } => {
+                Event::FragmentationStall(FragmentationStall {
+                    nid: node as i32,
+                    duration: duration.0 / 1000,
+                    rest: b"",
+                })
+            }
             _ if !self.is_since(NAMES) => return None,
             TraceEvent::TryToCompactPages { order, mode, priority, .. } => {
                 let number = |mode| i32::from(mode as u8);
@@ -195,6 +215,31 @@ impl Printer<'_> {
             TraceEvent::KcompactdWake(wake) => Event::KcompactdWake(wake_fields(wake)),
             TraceEvent::WakeupKcompactd(wake) => Event::WakeupKcompactd(wake_fields(wake)),
         })
+    }
+
+    /// A fallback.
+    fn extfrag(&self, event: Extfrag) -> MmPageAllocExtfrag<'static> {
+        let pfn = u64::from(event.pfn.0);
+        let page = match self.is_since(HASHED_POINTERS) {
+            true => pfn.wrapping_mul(0x9e37_79b1) & 0xffff_ffff,
+            // The map of pages, 64 bytes each.
+            false => 0xffff_ea00_0000_0000 + pfn * 64,
+        };
+        MmPageAllocExtfrag {
+            page: Pointer::Hex(page),
+            pfn: Some(match self.is_since(HEX_PFN) {
+                true => Number::Hex(pfn),
+                false => Number::Decimal(pfn),
+            }),
+            alloc_order: event.alloc_order.0.into(),
+            fallback_order: event.fallback_order.0.into(),
+            pageblock_order: self.pageblock_order.0.into(),
+            alloc_migratetype: event.alloc_migratetype as i32,
+            fallback_migratetype: event.fallback_migratetype as i32,
+            fragmenting: event.is_fragmenting(self.pageblock_order).into(),
+            change_ownership: Some(event.change_ownership.into()),
+            rest: b"",
+        }
     }
 
     /// What khugepaged tells.

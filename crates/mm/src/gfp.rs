@@ -228,6 +228,8 @@ impl AllocFlags {
     pub const FAIR: Self = Self(1 << 7);
     /// A page that is in no cache will do (`__GFP_COLD`, before 4.15).
     pub const COLD: Self = Self(1 << 8);
+    /// Would rather wait than mix pageblocks for a small block (posted in November 2018).
+    pub const FRAGMENT_STALL: Self = Self(1 << 9);
 
     /// With the flags of `other` too.
     #[inline]

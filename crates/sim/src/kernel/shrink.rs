@@ -32,6 +32,8 @@ pub(crate) struct Scan {
     pub(crate) nr_reclaimed: u64,
     /// Active lists were left alone for their size.
     pub(crate) skipped_deactivate: bool,
+    /// Slabs are left alone.
+    pub(crate) spares_slab: bool,
 }
 
 impl Scan {
@@ -45,7 +47,15 @@ impl Scan {
         let mut control = ScanControl::new(who, 0, kernel.knobs.swappiness);
         control.highest = highest;
         control.may_io = gfp.contains(Gfp::IO);
-        Self { control, order, gfp, nr_scanned: 0, nr_reclaimed: 0, skipped_deactivate: false }
+        Self {
+            control,
+            order,
+            gfp,
+            nr_scanned: 0,
+            nr_reclaimed: 0,
+            skipped_deactivate: false,
+            spares_slab: false,
+        }
     }
 
     pub(crate) fn is_kswapd(&self) -> bool {
