@@ -1,8 +1,9 @@
-//! `highorder trace`: runs of compaction in a trace, of a real kernel or of the model.
+//! `highorder trace`: runs of compaction or fallbacks in a trace, of a real kernel or of the model.
 
 use crate::failure::Failure;
 use crate::output::{self, Force, PictureFile, VERSION};
 use clap::ValueEnum;
+use highorder_lab::fallbacks::Fallbacks;
 use highorder_lab::passes::{Clock, Passes};
 use highorder_report::{Caption, text};
 use std::path::PathBuf;
@@ -18,11 +19,22 @@ enum Format {
     Json,
 }
 
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// Runs of compaction
+    Compaction,
+    /// Requests served from another migratetype's blocks, by kind
+    Fallbacks,
+    /// The same over time
+    FallbacksOverTime,
+}
+
 /// What to read, and what to draw.
 #[derive(clap::Args)]
 #[command(after_help = "\
 TRACE is text as /sys/kernel/tracing/trace or `trace-cmd report` give it, plain, .gz or .zst, with the \
-`compaction` events; `highorder run EXPERIMENT --trace DIR` writes such files for the model:
+`compaction` events, or with `kmem/mm_page_alloc_extfrag` for fallbacks; `highorder run EXPERIMENT --trace DIR` writes such files for the model:
 
   echo 1 > /sys/kernel/tracing/events/compaction/enable
   cat /sys/kernel/tracing/trace_pipe > trace.txt
@@ -40,6 +52,9 @@ pub(crate) struct Arguments {
     /// Draw it, into a .png or .svg file
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+    /// What to look for [default: compaction, or fallbacks where there is none]
+    #[arg(long, value_enum)]
+    of: Option<Of>,
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -51,8 +66,24 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let picture = arguments.force.picture(arguments.picture.as_deref())?;
     let spinner = output::progress(None, "reading the trace");
-    let passes = Passes::read(&arguments.trace)?;
+    let passes = match arguments.of {
+        None | Some(Of::Compaction) => Passes::read(&arguments.trace),
+        Some(of) => {
+            let fallbacks = Fallbacks::read(&arguments.trace)?;
+            spinner.finish_and_clear();
+            return print_fallbacks(&fallbacks, of, arguments);
+        }
+    };
     spinner.finish_and_clear();
+    let passes = match passes {
+        Err(_) if arguments.of.is_none() && picture.is_none() => {
+            match Fallbacks::read(&arguments.trace) {
+                Ok(fallbacks) => return print_fallbacks(&fallbacks, Of::Fallbacks, arguments),
+                Err(_) => passes?,
+            }
+        }
+        passes => passes?,
+    };
     if let Some(picture) = &picture {
         let title = format!("Compaction in {}", arguments.trace.display());
         let chart = passes.chart(title, Clock::Milliseconds, caption(&passes, arguments));
@@ -68,6 +99,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         output::say(summary(&passes).trim_end());
     }
     output::print_beside(printed.as_bytes(), picture.iter().map(PictureFile::destination))
+}
+
+/// Prints fallbacks by kind, or over time.
+fn print_fallbacks(fallbacks: &Fallbacks, of: Of, arguments: &Arguments) -> Result<(), Failure> {
+    let table = match of {
+        Of::FallbacksOverTime => fallbacks.over_time(),
+        _ => fallbacks.table(),
+    };
+    let [mixing, serious] = fallbacks.nr_mixing();
+    let nr = text::counted(fallbacks.times.len() as u64, "fallback");
+    let mut line = format!(
+        "{nr}, {} of them mixing pageblocks, {} of these for a block below order 4",
+        text::count(mixing),
+        text::count(serious)
+    );
+    if fallbacks.nr_lost > 0 {
+        line.push_str(&format!("; {} events were lost", text::count(fallbacks.nr_lost)));
+    }
+    let printed = match arguments.format {
+        Format::Text => format!("{line}\n\n{}", table.text()),
+        Format::Csv => table.csv(),
+        Format::Json => table.json(),
+    };
+    output::print(printed.as_bytes())
 }
 
 fn summary(passes: &Passes) -> String {

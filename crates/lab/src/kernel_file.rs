@@ -4,13 +4,13 @@ use crate::InputError;
 use crate::toml_comments::commented_values;
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
-    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters, Compaction, Contention,
-    CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FragmentAvoidance, FreeOrder, FreePages,
-    FreeScan, Freelist, HighOrder, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
-    IsolatedLimit, ListType, Lru, LruKind, LruScope, MigrateSearch, Pcp, PcpDrain, PcpHigh,
-    PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab,
-    SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat,
-    Watermark, WatermarkCheck, Zone, ZonelistOrder,
+    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
+    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
+    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, Highatomic,
+    HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru, LruKind, LruScope,
+    MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead,
+    Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap,
+    TargetHead, TargetSearch, Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::Ns;
@@ -18,9 +18,9 @@ use highorder_sim::input_file::{Kind, Source};
 use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
     Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
-    FragmentStall,    HalfReferenced, InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing, NumaScan, Ready,
-    Retry, Rounds, Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule, ThisnodeExit, Thp,
-    ThpDisable, ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
+    FragmentStall, HalfReferenced, InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing,
+    NumaScan, Ready, Retry, Rounds, Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule,
+    ThisnodeExit, Thp, ThpDisable, ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_system::model::{Knob, KnobValue};

@@ -13,9 +13,9 @@ use highorder_kernelfs::trace::{
     CollapseHugePage, CollapseHugePageIsolate, CollapseHugePageSwapin, CompactionBegin,
     CompactionDefer, CompactionEnd, CompactionIsolate, CompactionMigratepages, CompactionRange,
     CompactionSuitable, CompactionTryToCompactPages, CompactionWake, Event, Form,
-    FragmentationStall, Gfp as GfpText,
-    KhugepagedScanPmd, Line, MmMigratePages, MmPageAllocExtfrag, MmMigratePagesStart, NodeOnly, NodeReclaimBegin,
-    Number, PaddedWord, Pointer, ReclaimEnd, Scanner, Tgid, Word, heading,
+    FragmentationStall, Gfp as GfpText, KhugepagedScanPmd, Line, MmMigratePages,
+    MmMigratePagesStart, MmPageAllocExtfrag, NodeOnly, NodeReclaimBegin, Number, PaddedWord,
+    Pointer, ReclaimEnd, Scanner, Tgid, Word, heading,
 };
 use highorder_mm::compaction::events::{CompactEvent, Deferral, Scanners};
 use highorder_mm::compaction::{CompactResult, Scanned};
@@ -23,7 +23,7 @@ use highorder_mm::fallback::Extfrag;
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::ScanResult;
-use highorder_mm::types::{Order, Pfn, ZoneKind};
+use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
 use highorder_mm::vma::TaskId as ProcessId;
 use highorder_mm::zone::ZoneId;
 use highorder_sim::kernel::trace::{TraceEvent, Traced, UnitCounts, Wake};
@@ -79,6 +79,8 @@ const GFP_WITHOUT_OTHER_NODE: Release = (4, 10);
 
 /// Numbers of frames are hexadecimal (10e0f7530205).
 const HEX_PFN: Release = (5, 15);
+/// Movable comes before Reclaimable among types (016c13daa5c9).
+const MOVABLE_FIRST: Release = (4, 4);
 /// Pageblocks of x86-64, as large as huge pages.
 const PAGEBLOCK_ORDER: Order = Order(9);
 
@@ -98,11 +100,7 @@ pub struct Whose<'a> {
 /// Writes events as `/sys/kernel/tracing/trace` shows them.
 #[must_use]
 pub fn text(events: &[Traced], whose: Whose<'_>) -> Vec<u8> {
-    let printer = Printer {
-        zones: whose.zones,
-        release: release_of(whose.release),
-        pageblock_order: PAGEBLOCK_ORDER,
-    };
+    let printer = Printer { zones: whose.zones, release: release_of(whose.release) };
     let mut lines = Vec::new();
     let mut nr_lines = 0;
     for traced in events {
@@ -129,7 +127,6 @@ fn release_of(release: &str) -> Release {
 struct Printer<'a> {
     zones: &'a [(u32, ZoneKind, Range<Pfn>)],
     release: Release,
-    pageblock_order: Order,
 }
 
 impl Printer<'_> {
@@ -233,12 +230,21 @@ impl Printer<'_> {
             }),
             alloc_order: event.alloc_order.0.into(),
             fallback_order: event.fallback_order.0.into(),
-            pageblock_order: self.pageblock_order.0.into(),
-            alloc_migratetype: event.alloc_migratetype as i32,
-            fallback_migratetype: event.fallback_migratetype as i32,
-            fragmenting: event.is_fragmenting(self.pageblock_order).into(),
+            pageblock_order: PAGEBLOCK_ORDER.0.into(),
+            alloc_migratetype: self.type_number(event.alloc_migratetype),
+            fallback_migratetype: self.type_number(event.fallback_migratetype),
+            fragmenting: event.is_fragmenting(PAGEBLOCK_ORDER).into(),
             change_ownership: Some(event.change_ownership.into()),
             rest: b"",
+        }
+    }
+
+    /// A type's number (`enum migratetype`).
+    fn type_number(&self, migratetype: Migratetype) -> i32 {
+        match migratetype {
+            Migratetype::Movable if !self.is_since(MOVABLE_FIRST) => 2,
+            Migratetype::Reclaimable if !self.is_since(MOVABLE_FIRST) => 1,
+            other => other as i32,
         }
     }
 

@@ -483,8 +483,7 @@ impl Memory {
     /// Begins a run that empties one pageblock, whatever is known of it, and remembers nothing.
     #[must_use]
     pub fn begin_emptying(&mut self, id: ZoneId, block: Pfn, cpu: usize) -> CompactRun {
-        let request =
-            CompactRequest { who: Compactor::Kcompactd, ..CompactRequest::user(id, cpu) };
+        let request = CompactRequest { who: Compactor::Kcompactd, ..CompactRequest::user(id, cpu) };
         let Ok(mut run) = self.begin_compaction(request) else {
             unreachable!("no order is asked for, so nothing can be in vain")
         };

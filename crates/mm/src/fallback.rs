@@ -413,7 +413,8 @@ impl Memory {
             self.boost_for_fallback(id, flags);
         }
         self.queue_mixed_block(id, block, migratetype, old_type);
-        if flags.intersects(AllocFlags::FRAGMENT_STALL) && found < self.policy.fallback.stall_order {
+        if flags.intersects(AllocFlags::FRAGMENT_STALL) && found < self.policy.fallback.stall_order
+        {
             return false;
         }
         match self.movable_range(id, block).filter(|_| takes_block) {

@@ -9,8 +9,8 @@ use highorder_mm::fallback::Extfrag;
 use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
-    BoostLimit, BoostWakes, FallbackRule, FragmentAvoidance, Highatomic, IsolateMark, ListType, PcpDrain, PcpHigh, PcpOrders, Placement,
-    Policy, Urgency, WatermarkCheck, ZonelistOrder,
+    BoostLimit, BoostWakes, FallbackRule, FragmentAvoidance, Highatomic, IsolateMark, ListType,
+    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Urgency, WatermarkCheck, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;

@@ -36,13 +36,7 @@ pub(crate) fn wakeup_for_boosts(cx: &mut KernelCx<'_>, is_served: bool) {
     }
 }
 
-fn wakeup_kswapd_for(
-    cx: &mut KernelCx<'_>,
-    node: u32,
-    order: Order,
-    gfp: Gfp,
-    highest: ZoneKind,
-) {
+fn wakeup_kswapd_for(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp: Gfp, highest: ZoneKind) {
     let kernel = cx.world();
     let by_zones = kernel.flows.kswapd.from_highest_unbalanced;
     let state = &mut kernel.nodes[node as usize];
