@@ -19,9 +19,7 @@ use crate::small_files::{Plan as Files, processes};
 use crate::stutter::Flag;
 use crate::thpscale::{fill_units, report_units};
 use crate::{THREADS, Workload};
-use highorder_system::{
-    Advice, Code, Failure, MachineInfo, Ns, System, ThreadId, ThreadSpec,
-};
+use highorder_system::{Advice, Code, Failure, MachineInfo, Ns, System, ThreadId, ThreadSpec};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) const WORKLOAD: Workload = Workload {
