@@ -1,8 +1,9 @@
-//! `highorder trace`: runs of compaction in a trace, of a real kernel or of the model.
+//! `highorder trace`: runs of compaction or fallbacks in a trace, of a real kernel or of the model.
 
 use crate::failure::Failure;
 use crate::output::{self, Force, PictureFile, VERSION};
 use clap::ValueEnum;
+use highorder_lab::fallbacks::Fallbacks;
 use highorder_lab::passes::{Clock, Passes};
 use highorder_report::{Caption, text};
 use std::path::PathBuf;
@@ -18,24 +19,28 @@ enum Format {
     Json,
 }
 
-/// Which table is printed where only one is.
+/// What is looked for, and printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Rows {
+enum Of {
     /// Runs of compaction
-    Runs,
+    Compaction,
     /// Waits for congestion, by who waited
     Waits,
     /// Pages that reclaim wrote, by who did, what they were and how
     Writes,
     /// Pages that reclaim took off lists, and those beside victims
     Taken,
+    /// Requests served from another migratetype's blocks, by kind
+    Fallbacks,
+    /// The same over time
+    FallbacksOverTime,
 }
 
 /// What to read, and what to draw.
 #[derive(clap::Args)]
 #[command(after_help = "\
 TRACE is text as /sys/kernel/tracing/trace or `trace-cmd report` give it, plain, .gz or .zst, with the \
-`compaction` events; `highorder run EXPERIMENT --trace DIR` writes such files for the model:
+`compaction` events, or with `kmem/mm_page_alloc_extfrag` for fallbacks; `highorder run EXPERIMENT --trace DIR` writes such files for the model:
 
   echo 1 > /sys/kernel/tracing/events/compaction/enable
   cat /sys/kernel/tracing/trace_pipe > trace.txt
@@ -53,12 +58,12 @@ pub(crate) struct Arguments {
     /// Draw it, into a .png or .svg file
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+    /// What to look for [default: compaction and reclaim, or fallbacks where there is neither]
+    #[arg(long, value_enum)]
+    of: Option<Of>,
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Which table, for csv and json; text has all that the trace tells of
-    #[arg(long, value_enum, default_value_t = Rows::Runs)]
-    table: Rows,
     #[command(flatten)]
     force: Force,
 }
@@ -67,21 +72,38 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let picture = arguments.force.picture(arguments.picture.as_deref())?;
     let spinner = output::progress(None, "reading the trace");
-    let passes = Passes::read(&arguments.trace)?;
+    let passes = match arguments.of {
+        Some(of @ (Of::Fallbacks | Of::FallbacksOverTime)) => {
+            let fallbacks = Fallbacks::read(&arguments.trace)?;
+            spinner.finish_and_clear();
+            return print_fallbacks(&fallbacks, of, arguments);
+        }
+        _ => Passes::read(&arguments.trace),
+    };
     spinner.finish_and_clear();
+    let passes = match passes {
+        Err(_) if arguments.of.is_none() && picture.is_none() => {
+            match Fallbacks::read(&arguments.trace) {
+                Ok(fallbacks) => return print_fallbacks(&fallbacks, Of::Fallbacks, arguments),
+                Err(_) => passes?,
+            }
+        }
+        passes => passes?,
+    };
     if let Some(picture) = &picture {
         let title = format!("Compaction in {}", arguments.trace.display());
         let chart = passes.chart(title, Clock::Milliseconds, caption(&passes, arguments));
         picture.write(&chart.svg())?;
     }
-    let table = match arguments.table {
-        Rows::Runs => passes.table(),
-        Rows::Waits => passes.reclaim.waits(),
-        Rows::Writes => passes.reclaim.writes(),
-        Rows::Taken => passes.reclaim.taken(),
+    let table = match arguments.of {
+        Some(Of::Waits) => passes.reclaim.waits(),
+        Some(Of::Writes) => passes.reclaim.writes(),
+        Some(Of::Taken) => passes.reclaim.taken(),
+        _ => passes.table(),
     };
     let printed = match arguments.format {
-        Format::Text => all_tables(&passes),
+        Format::Text if arguments.of.is_none() => all_tables(&passes),
+        Format::Text => format!("{}\n{}", summary(&passes), table.text()),
         Format::Csv => table.csv(),
         Format::Json => table.json(),
     };
@@ -101,6 +123,30 @@ fn all_tables(passes: &Passes) -> String {
         }
     }
     all
+}
+
+/// Prints fallbacks by kind, or over time.
+fn print_fallbacks(fallbacks: &Fallbacks, of: Of, arguments: &Arguments) -> Result<(), Failure> {
+    let table = match of {
+        Of::FallbacksOverTime => fallbacks.over_time(),
+        _ => fallbacks.table(),
+    };
+    let [mixing, serious] = fallbacks.nr_mixing();
+    let nr = text::counted(fallbacks.times.len() as u64, "fallback");
+    let mut line = format!(
+        "{nr}, {} of them mixing pageblocks, {} of these for a block below order 4",
+        text::count(mixing),
+        text::count(serious)
+    );
+    if fallbacks.nr_lost > 0 {
+        line.push_str(&format!("; {} events were lost", text::count(fallbacks.nr_lost)));
+    }
+    let printed = match arguments.format {
+        Format::Text => format!("{line}\n\n{}", table.text()),
+        Format::Csv => table.csv(),
+        Format::Json => table.json(),
+    };
+    output::print(printed.as_bytes())
 }
 
 fn summary(passes: &Passes) -> String {

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 21] = [
+pub const BUILT_IN: [(&str, &str); 23] = [
     (
         "compaction-direct-freepage",
         include_str!("../../../experiments/compaction-direct-freepage.toml"),
@@ -32,6 +32,8 @@ pub const BUILT_IN: [(&str, &str); 21] = [
     ("compaction-week", include_str!("../../../experiments/compaction-week.toml")),
     ("dd", include_str!("../../../experiments/dd.toml")),
     ("dd-half-disk", include_str!("../../../experiments/dd-half-disk.toml")),
+    ("frag-adverse-1socket", include_str!("../../../experiments/frag-adverse-1socket.toml")),
+    ("frag-adverse-2socket", include_str!("../../../experiments/frag-adverse-2socket.toml")),
     ("fsmark", include_str!("../../../experiments/fsmark.toml")),
     ("micro", include_str!("../../../experiments/micro.toml")),
     ("mmap-demo", include_str!("../../../experiments/mmap-demo.toml")),

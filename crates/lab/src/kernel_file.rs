@@ -4,13 +4,14 @@ use crate::InputError;
 use crate::toml_comments::commented_values;
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
-    AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
-    CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
-    FreeScan, Freelist, HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio,
-    IsolateMark, IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch,
-    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan,
-    ScanUnit, SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead,
-    TargetSearch, Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
+    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
+    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
+    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, HighOrderMode,
+    Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru,
+    LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement,
+    Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator,
+    SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat, Watermark,
+    WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::Ns;
@@ -18,9 +19,9 @@ use highorder_sim::input_file::{Kind, Source};
 use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
     Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
-    HalfReferenced, InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing, NumaScan, Ready,
-    Retry, Rounds, Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule, ThisnodeExit, Thp,
-    ThpDisable, ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
+    FragmentStall, HalfReferenced, InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing,
+    NumaScan, Ready, Retry, Rounds, Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule,
+    ThisnodeExit, Thp, ThpDisable, ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_system::model::{Knob, KnobValue};
@@ -29,7 +30,7 @@ use serde_spanned::Spanned;
 use std::path::Path;
 
 /// The kernel files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 25] = [
+pub const BUILT_IN: [(&str, &str); 34] = [
     ("linux-3.3", include_str!("../../../kernels/linux-3.3.toml")),
     ("linux-3.4", include_str!("../../../kernels/linux-3.4.toml")),
     ("linux-3.4-rc2", include_str!("../../../kernels/linux-3.4-rc2.toml")),
@@ -40,6 +41,15 @@ pub const BUILT_IN: [(&str, &str); 25] = [
     ("linux-4.14-direct-held", include_str!("../../../kernels/linux-4.14-direct-held.toml")),
     ("linux-4.14-direct-tail", include_str!("../../../kernels/linux-4.14-direct-tail.toml")),
     ("linux-4.20", include_str!("../../../kernels/linux-4.20.toml")),
+    ("linux-4.20-rc1", include_str!("../../../kernels/linux-4.20-rc1.toml")),
+    ("linux-4.20-rc1-boost", include_str!("../../../kernels/linux-4.20-rc1-boost.toml")),
+    ("linux-4.20-rc1-boost-v5", include_str!("../../../kernels/linux-4.20-rc1-boost-v5.toml")),
+    ("linux-4.20-rc1-lowzone", include_str!("../../../kernels/linux-4.20-rc1-lowzone.toml")),
+    ("linux-4.20-rc1-lowzone-v5", include_str!("../../../kernels/linux-4.20-rc1-lowzone-v5.toml")),
+    ("linux-4.20-rc1-queue", include_str!("../../../kernels/linux-4.20-rc1-queue.toml")),
+    ("linux-4.20-rc1-stall", include_str!("../../../kernels/linux-4.20-rc1-stall.toml")),
+    ("linux-4.20-rc1-stall-v4", include_str!("../../../kernels/linux-4.20-rc1-stall-v4.toml")),
+    ("linux-4.20-rc1-stall-v5", include_str!("../../../kernels/linux-4.20-rc1-stall-v5.toml")),
     ("linux-4.4", include_str!("../../../kernels/linux-4.4.toml")),
     ("linux-4.4-kcompactd", include_str!("../../../kernels/linux-4.4-kcompactd.toml")),
     ("linux-4.4-nodefrag", include_str!("../../../kernels/linux-4.4-nodefrag.toml")),
@@ -255,10 +265,15 @@ table!(PcpValues {
     batch_scale_max: u8,
     cold: bool,
 });
-table!(FallbackValues { rule: RuleValue, movable_min_order: u8, claim_min_pages: u32 });
+table!(FallbackValues {
+    rule: RuleValue,
+    movable_min_order: u8,
+    stall_order: u8,
+    claim_min_pages: u32,
+});
 table!(ZoneValues {
     fair_batches: bool,
-    fragment_avoidance: bool,
+    fragment_avoidance: FragmentAvoidanceValue,
     zonelist_order: ZonelistOrderValue,
     dirty_percent: u32,
 });
@@ -268,6 +283,10 @@ table!(WatermarkValues {
     scale_factor: u32,
     boost_factor: u32,
     boost_single_steals: bool,
+    boost_limit: BoostLimitValue,
+    boost_wakes: BoostWakesValue,
+    boost_small_zones: bool,
+    boost_spares_urgent: bool,
     lowmem_reserve_ratio: [u32; 3],
     check: WatermarkCheckValue,
     urgency: UrgencyValue,
@@ -299,6 +318,7 @@ table!(CompactionValues {
     defer_by_order: bool,
     defer_shift_max: u8,
     extfrag_threshold: u16,
+    queue_length: u8,
     isolate_mark: IsolateMarkValue,
     contention: ContentionValue,
     capture: bool,
@@ -357,6 +377,7 @@ table!(VmstatValues {
     steal_apart: bool,
     workingset: bool,
     direct_throttle: bool,
+    fragment_stall: bool,
     skip_congestion_wait: bool,
     numa_balancing: bool,
     thp_zero_page: bool,
@@ -374,6 +395,7 @@ table!(KswapdValues {
     woken_below: WokenBelowValue,
     marks_unreclaimable: bool,
     singles_suffice: bool,
+    boosted_shrinks_slab: bool,
 });
 table!(SlowpathValues { retry: RetryValue, thisnode_exit: ThisnodeExitValue });
 table!(DirectValues {
@@ -454,6 +476,7 @@ table!(StallValues {
     for_reserves: bool,
     sync_pass: bool,
     swap_token: bool,
+    fragment: FragmentStallValue,
 });
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -525,6 +548,29 @@ words!(PcpDrainValue for PcpDrain {
     "round-robin" RoundRobin => Self::RoundRobin,
     "round-robin-reclaimable-first" RoundRobinReclaimableFirst => Self::RoundRobinReclaimableFirst,
     "list-first" ListFirst => Self::ListFirst,
+});
+words!(FragmentAvoidanceValue for FragmentAvoidance {
+    "off" Off => Self::Off,
+    "lower-zone" LowerZone => Self::LowerZone,
+    "lower-zone-then-on" LowerZoneThenOn => Self::LowerZoneThenOn,
+    "lower-zone-then-on-if-kswapd" LowerZoneThenOnIfKswapd => Self::LowerZoneThenOnIfKswapd,
+});
+words!(BoostLimitValue for BoostLimit {
+    "high" High => Self::High,
+    "boosted-high" BoostedHigh => Self::BoostedHigh,
+});
+words!(BoostWakesValue for BoostWakes {
+    "never" Never => Self::Never,
+    "after-allocation" AfterAllocation => Self::AfterAllocation,
+    "unheard" Unheard => Self::Unheard,
+    "always" Always => Self::Always,
+    "if-kswapd" IfKswapd => Self::IfKswapd,
+});
+words!(FragmentStallValue for FragmentStall {
+    "off" Off => Self::Off,
+    "tenth" Tenth => Self::Tenth,
+    "fiftieth" Fiftieth => Self::Fiftieth,
+    "fiftieth-then-all" FiftiethThenAll => Self::FiftiethThenAll,
 });
 words!(ZonelistOrderValue for ZonelistOrder {
     "node" Node => Self::Node,
@@ -950,11 +996,12 @@ impl Values {
                     "fallback.movable_min_order",
                     need!(fallback.movable_min_order),
                 )?,
+                stall_order: order("fallback.stall_order", need!(fallback.stall_order))?,
                 claim_min_pages: need!(fallback.claim_min_pages),
             },
             zone: Zone {
                 fair_batches: need!(zone.fair_batches),
-                fragment_avoidance: need!(zone.fragment_avoidance),
+                fragment_avoidance: need!(zone.fragment_avoidance).into(),
                 zonelist_order: need!(zone.zonelist_order).into(),
                 dirty_percent: within("zone.dirty_percent", need!(zone.dirty_percent), 0, 100)?,
             },
@@ -965,6 +1012,10 @@ impl Values {
                 scale_factor: Some(need!(watermark.scale_factor)).filter(|&scale| scale > 0),
                 boost_factor: need!(watermark.boost_factor),
                 boost_single_steals: need!(watermark.boost_single_steals),
+                boost_limit: need!(watermark.boost_limit).into(),
+                boost_wakes: need!(watermark.boost_wakes).into(),
+                boost_small_zones: need!(watermark.boost_small_zones),
+                boost_spares_urgent: need!(watermark.boost_spares_urgent),
                 lowmem_reserve_ratio: need!(watermark.lowmem_reserve_ratio),
                 check: need!(watermark.check).into(),
                 urgency: need!(watermark.urgency).into(),
@@ -1003,6 +1054,7 @@ impl Values {
                     0,
                     1000,
                 )? as u16,
+                queue_length: need!(compaction.queue_length),
                 isolate_mark: need!(compaction.isolate_mark).into(),
                 contention: need!(compaction.contention).into(),
                 capture: need!(compaction.capture),
@@ -1107,6 +1159,7 @@ impl Values {
                 steal_apart: need!(vmstat.steal_apart),
                 workingset: need!(vmstat.workingset),
                 direct_throttle: need!(vmstat.direct_throttle),
+                fragment_stall: need!(vmstat.fragment_stall),
                 skip_congestion_wait: need!(vmstat.skip_congestion_wait),
                 numa_balancing: need!(vmstat.numa_balancing),
                 thp_zero_page: need!(vmstat.thp_zero_page),
@@ -1132,6 +1185,7 @@ impl Values {
                 woken_below: need!(kswapd.woken_below).into(),
                 marks_unreclaimable: need!(kswapd.marks_unreclaimable),
                 singles_suffice: need!(kswapd.singles_suffice),
+                boosted_shrinks_slab: need!(kswapd.boosted_shrinks_slab),
             },
             slowpath: Slowpath {
                 retry: need!(slowpath.retry).into(),
@@ -1150,6 +1204,7 @@ impl Values {
                 for_reserves: need!(stall.for_reserves),
                 sync_pass: need!(stall.sync_pass),
                 swap_token: need!(stall.swap_token),
+                fragment: need!(stall.fragment).into(),
             },
             files: Files {
                 writes_mark_accessed: need!(files.writes_mark_accessed),

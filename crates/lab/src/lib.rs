@@ -5,6 +5,7 @@ pub mod compact_memory;
 mod demands;
 pub mod error;
 pub mod experiment;
+pub mod fallbacks;
 pub mod free_running;
 pub mod future;
 pub mod kernel_file;

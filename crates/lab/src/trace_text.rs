@@ -13,19 +13,20 @@ use highorder_kernelfs::trace::{
     CollapseHugePage, CollapseHugePageIsolate, CollapseHugePageSwapin, CompactionBegin,
     CompactionDefer, CompactionEnd, CompactionIsolate, CompactionMigratepages, CompactionRange,
     CompactionSuitable, CompactionTryToCompactPages, CompactionWake, CongestionWait,
-    DirectReclaimBegin, Event, Form, Gfp as GfpText, KhugepagedScanPmd, KswapdWake, Line,
-    LruIsolate, LruShrinkInactive, MmMigratePages, MmMigratePagesStart, NodeOnly, NodeReclaimBegin,
-    Number, PaddedWord, Pointer, ReclaimEnd, Scanner, Tgid, VmscanWrite, WakeupKswapd, Word,
-    heading,
+    DirectReclaimBegin, Event, Form, FragmentationStall, Gfp as GfpText, KhugepagedScanPmd,
+    KswapdWake, Line, LruIsolate, LruShrinkInactive, MmMigratePages, MmMigratePagesStart,
+    MmPageAllocExtfrag, NodeOnly, NodeReclaimBegin, Number, PaddedWord, Pointer, ReclaimEnd,
+    Scanner, Tgid, VmscanWrite, WakeupKswapd, Word, heading,
 };
 use highorder_mm::compaction::events::{CompactEvent, Deferral, Scanners};
 use highorder_mm::compaction::{CompactResult, Scanned};
+use highorder_mm::fallback::Extfrag;
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::ScanResult;
 use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::reclaim::Isolation;
-use highorder_mm::types::{Order, Pfn, ZoneKind};
+use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::zone::ZoneId;
 use highorder_sim::Ns;
@@ -81,6 +82,13 @@ const NODE_RECLAIM: Release = (5, 2);
 const GFP_SHUFFLED: Release = (5, 1);
 /// `__GFP_OTHER_NODE` went, so that bits behind it moved down (41b6167e8f74).
 const GFP_WITHOUT_OTHER_NODE: Release = (4, 10);
+
+/// Numbers of frames are hexadecimal (10e0f7530205).
+const HEX_PFN: Release = (5, 15);
+/// Movable comes before Reclaimable among types (016c13daa5c9).
+const MOVABLE_FIRST: Release = (4, 4);
+/// Pageblocks of x86-64, as large as huge pages.
+const PAGEBLOCK_ORDER: Order = Order(9);
 
 /// What a text is of, besides its events.
 #[derive(Clone, Copy, Debug)]
@@ -173,6 +181,14 @@ impl Printer<'_> {
         Some(match *event {
             TraceEvent::Compact(event) => return self.compact_event(event),
             TraceEvent::Reclaim(event) => return Some(reclaim_event(event, gfp)),
+            TraceEvent::Extfrag(event) => Event::MmPageAllocExtfrag(self.extfrag(event)),
+            TraceEvent::FragmentationStall { node, duration } => {
+                Event::FragmentationStall(FragmentationStall {
+                    nid: node as i32,
+                    duration: duration.0 / 1000,
+                    rest: b"",
+                })
+            }
             _ if !self.is_since(NAMES) => return None,
             TraceEvent::TryToCompactPages { order, mode, priority, .. } => {
                 let number = |mode| i32::from(mode as u8);
@@ -209,6 +225,40 @@ impl Printer<'_> {
             TraceEvent::KcompactdWake(wake) => Event::KcompactdWake(wake_fields(wake)),
             TraceEvent::WakeupKcompactd(wake) => Event::WakeupKcompactd(wake_fields(wake)),
         })
+    }
+
+    /// A fallback.
+    fn extfrag(&self, event: Extfrag) -> MmPageAllocExtfrag<'static> {
+        let pfn = u64::from(event.pfn.0);
+        let page = match self.is_since(HASHED_POINTERS) {
+            true => pfn.wrapping_mul(0x9e37_79b1) & 0xffff_ffff,
+            // The map of pages, 64 bytes each.
+            false => 0xffff_ea00_0000_0000 + pfn * 64,
+        };
+        MmPageAllocExtfrag {
+            page: Pointer::Hex(page),
+            pfn: Some(match self.is_since(HEX_PFN) {
+                true => Number::Hex(pfn),
+                false => Number::Decimal(pfn),
+            }),
+            alloc_order: event.alloc_order.0.into(),
+            fallback_order: event.fallback_order.0.into(),
+            pageblock_order: PAGEBLOCK_ORDER.0.into(),
+            alloc_migratetype: self.type_number(event.alloc_migratetype),
+            fallback_migratetype: self.type_number(event.fallback_migratetype),
+            fragmenting: event.is_fragmenting(PAGEBLOCK_ORDER).into(),
+            change_ownership: Some(event.change_ownership.into()),
+            rest: b"",
+        }
+    }
+
+    /// A type's number (`enum migratetype`).
+    fn type_number(&self, migratetype: Migratetype) -> i32 {
+        match migratetype {
+            Migratetype::Movable if !self.is_since(MOVABLE_FIRST) => 2,
+            Migratetype::Reclaimable if !self.is_since(MOVABLE_FIRST) => 1,
+            other => other as i32,
+        }
     }
 
     /// What khugepaged tells.

@@ -16,13 +16,14 @@ use highorder_mm::alloc::Request;
 use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
-    AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
-    CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
-    FreeScan, Freelist, HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio,
-    IsolateMark, IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch,
-    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan,
-    ScanUnit, SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead,
-    TargetSearch, Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
+    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
+    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
+    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, HighOrderMode,
+    Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru,
+    LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement,
+    Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator,
+    SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat, Watermark,
+    WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -64,11 +65,12 @@ fn policy(modern: bool) -> Policy {
                 FallbackRule::MoveAndRetry { moved_to: End::Tail }
             },
             movable_min_order: Order(4),
+            stall_order: Order(0),
             claim_min_pages: 256,
         },
         zone: Zone {
             fair_batches: false,
-            fragment_avoidance: true,
+            fragment_avoidance: FragmentAvoidance::LowerZone,
             zonelist_order: ZonelistOrder::Node,
             dirty_percent: 0,
         },
@@ -78,6 +80,10 @@ fn policy(modern: bool) -> Policy {
             scale_factor: Some(10),
             boost_factor: 15_000,
             boost_single_steals: !modern,
+            boost_limit: BoostLimit::High,
+            boost_wakes: BoostWakes::AfterAllocation,
+            boost_small_zones: false,
+            boost_spares_urgent: true,
             lowmem_reserve_ratio: [256, 256, 32],
             check: WatermarkCheck::AnyBlock,
             urgency: Urgency::HighThenNonBlocking,
@@ -106,6 +112,7 @@ fn policy(modern: bool) -> Policy {
             defer_by_order: true,
             defer_shift_max: 6,
             extfrag_threshold: 500,
+            queue_length: 0,
             isolate_mark: IsolateMark::BareMin,
             contention: Contention::FinishBlock,
             capture: true,
@@ -179,6 +186,7 @@ fn policy(modern: bool) -> Policy {
             steal_apart: true,
             workingset: true,
             direct_throttle: true,
+            fragment_stall: false,
             skip_congestion_wait: false,
             numa_balancing: true,
             thp_zero_page: true,

@@ -12,7 +12,7 @@ use crate::fallback::SearchMode;
 use crate::frame::State;
 use crate::gfp::{AllocFlags, Gfp};
 use crate::memory::Memory;
-use crate::policy::{PcpHigh, Urgency};
+use crate::policy::{FragmentAvoidance, PcpHigh, Urgency};
 use crate::types::{Migratetype, Order, Pfn, ZoneKind};
 use crate::watermark::Mark;
 use crate::zone::{Zone, ZoneId};
@@ -86,10 +86,13 @@ impl Memory {
                 }
                 let zone = &self.zones[id.index()];
                 if flags.intersects(AllocFlags::NOFRAGMENT) && Some(zone.node) != home {
-                    // Another node is worse than a mixed pageblock: begin again without the wish.
+                    // Another node is worse than a mixed pageblock: begin again without the wish; or not
+                    // worse, where the walk goes on from here.
                     flags -= AllocFlags::NOFRAGMENT;
-                    position = zonelist.start;
-                    continue;
+                    if self.policy.zone.fragment_avoidance == FragmentAvoidance::LowerZone {
+                        position = zonelist.start;
+                        continue;
+                    }
                 }
                 let is_above_high = self.probe_high(id, request, mark, class, flags);
                 if let Some(mark) = mark
@@ -121,7 +124,10 @@ impl Memory {
                     continue;
                 }
             }
-            if !flags.intersects(AllocFlags::NOFRAGMENT) {
+            // Where the walk goes on from its end there is nothing left of it.
+            if !flags.intersects(AllocFlags::NOFRAGMENT)
+                || self.policy.zone.fragment_avoidance != FragmentAvoidance::LowerZone
+            {
                 return None;
             }
             flags -= AllocFlags::NOFRAGMENT;
@@ -249,23 +255,32 @@ impl Memory {
     pub fn fast_path_flags(&self, request: Request) -> AllocFlags {
         let flags = AllocFlags::fast_path(request.gfp);
         let flags = if self.policy.zone.fair_batches { flags | AllocFlags::FAIR } else { flags };
-        if !self.policy.zone.fragment_avoidance {
-            return flags;
+        if self.prefers_lower_zone(request) { flags | AllocFlags::NOFRAGMENT } else { flags }
+    }
+
+    /// Whether a request would rather have a page of the zone below than mix pageblocks of Normal.
+    #[inline]
+    fn prefers_lower_zone(&self, request: Request) -> bool {
+        let avoidance = self.policy.zone.fragment_avoidance;
+        let needs_kswapd = avoidance == FragmentAvoidance::LowerZoneThenOnIfKswapd;
+        if avoidance == FragmentAvoidance::Off
+            || needs_kswapd && !request.gfp.contains(Gfp::KSWAPD_RECLAIM)
+        {
+            return false;
         }
+        // As merged it asks whether there is a lower zone only where there are several nodes.
+        let trusts_one_node = avoidance == FragmentAvoidance::LowerZone;
         let class = request.gfp.highest_zone();
         let preferred = self
             .zonelist(request.node, request.gfp)
             .map(|position| self.zonelist_entry(position))
             .find(|id| self.zones[id.index()].kind <= class);
-        let Some(preferred) = preferred else { return flags };
+        let Some(preferred) = preferred else { return false };
         let zone = &self.zones[preferred.index()];
         let is_lower = |z: &Zone| z.node == zone.node && z.kind == ZoneKind::Dma32;
         let has_dma32 = || self.zones.iter().any(|z| is_lower(z) && z.present_pages > 0);
-        if zone.kind == ZoneKind::Normal && (self.machine.nr_nodes() == 1 || has_dma32()) {
-            flags | AllocFlags::NOFRAGMENT
-        } else {
-            flags
-        }
+        zone.kind == ZoneKind::Normal
+            && (trusts_one_node && self.machine.nr_nodes() == 1 || has_dma32())
     }
 
     /// Looks whether the zone is below its high mark for this request, and notes it if so (6.7). Once noted
@@ -301,7 +316,8 @@ impl Memory {
         flags: AllocFlags,
     ) -> bool {
         let watermarks = &self.zones[id.index()].watermarks;
-        request.order.0 == 0
+        self.policy.watermark.boost_spares_urgent
+            && request.order.0 == 0
             && mark == Mark::Min
             && watermarks.boost > 0
             && flags.intersects(AllocFlags::MIN_RESERVE)

@@ -335,6 +335,8 @@ pub struct CompactRun {
     just_migrated: bool,
     /// A steal would serve, once the pageblock is finished.
     finishing_block: bool,
+    /// The end of the pageblock that is to be emptied, and no other.
+    only_until: Option<Pfn>,
 }
 
 impl CompactRun {
@@ -474,7 +476,21 @@ impl Memory {
             is_rescan: false,
             just_migrated: false,
             finishing_block: false,
+            only_until: None,
         })
+    }
+
+    /// Begins a run that empties one pageblock, whatever is known of it, and remembers nothing.
+    #[must_use]
+    pub fn begin_emptying(&mut self, id: ZoneId, block: Pfn, cpu: usize) -> CompactRun {
+        let request = CompactRequest { who: Compactor::Kcompactd, ..CompactRequest::user(id, cpu) };
+        let Ok(mut run) = self.begin_compaction(request) else {
+            unreachable!("no order is asked for, so nothing can be in vain")
+        };
+        run.cc.migrate_pfn = block.max(self.zones[id.index()].start);
+        run.round_start = run.cc.migrate_pfn;
+        run.only_until = Some(block_end(block, self.pageblock_pages()));
+        run
     }
 
     /// Takes the next step of a run.
@@ -592,6 +608,9 @@ impl Memory {
             return CompactResult::Contended;
         }
         let id = run.cc.zone;
+        if run.only_until.is_some_and(|end| run.cc.migrate_pfn >= end || self.scanners_met(run)) {
+            return CompactResult::Complete;
+        }
         if self.scanners_met(run) {
             let last_block = self.last_block(id);
             let zone = &mut self.zones[id.index()];
@@ -747,6 +766,9 @@ impl Memory {
     }
 
     fn count_scanned(&mut self, run: &CompactRun, event: Vm, nr: u32) {
+        if run.only_until.is_some() {
+            return;
+        }
         self.vm.add(event, u64::from(nr));
         // Proactive work counts as kcompactd's since 6.12's series; before, as nobody's.
         let is_daemon = match run.request.who {

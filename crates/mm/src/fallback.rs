@@ -11,11 +11,12 @@
 use crate::frame::{End, State};
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
-use crate::policy::{FallbackRule, Highatomic, ListType};
+use crate::policy::{BoostWakes, FallbackRule, Highatomic, ListType};
 use crate::types::{Migratetype, NR_MIGRATETYPES, Order, Pfn};
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 use core::ops::Range;
+use std_alloc::collections::BTreeMap;
 
 /// Which types a request may fall back to, in order.
 const fn fallbacks(migratetype: Migratetype) -> [Migratetype; 2] {
@@ -54,13 +55,44 @@ impl Extfrag {
     }
 }
 
+/// What kind of fallback one is: all that its event says but where it happened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FallbackKind {
+    /// Type asked for.
+    pub alloc_migratetype: Migratetype,
+    /// Type of the list it was found on.
+    pub fallback_migratetype: Migratetype,
+    /// Order asked for.
+    pub alloc_order: Order,
+    /// Order of the block found.
+    pub fallback_order: Order,
+    /// Whether the pageblock is now of the type asked for.
+    pub change_ownership: bool,
+}
+
+impl From<&Extfrag> for FallbackKind {
+    fn from(event: &Extfrag) -> Self {
+        let Extfrag { alloc_order, fallback_order, change_ownership, .. } = *event;
+        let Extfrag { alloc_migratetype, fallback_migratetype, .. } = *event;
+        Self {
+            alloc_migratetype,
+            fallback_migratetype,
+            alloc_order,
+            fallback_order,
+            change_ownership,
+        }
+    }
+}
+
 /// Fallbacks of a zone since it came to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FallbackCounts {
     /// All of them.
     pub all: u64,
     /// Those that are fragmenting ([`Extfrag::is_fragmenting`]), by the type asked for.
     pub fragmenting: [u64; NR_MIGRATETYPES],
+    /// All of them by kind.
+    pub kinds: BTreeMap<FallbackKind, u64>,
 }
 
 impl FallbackCounts {
@@ -68,6 +100,25 @@ impl FallbackCounts {
     #[must_use]
     pub fn nr_fragmenting(&self) -> u64 {
         self.fragmenting.iter().sum()
+    }
+
+    fn note(&mut self, event: &Extfrag, pageblock_order: Order) {
+        self.all += 1;
+        if event.is_fragmenting(pageblock_order) {
+            self.fragmenting[event.alloc_migratetype.index()] += 1;
+        }
+        *self.kinds.entry(event.into()).or_default() += 1;
+    }
+
+    /// With those of another zone.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.all += other.all;
+        for (sum, &of_other) in self.fragmenting.iter_mut().zip(&other.fragmenting) {
+            *sum += of_other;
+        }
+        for (&kind, &nr) in &other.kinds {
+            *self.kinds.entry(kind).or_default() += nr;
+        }
     }
 }
 
@@ -188,11 +239,8 @@ impl Memory {
             fallback_migratetype: types.1,
             change_ownership,
         };
-        let counts = &mut self.zones[zone.index()].fallbacks;
-        counts.all += 1;
-        if event.is_fragmenting(self.policy.freelist.pageblock_order) {
-            counts.fragmenting[types.0.index()] += 1;
-        }
+        let pageblock_order = self.policy.freelist.pageblock_order;
+        self.zones[zone.index()].fallbacks.note(&event, pageblock_order);
         if self.keeps_extfrag {
             self.extfrag.push(event);
         }
@@ -272,8 +320,42 @@ impl Memory {
     }
 
     fn boost_for_fallback(&mut self, id: ZoneId, flags: AllocFlags) {
-        if self.boost_watermark(id) && flags.intersects(AllocFlags::KSWAPD) {
+        let wakes = self.policy.watermark.boost_wakes;
+        let is_told = wakes == BoostWakes::Always || flags.intersects(AllocFlags::KSWAPD);
+        if self.boost_watermark(id, 1) && is_told {
             self.zones[id.index()].flags.boosted_watermark = true;
+            self.has_untold_boost = wakes != BoostWakes::Unheard;
+        }
+    }
+
+    /// The next zone that was boosted and whose kswapd has not been told, which counts as told now.
+    #[inline]
+    pub fn take_boosted_zone(&mut self) -> Option<ZoneId> {
+        if !self.has_untold_boost {
+            return None;
+        }
+        let zone = self.zones.iter().position(|zone| zone.flags.boosted_watermark);
+        match zone {
+            Some(zone) => self.zones[zone].flags.boosted_watermark = false,
+            None => self.has_untold_boost = false,
+        }
+        zone.map(|zone| ZoneId(zone as u8))
+    }
+
+    /// Remembers a pageblock that movable and other pages share from now on, if there is room.
+    fn queue_mixed_block(
+        &mut self,
+        id: ZoneId,
+        block: Pfn,
+        migratetype: Migratetype,
+        old_type: Migratetype,
+    ) {
+        let is_mixed = migratetype == Migratetype::Movable || old_type == Migratetype::Movable;
+        let most = usize::from(self.policy.compaction.queue_length);
+        let start = Pfn(block.0 & !(self.policy.freelist.pageblock_order.pages() - 1));
+        let queue = &mut self.zones[id.index()].mixed_blocks;
+        if is_mixed && queue.len() < most && !queue.contains(&start) {
+            queue.push(start);
         }
     }
 
@@ -303,12 +385,16 @@ impl Memory {
                     .expect("the largest was found")
             })?;
         let block = self.zones[id.index()].free_area.list(found, from).head()?;
-        self.take_over_block(id, block, found, migratetype, flags, end);
+        if !self.take_over_block(id, block, found, migratetype, flags, end) {
+            return None;
+        }
         let change_ownership = self.block_type(block) == migratetype;
         self.note_extfrag(id, block, (order, found), (migratetype, from), change_ownership);
         Some(())
     }
 
+    /// Whether the block, or all free pages of its pageblock, are now of the wanted type: a request that would
+    /// rather wait is refused a small block.
     #[doc(alias = "steal_suitable_fallback")]
     fn take_over_block(
         &mut self,
@@ -318,18 +404,24 @@ impl Memory {
         migratetype: Migratetype,
         flags: AllocFlags,
         end: End,
-    ) {
+    ) -> bool {
         let old_type = self.block_type(block);
-        if old_type == Migratetype::HighAtomic {
-            return self.move_to_free_list(id, block, found, migratetype, end);
-        }
-        if found >= self.policy.freelist.pageblock_order {
-            self.set_block_types(block, found, migratetype);
-            return self.move_to_free_list(id, block, found, migratetype, end);
+        let is_reserved = old_type == Migratetype::HighAtomic;
+        if is_reserved || found >= self.policy.freelist.pageblock_order {
+            if !is_reserved {
+                self.set_block_types(block, found, migratetype);
+            }
+            self.move_to_free_list(id, block, found, migratetype, end);
+            return true;
         }
         let takes_block = self.may_take_block(found, migratetype);
         if takes_block || self.policy.watermark.boost_single_steals {
             self.boost_for_fallback(id, flags);
+        }
+        self.queue_mixed_block(id, block, migratetype, old_type);
+        if flags.intersects(AllocFlags::FRAGMENT_STALL) && found < self.policy.fallback.stall_order
+        {
+            return false;
         }
         match self.movable_range(id, block).filter(|_| takes_block) {
             None => self.move_to_free_list(id, block, found, migratetype, end),
@@ -344,6 +436,7 @@ impl Memory {
                 }
             }
         }
+        true
     }
 
     /// The rule before 4.12: no count of compatible pages, moved pages go to list heads, and the block

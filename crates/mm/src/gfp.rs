@@ -190,6 +190,8 @@ bitflags! {
         const FAIR = 1 << 7;
         /// A page that is in no cache will do (`__GFP_COLD`, before 4.15).
         const COLD = 1 << 8;
+        /// Would rather wait than mix pageblocks for a small block (posted in November 2018).
+        const FRAGMENT_STALL = 1 << 9;
     }
 }
 

@@ -111,6 +111,8 @@ pub struct Memory {
     pub(crate) extfrag: Vec<Extfrag>,
     /// Whether fallbacks are kept for [`Self::take_extfrag`], one by one; counted they are anyway.
     pub keeps_extfrag: bool,
+    /// Some zone may have been boosted without its kswapd being told.
+    pub(crate) has_untold_boost: bool,
     /// What the compaction whose step this is would keep for itself.
     pub(crate) capture: Option<Capture>,
     /// What compaction did since it was last asked for, if anybody wants to know.
@@ -167,6 +169,7 @@ impl Memory {
                     flags: ZoneFlags::default(),
                     compact: CompactZone::NEW,
                     fallbacks: FallbackCounts::default(),
+                    mixed_blocks: Vec::new(),
                     pcp: vec![PerCpuPages::new(); nr_cpus],
                 });
             }
@@ -188,6 +191,7 @@ impl Memory {
             last_linked: LastLinked { free: Pfn(0), lru: Pfn(0) },
             extfrag: Vec::new(),
             keeps_extfrag: true,
+            has_untold_boost: false,
             capture: None,
             compact_events: None,
             spaces: AddressSpaces::default(),
@@ -494,10 +498,7 @@ impl Memory {
     pub fn fallbacks(&self) -> FallbackCounts {
         let mut sum = FallbackCounts::default();
         for zone in &self.zones {
-            sum.all += zone.fallbacks.all;
-            for (sum, of_zone) in sum.fragmenting.iter_mut().zip(zone.fallbacks.fragmenting) {
-                *sum += of_zone;
-            }
+            sum.add(&zone.fallbacks);
         }
         sum
     }

@@ -143,6 +143,9 @@ pub struct Fallback {
     /// A movable request may take over other types' blocks only from this order up
     /// (`pageblock_order / 2`).
     pub movable_min_order: Order,
+    /// Whoever would rather wait than mix pageblocks is refused blocks below this order
+    /// (`fragment_stall_order`, posted in November 2018 and never merged); 0 refuses none.
+    pub stall_order: Order,
     /// Free or compatible pages at least for a pageblock to change its type (half of it).
     pub claim_min_pages: u32,
 }
@@ -178,13 +181,28 @@ pub struct Zone {
     /// The zones of a node fill in proportion to their sizes, before other nodes are looked at
     /// (`ALLOC_FAIR`: 81c0a2bb515f, 3.12, to 4.7).
     pub fair_batches: bool,
-    /// Prefer a lower zone of the node over mixing pageblocks (`ALLOC_NOFRAGMENT`, 6bb154504f8b, 5.0).
-    pub fragment_avoidance: bool,
+    /// Whether the fast path prefers a lower zone of the node over mixing pageblocks (`ALLOC_NOFRAGMENT`).
+    pub fragment_avoidance: FragmentAvoidance,
     /// In which order zonelists go through nodes and zones.
     pub zonelist_order: ZonelistOrder,
     /// The fast path passes over zones of which more than this share of what may be dirty is, for pages
     /// that will be written, in percent (`zone_dirty_ok`, a756cf590853, 3.3); 0 if it does not look.
     pub dirty_percent: u32,
+}
+
+/// Whether the fast path prefers a lower zone of the node over mixing pageblocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FragmentAvoidance {
+    /// It does not (before 5.0; and in 5.0, whose 0a79cdad5eb2 loses the flag).
+    Off,
+    /// It goes through the local zones once more, mixing, before it leaves the node or fails
+    /// (6bb154504f8b, 5.0).
+    LowerZone,
+    /// It goes on where it stands: at the next node, or to the slow path (as posted up to 21 November 2018).
+    LowerZoneThenOn,
+    /// Likewise, but only a request that may wake kswapd prefers so (the same postings, once marks are
+    /// boosted).
+    LowerZoneThenOnIfKswapd,
 }
 
 /// In which order zonelists go through nodes and zones.
@@ -212,6 +230,15 @@ pub struct Watermark {
     /// Whether a fallback that takes a single block boosts too (5.0 to 6.14), or only an attempt to
     /// claim a pageblock.
     pub boost_single_steals: bool,
+    /// Which high mark the boost is limited by.
+    pub boost_limit: BoostLimit,
+    /// When kswapd is told of a boost.
+    pub boost_wakes: BoostWakes,
+    /// Zones of less than four pageblocks are boosted as well (before 5.7; 14f69140ff9c).
+    pub boost_small_zones: bool,
+    /// An urgent request of order 0 that fails at the boosted min mark is judged without the boost
+    /// (f27ce0e14088, 5.9).
+    pub boost_spares_urgent: bool,
     /// Pages in the reserve of a lower zone per page of the higher ones, for DMA, DMA32, Normal
     /// (`lowmem_reserve_ratio`).
     pub lowmem_reserve_ratio: [u32; 3],
@@ -222,6 +249,31 @@ pub struct Watermark {
     /// Pageblocks at most that a zone keeps as its last resort (`MIGRATE_RESERVE`: 2 before 4.4,
     /// 974a786e63c9; none since).
     pub reserve_blocks_max: u32,
+}
+
+/// Which high mark a zone's boost is limited by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoostLimit {
+    /// The one without the boost (1c30844d2dfe, 5.0).
+    High,
+    /// The one with what has been boosted already, so that the limit grows with it (as posted up to 21
+    /// November 2018).
+    BoostedHigh,
+}
+
+/// When kswapd is told of a boost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoostWakes {
+    /// Nothing is boosted, and there is no `vm.watermark_boost_factor` (before 5.0).
+    Never,
+    /// By the request that got a page there, if it may wake kswapd (73444bc4d8f9, 5.0).
+    AfterAllocation,
+    /// By nobody: it finds the boost when it is woken for another reason. No kernel's way.
+    Unheard,
+    /// At once, whoever asks (as posted up to 21 November 2018).
+    Always,
+    /// At once, if the request may wake kswapd (as posted on 23 November 2018).
+    IfKswapd,
 }
 
 /// What a watermark check asks for a request of order > 0.
@@ -307,6 +359,9 @@ pub struct Compaction {
     pub defer_shift_max: u8,
     /// `vm.extfrag_threshold` unless set: up to this fragmentation index a failure is for want of memory.
     pub extfrag_threshold: u16,
+    /// Mixed pageblocks that a zone remembers for kcompactd (`COMPACT_QUEUE_LENGTH`, posted in October and
+    /// on 7 November 2018, never merged); 0 if none.
+    pub queue_length: u8,
     /// The mark above which a free block may be isolated.
     pub isolate_mark: IsolateMark,
     /// What contention does to an async run.
@@ -860,6 +915,8 @@ pub struct Vmstat {
     pub workingset: bool,
     /// `pgscan_direct_throttle` (5515061d22f0, 3.6).
     pub direct_throttle: bool,
+    /// `fragment_stall` (posted in November 2018, never merged).
+    pub fragment_stall: bool,
     /// `kswapd_skip_congestion_wait` (bb3ab596832b, 2.6.33; 4.4 no longer has it).
     pub skip_congestion_wait: bool,
     /// `numa_hint_faults` and its like (03c5a6e16322, 3.8).

@@ -71,6 +71,8 @@ enum Form {
     Steal,
     /// Where `vmstat.direct_throttle` is set.
     DirectThrottle,
+    /// Where `vmstat.fragment_stall` is set.
+    FragmentStall,
     /// Where `vmstat.skip_congestion_wait` is set.
     SkipWait,
     /// Where `vmstat.thp_zero_page` is set.
@@ -180,6 +182,8 @@ events! {
     NumaHintFaultsLocal = "numa_hint_faults_local", NumaBalancing;
     /// Base pages moved to the node that uses them.
     NumaPagesMigrated = "numa_pages_migrated", NumaBalancing;
+    /// Waits of movable requests that would have mixed pageblocks.
+    FragmentStall = "fragment_stall", FragmentStall;
     /// Pages migrated.
     PgMigrateSuccess = "pgmigrate_success", Compact;
     /// Pages that could not be migrated.
@@ -352,6 +356,7 @@ impl Memory {
                 Form::Workingset => (false, vmstat.workingset),
                 Form::Steal => (vmstat.reclaim_by_zone, true),
                 Form::DirectThrottle => (false, vmstat.direct_throttle),
+                Form::FragmentStall => (false, vmstat.fragment_stall),
                 Form::SkipWait => (false, vmstat.skip_congestion_wait),
                 Form::ZeroPage => (false, vmstat.thp_zero_page),
                 Form::SwapRa => (false, vmstat.swap_ra),

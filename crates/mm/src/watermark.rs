@@ -11,16 +11,14 @@
 //! its own, and only such requests and OOM victims counted the highatomic reserve as theirs, `__GFP_HIGH`
 //! alone did not; from 4.7 to 4.20 at least, requests of order 0 passed on the reserve's pages. Visible as:
 //! on those kernels a request near its mark succeeds or fails otherwise than here.
-//! Departs: a boost ends when the marks are set anew, and zones of less than four pageblocks have none. From
-//! 5.0 until 5.4 at least such zones were boosted too, and marks set anew under a boost kept it in low and
-//! high. Visible as: on those kernels kswapd works more in small zones, and after `min_free_kbytes` is
-//! written.
+//! Departs: a boost ends when the marks are set anew. From 5.0 until 5.4 at least marks set anew under a boost
+//! kept it in low and high. Visible as: on those kernels kswapd works more after `min_free_kbytes` is written.
 //! Departs: a Movable zone's pages have no part in sharing `min_free_kbytes` out, as in 6.12; in 6.1 they
 //! have. Visible as: lower marks in the other zones of a 6.1 with a Movable zone.
 
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
-use crate::policy::{Highatomic, Urgency, WatermarkCheck};
+use crate::policy::{BoostLimit, Highatomic, Urgency, Watermark, WatermarkCheck};
 use crate::types::{Migratetype, NR_ZONE_KINDS, Order, ZoneKind};
 use crate::zone::{Zone, ZoneId};
 
@@ -158,22 +156,28 @@ impl Memory {
         }
     }
 
-    /// Raises the zone's watermarks by one pageblock, up to the boost factor's share of the high mark.
+    /// Raises the zone's watermarks by so many pageblocks, up to the boost factor's share of the high mark.
     ///
     /// Returns whether boosting is on for a zone of this size.
-    pub(crate) fn boost_watermark(&mut self, id: ZoneId) -> bool {
-        let factor = u64::from(self.policy.watermark.boost_factor);
+    pub fn boost_watermark(&mut self, id: ZoneId, pageblocks: u64) -> bool {
+        let Watermark { boost_factor, boost_limit, boost_small_zones, .. } = self.policy.watermark;
         let pageblock = u64::from(self.policy.freelist.pageblock_order.pages());
         let zone = &mut self.zones[id.index()];
-        // Small zones are left alone: four pageblocks would be all of them.
-        if factor == 0 || zone.managed_pages < pageblock * 4 {
+        // Four pageblocks would be all of a small zone.
+        let is_small = zone.managed_pages < pageblock * 4;
+        if boost_factor == 0 || is_small && !boost_small_zones {
             return false;
         }
-        let max = zone.watermarks.raw(Mark::High) * factor / 10_000;
-        if max == 0 {
+        let high = match boost_limit {
+            BoostLimit::High => zone.watermarks.raw(Mark::High),
+            BoostLimit::BoostedHigh => zone.watermarks.pages(Mark::High),
+        };
+        let limit = high * u64::from(boost_factor) / 10_000;
+        if limit == 0 {
             return false;
         }
-        zone.watermarks.boost = (zone.watermarks.boost + pageblock).min(max.max(pageblock));
+        let boost = zone.watermarks.boost + pageblocks * pageblock;
+        zone.watermarks.boost = boost.min(limit.max(pageblock));
         true
     }
 

@@ -148,6 +148,8 @@ pub struct Zone {
     pub compact: CompactZone,
     /// Requests served from another type's list.
     pub fallbacks: FallbackCounts,
+    /// First frames of pageblocks that fallbacks have mixed, for kcompactd, the last one last.
+    pub mixed_blocks: Vec<Pfn>,
     /// One list set a CPU.
     pub pcp: Vec<PerCpuPages>,
 }

@@ -62,6 +62,8 @@ pub struct CellNames {
     pub threads: &'static str,
     /// The word with which the variant begins, where it is no part of the column's heading; else empty.
     pub variant_begins: &'static str,
+    /// The machine, the configuration and the posting; empty where the file has no such column.
+    pub settings: [&'static str; 3],
 }
 
 impl CellNames {
@@ -76,7 +78,7 @@ impl CellNames {
 }
 
 /// What is told of a table that is no benchmark's own: not a statistic of samples.
-const TOTALS: [&str; 2] = ["delta", "total"];
+const TOTALS: [&str; 3] = ["count", "delta", "total"];
 /// Where the first word of a variant says what was measured: it goes in front of the row.
 const MEASURED_FIRST: &str = "002_numa_thp_bench";
 /// What a row of samples says that are no statistic: its smallest and its largest are shown.
@@ -94,7 +96,7 @@ macro_rules! files {
 }
 
 /// The forms, by name: whose report, and the files.
-const FORMS: [(&str, Form, &[File]); 10] = [
+const FORMS: [(&str, Form, &[File]); 12] = [
     (
         "000_stutter",
         Form::Y2016,
@@ -139,7 +141,21 @@ const FORMS: [(&str, Form, &[File]); 10] = [
         Form::Y2012,
         files!["003_postmark", "003_postmark_duration", "003_postmark_vmstat"],
     ),
+    ("004_frag_1socket", Form::Y2016, FRAGMENTATION),
+    ("004_frag_2socket", Form::Y2016, FRAGMENTATION),
 ];
+
+/// What postings printed of fragmentation, on both machines, with advice and without.
+const FRAGMENTATION: &[File] =
+    files!["public_004_extfrag_events", "public_004_thpfioscale", "public_004_breakdowns"];
+/// Which machine's lines of these a form has, of which posting; breakdowns are of a later one.
+const CHOSEN: [(&str, &str, &str); 2] = [
+    ("004_frag_1socket", "1-socket Skylake", "2018-11-07"),
+    ("004_frag_2socket", "2-socket Haswell", "2018-11-07"),
+];
+const CHOSEN_BREAKDOWNS: (&str, &str) = ("public_004_breakdowns", "2018-11-23");
+/// By which columns lines are chosen, and rows told apart.
+pub(crate) const SETTINGS: [&str; 3] = ["machine", "config", "posting"];
 
 /// Files that are of no form: nothing runs what they tell of.
 const OTHER_FILES: &[File] = files![
@@ -147,10 +163,7 @@ const OTHER_FILES: &[File] = files![
     "003_kernel_size",
     "004_diffstat",
     "004_prose_numbers",
-    "public_004_breakdowns",
-    "public_004_extfrag_events",
     "public_004_fragmentation_stalls",
-    "public_004_thpfioscale",
 ];
 
 /// The forms there are, in alphabetical order.
@@ -166,22 +179,41 @@ pub fn find(name: &str) -> Option<PublishedForm> {
     Some(PublishedForm {
         name,
         form: *form,
-        tables: files.iter().map(|file| table(*file)).collect(),
+        tables: files
+            .iter()
+            .map(|file| table(*file, chosen(name, file.0)))
+            .filter(|table| !table.rows.is_empty())
+            .collect(),
     })
 }
 
 /// All files, each once.
 pub(crate) fn all_files() -> impl Iterator<Item = File> {
-    FORMS.iter().flat_map(|(.., files)| files.iter()).chain(OTHER_FILES).copied()
+    let of_one = FORMS.iter().filter(|(name, ..)| *name != CHOSEN[1].0);
+    of_one.flat_map(|(.., files)| files.iter()).chain(OTHER_FILES).copied()
+}
+
+/// The machine and the posting whose lines of a file a form has, if not all.
+fn chosen(form: &str, file: &str) -> Option<[&'static str; 2]> {
+    let (_, machine, posting) = CHOSEN.iter().find(|(name, ..)| *name == form)?;
+    let is_later = file == CHOSEN_BREAKDOWNS.0;
+    Some([machine, if is_later { CHOSEN_BREAKDOWNS.1 } else { posting }])
 }
 
 /// The table of a file: long CSV without quotes, the rows of a table's columns one after another.
-fn table((file, text): File) -> PublishedTable {
+fn table((file, text): File, chosen: Option<[&str; 2]>) -> PublishedTable {
     let (header, lines) = csv(text);
     let [title, metric, stat, threads, variant, value, unit, change] =
         ["table", "metric", "stat", "threads", "variant", "value", "unit", "published_delta_pct"]
             .map(|column| at(&header, column));
-    let lines: Vec<Vec<&'static str>> = lines.collect();
+    let settings = SETTINGS.map(|column| header.iter().position(|name| *name == column));
+    let settings_of =
+        |cells: &[&'static str]| settings.map(|at| at.map_or("", |column| cells[column]));
+    let is_chosen = |cells: &Vec<&'static str>| {
+        let [machine, _, posting] = settings_of(cells);
+        chosen.is_none_or(|chosen| chosen == [machine, posting])
+    };
+    let lines: Vec<Vec<&'static str>> = lines.filter(is_chosen).collect();
     let one_count = lines.iter().all(|cells| cells[threads] == lines[0][threads]);
     let mut table = PublishedTable {
         file,
@@ -208,12 +240,17 @@ fn table((file, text): File) -> PublishedTable {
             stat: cells[stat],
             threads: cells[threads],
             variant_begins: begins,
+            settings: settings_of(&cells),
         };
         let metric = match (begins, cells[threads]) {
             ("", "") => cells[metric].to_owned(),
             ("", _) if one_count => cells[metric].to_owned(),
             ("", threads) => format!("{}-{threads}", cells[metric]),
             (begins, _) => begins.to_owned(),
+        };
+        let metric = match names.settings[1] {
+            "" => metric,
+            config => format!("{metric}, {config}"),
         };
         let statistics: &[&'static str] = match cells[stat] {
             SAMPLE => &["Min", "Max"],

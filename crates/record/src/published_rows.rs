@@ -45,6 +45,8 @@ pub(crate) fn rows(published: &PublishedForm, groups: &[Group<'_>]) -> Vec<Compa
             "002_mmap_demo_time" => time,
             "002_mmap_demo_vmstat" => listed,
             "002_numa_thp_bench" => single_run,
+            "public_004_extfrag_events" | "public_004_breakdowns" => fallbacks,
+            "public_004_thpfioscale" => unit_latency,
             _ => return None,
         };
         let row = |wanted: &PublishedRow| -> ComparisonRow {
@@ -116,6 +118,47 @@ fn time(record: &Record, row: &PublishedRow) -> Option<f64> {
         "outputs" => rise("pgpgout").map(|kib| 2.0 * kib),
         "major pagefaults" => rise("pgmajfault"),
         "minor pagefaults" => rise("pgfault").map(|all| all - rise("pgmajfault").unwrap_or(0.0)),
+        _ => None,
+    }
+}
+
+/// Types of what is asked for, as breakdowns of fallbacks name them, and the counters of those that mix pageblocks.
+const FALLBACKS: [(&str, &str); 3] = [
+    ("MIGRATE_UNMOVABLE", "mm_page_alloc_extfrag_unmovable"),
+    ("MIGRATE_MOVABLE", "mm_page_alloc_extfrag_movable"),
+    ("MIGRATE_RECLAIMABLE", "mm_page_alloc_extfrag_reclaimable"),
+];
+
+/// Whether a run's memory for huge pages was advised as that of a row's configuration.
+fn is_configured(record: &Record, row: &PublishedRow) -> bool {
+    let is_advised = record.inputs.workload.values.get("advice").is_some_and(|word| word == "huge");
+    is_advised == row.cells.settings[1].ends_with("MADV_HUGEPAGE")
+}
+
+/// Fallbacks that mix pageblocks: all of them, or those for requests of one type.
+fn fallbacks(record: &Record, row: &PublishedRow) -> Option<f64> {
+    if !is_configured(record, row) {
+        return None;
+    }
+    let delta = |name: &str| record.delta(name).map(|nr| nr as f64);
+    match FALLBACKS.iter().find(|(metric, _)| *metric == row.cells.metric) {
+        Some((_, counter)) => delta(counter),
+        None if row.cells.metric.starts_with("extfrag events") => {
+            FALLBACKS.iter().map(|(_, counter)| delta(counter)).sum()
+        }
+        None => None,
+    }
+}
+
+/// What filling a huge page's place took, by statistic, or the share of places that got one.
+fn unit_latency(record: &Record, row: &PublishedRow) -> Option<f64> {
+    let name = format!("{}-{}", row.cells.metric, row.cells.threads);
+    let metric = record.metric(&name).filter(|_| is_configured(record, row))?;
+    let samples = Sorted::new(metric.samples.iter().copied());
+    match row.cells.stat {
+        "" | "Amean" => samples.amean(),
+        "Min" => samples.min(),
+        "Max" => samples.max(),
         _ => None,
     }
 }

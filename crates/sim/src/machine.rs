@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The machine files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 10] = [
+pub const BUILT_IN: [(&str, &str); 12] = [
     ("fleet-128g", include_str!("../../../machines/fleet-128g.toml")),
     ("fleet-32g", include_str!("../../../machines/fleet-32g.toml")),
     ("fleet-8g", include_str!("../../../machines/fleet-8g.toml")),
@@ -35,7 +35,9 @@ pub const BUILT_IN: [(&str, &str); 10] = [
         include_str!("../../../machines/one-node-8g-2012-half-disk.toml"),
     ),
     ("one-node-8g-in-use", include_str!("../../../machines/one-node-8g-in-use.toml")),
+    ("one-socket-32g", include_str!("../../../machines/one-socket-32g.toml")),
     ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
+    ("two-socket-64g", include_str!("../../../machines/two-socket-64g.toml")),
 ];
 
 /// Machine files.

@@ -14,6 +14,7 @@
 //! | `small-files` | very many small files are written, read at random, and deleted |
 //! | `stress-highalloc` | a module asks for most of memory in huge pages, pass after pass |
 //! | `stutter` | mappings of 128 MiB are timed while most of memory is taken and a file is copied |
+//! | `thpfioscale` | threads ask for huge pages while very many small files are read |
 //! | `thpscale` | threads ask for huge pages in memory full of holes and page cache |
 //! | `usemem` | threads write to each page of their memory, while others read a mapped file |
 //!
@@ -50,6 +51,7 @@ pub mod recorded;
 mod small_files;
 mod stress_highalloc;
 mod stutter;
+mod thpfioscale;
 mod thpscale;
 mod usemem;
 
@@ -73,7 +75,7 @@ struct Workload {
     needs_files: fn(&Settings) -> bool,
 }
 
-const WORKLOADS: [&Workload; 14] = [
+const WORKLOADS: [&Workload; 15] = [
     &churn::WORKLOAD,
     &dd::WORKLOAD,
     &fleet::WORKLOAD,
@@ -86,6 +88,7 @@ const WORKLOADS: [&Workload; 14] = [
     &small_files::WORKLOAD,
     &stress_highalloc::WORKLOAD,
     &stutter::WORKLOAD,
+    &thpfioscale::WORKLOAD,
     &thpscale::WORKLOAD,
     &usemem::WORKLOAD,
 ];

@@ -17,7 +17,7 @@ use crate::files::{Random, write_new};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{report_killed, report_rate, report_seconds, run_processes};
 use highorder_record::{Better, Metric};
-use highorder_system::{Code, Failure, Ns, System, ThreadSpec};
+use highorder_system::{Code, Failure, MachineInfo, Ns, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "small-files",
@@ -79,7 +79,7 @@ const STREAM_UNLINK: u128 = STREAM | (1 << 32);
 
 /// What each process does.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+pub(crate) struct Plan {
     files_each: u64,
     file_bytes: u64,
     block: u64,
@@ -87,21 +87,8 @@ struct Plan {
 }
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
-    let machine = sys.machine();
     let writers = settings.count_u32("writers");
-    let file_bytes = settings.size("file_size");
-    let bytes = settings.pages("memory", machine) * machine.page_bytes;
-    let plan = Plan {
-        files_each: bytes / file_bytes / u64::from(writers),
-        file_bytes,
-        block: settings.size("block"),
-        reads_per_file: settings.count("reads_per_file"),
-    };
-    if plan.files_each == 0 {
-        return Err(Failure::Refused(format!(
-            "small-files: {bytes} bytes for {writers} writers, expected a file of {file_bytes} for each"
-        )));
-    }
+    let plan = Plan::new(sys.machine(), settings, "small-files")?;
     let began = sys.now();
     let wrote = run_processes(sys, processes("write", writers, move |sys, n| plan.write(sys, n)))?;
     sys.sync()?;
@@ -109,10 +96,9 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         report_killed(sys, "Killed", wrote.nr_killed);
         return Ok(());
     }
-    let megabytes = (plan.files_each * u64::from(writers) * file_bytes) as f64 / 1e6;
     report_seconds(sys, "Write phase", wrote.elapsed);
     let with_sync = sys.now() - began;
-    report_rate(sys, "Write", "MB/s", megabytes, with_sync);
+    report_rate(sys, "Write", "MB/s", plan.megabytes(writers), with_sync);
 
     let time = match settings.count("read_seconds") {
         0 => wrote.elapsed,
@@ -129,7 +115,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
 }
 
 /// One process for each writer's files.
-fn processes(
+pub(crate) fn processes(
     verb: &str,
     count: u32,
     work: impl Fn(&mut dyn System, u32) -> Result<(), Failure> + Copy + Send + 'static,
@@ -145,11 +131,58 @@ fn name(writer: u32, file: u64) -> String {
 }
 
 impl Plan {
-    fn write(self, sys: &mut dyn System, writer: u32) -> Result<(), Failure> {
+    /// From parameters that workloads with small files have in common.
+    ///
+    /// # Errors
+    /// Less than a file for each writer.
+    pub(crate) fn new(
+        machine: &MachineInfo,
+        settings: &Settings,
+        workload: &str,
+    ) -> Result<Self, Failure> {
+        let writers = settings.count_u32("writers");
+        let file_bytes = settings.size("file_size");
+        let bytes = settings.pages("memory", machine) * machine.page_bytes;
+        let files_each = bytes / file_bytes / u64::from(writers);
+        if files_each == 0 {
+            return Err(Failure::Refused(format!(
+                "{workload}: {bytes} bytes for {writers} writers, expected a file of {file_bytes} for each"
+            )));
+        }
+        let block = settings.size("block");
+        Ok(Self { files_each, file_bytes, block, reads_per_file: settings.count("reads_per_file") })
+    }
+
+    /// What all files hold together, in millions of bytes.
+    pub(crate) fn megabytes(self, writers: u32) -> f64 {
+        (self.files_each * u64::from(writers) * self.file_bytes) as f64 / 1e6
+    }
+
+    pub(crate) fn write(self, sys: &mut dyn System, writer: u32) -> Result<(), Failure> {
         for file in 0..self.files_each {
             write_new(sys, &name(writer, file), self.file_bytes, self.block)?;
         }
         Ok(())
+    }
+
+    /// Reads at random in one of a writer's files, drawn at random.
+    pub(crate) fn visit(
+        self,
+        sys: &mut dyn System,
+        writer: u32,
+        random: &mut Random,
+    ) -> Result<(), Failure> {
+        let file = sys.open_file(&name(writer, random.below(self.files_each)))?;
+        for _ in 0..self.reads_per_file {
+            let at = random.below(self.file_bytes / self.block) * self.block;
+            sys.read_file(file, at, self.block)?;
+        }
+        sys.close_file(file)
+    }
+
+    /// Deletes all files, in the order they were written.
+    pub(crate) fn unlink_all(self, sys: &mut dyn System, writers: u32) -> Result<(), Failure> {
+        unlink(sys, self, writers, "all")
     }
 
     /// Reads at random until that moment.
@@ -159,12 +192,7 @@ impl Plan {
         let mut nr_reads = 0;
         while sys.now() < end {
             let visited = sys.now();
-            let file = sys.open_file(&name(writer, random.below(self.files_each)))?;
-            for _ in 0..self.reads_per_file {
-                let at = random.below(self.file_bytes / self.block) * self.block;
-                sys.read_file(file, at, self.block)?;
-            }
-            sys.close_file(file)?;
+            self.visit(sys, writer, &mut random)?;
             nr_reads += self.reads_per_file;
             let took = sys.now() - visited;
             sys.latency("small-files-visit", took);

@@ -77,14 +77,14 @@ const HOG_NAP: Ns = Ns::from_millis(100);
 
 /// Something that one thread tells others once.
 #[derive(Clone, Debug, Default)]
-struct Flag(Arc<AtomicBool>);
+pub(crate) struct Flag(Arc<AtomicBool>);
 
 impl Flag {
-    fn raise(&self) {
+    pub(crate) fn raise(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    fn is_raised(&self) -> bool {
+    pub(crate) fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -492,6 +492,20 @@ fn small_files_are_written_by_pages_synced_and_read_sixteen_times_a_visit() {
 }
 
 #[test]
+fn thpfioscale_fills_half_of_its_area_while_small_files_are_read() {
+    let mut sys = Fake::new(PAGES);
+    let values = [("memory", text("16 MiB")), ("read_seconds", Value::Integer(1))];
+    sys.run(configured("thpfioscale", values).code()).unwrap();
+    assert_eq!(sys.files, BTreeMap::new(), "all are deleted");
+    let processes = sys.spawned().iter().filter(|spec| spec.new_process).count();
+    assert_eq!(processes, 4 + 4 + 1, "writers, readers, and whose memory it is");
+    let nr_units = sys.samples("fault-base-1").len();
+    let node = highorder_system::System::machine(&sys).nodes[0].total_pages;
+    assert_eq!(nr_units as u64, node * 75 / 100 / 2 / 512);
+    assert_eq!(sys.samples("Percentage huge-1"), [0.0]);
+}
+
+#[test]
 fn small_files_go_all_or_by_halves_at_random() {
     assert_eq!(small_files(1, "all").files, BTreeMap::new());
     let half = small_files(1, "half");
@@ -831,12 +845,13 @@ fn a_recorded_highalloc_makes_trees_of_files_first() {
 fn a_workload_says_whether_it_needs_files_and_creates_some_exactly_then() {
     let (one, zero) = (Value::Integer(1), Value::Integer(0));
     // So that none takes long; a workload that is not named here runs with its defaults.
-    let small: [(&str, Vec<(&str, Value)>); 6] = [
+    let small: [(&str, Vec<(&str, Value)>); 7] = [
         ("churn", vec![("operations", Value::Integer(100))]),
         ("numa-thp-bench", vec![("area", text("4 MiB")), ("writes", Value::Integer(1000))]),
         ("postmark", vec![("transactions", Value::Integer(100))]),
         ("stutter", vec![("mapping", text("1 MiB")), ("rounds", one.clone())]),
         ("small-files", vec![("memory", Value::Float(0.1))]),
+        ("thpfioscale", vec![("memory", Value::Float(0.1)), ("read_seconds", one.clone())]),
         ("usemem", vec![("passes", one.clone())]),
     ];
     let check = |name: &str, values: Vec<(&str, Value)>| {

@@ -107,6 +107,11 @@ records! {
         fragmenting: i32 = " fragmenting=",
         change_ownership: Option<i32> = " change_ownership=",
     }
+    /// `mm_fragmentation_stall`: a movable request has waited before it mixed pageblocks (posted in November 2018).
+    FragmentationStall {
+        nid: i32 = "nid=",
+        duration: u64 = " duration=",
+    }
     /// `mm_compaction_isolate_migratepages`, `mm_compaction_isolate_freepages` and
     /// `mm_compaction_fast_isolate_freepages`: a scanner went over some page frames.
     CompactionIsolate {
@@ -541,6 +546,7 @@ events! {
     MmPagePcpuDrain(MmPagePcpuDrain) = "mm_page_pcpu_drain",
     MmPageAllocZoneLocked(MmPageAllocZoneLocked) = "mm_page_alloc_zone_locked",
     MmPageAllocExtfrag(MmPageAllocExtfrag) = "mm_page_alloc_extfrag",
+    FragmentationStall(FragmentationStall) = "mm_fragmentation_stall",
     SetMigrationPte(MigrationPte) = "set_migration_pte",
     RemoveMigrationPte(MigrationPte) = "remove_migration_pte",
     CompactionIsolateMigratepages(CompactionIsolate) = "mm_compaction_isolate_migratepages",

@@ -9,8 +9,8 @@ use highorder_mm::fallback::Extfrag;
 use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
-    FallbackRule, Highatomic, IsolateMark, ListType, PcpDrain, PcpHigh, PcpOrders, Placement,
-    Policy, Urgency, WatermarkCheck, ZonelistOrder,
+    BoostLimit, BoostWakes, FallbackRule, FragmentAvoidance, Highatomic, IsolateMark, ListType,
+    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Urgency, WatermarkCheck, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -80,6 +80,7 @@ pub(crate) struct Zone {
     pub(crate) lowmem_reserve: [u64; 4],
     pub(crate) reserved_highatomic: u64,
     pub(crate) boosted: bool,
+    pub(crate) mixed: Vec<u32>,
     pub(crate) below_high: bool,
     pub(crate) reclaim_active: bool,
     /// Pages left of its fair share, and whether it was seen used up.
@@ -187,6 +188,7 @@ impl Naive {
                     lowmem_reserve: [0; 4],
                     reserved_highatomic: 0,
                     boosted: false,
+                    mixed: Vec::new(),
                     below_high: false,
                     reclaim_active: false,
                     batch: zone.managed_pages as i64,
@@ -449,14 +451,19 @@ impl Naive {
         let factor = u64::from(self.policy.watermark.boost_factor);
         let block = u64::from(self.block_pages());
         let zone = &mut self.zones[zone];
-        let most = zone.marks[2] * factor / 10_000;
-        if factor == 0 || zone.managed < 4 * block || most == 0 {
+        let watermark = &self.policy.watermark;
+        let base = match watermark.boost_limit {
+            BoostLimit::High => zone.marks[2],
+            BoostLimit::BoostedHigh => zone.marks[2] + zone.boost,
+        };
+        let most = base * factor / 10_000;
+        let too_small = zone.managed < 4 * block && !watermark.boost_small_zones;
+        if factor == 0 || too_small || most == 0 {
             return;
         }
         zone.boost = (zone.boost + block).min(most.max(block));
-        if flags.intersects(AllocFlags::KSWAPD) {
-            zone.boosted = true;
-        }
+        zone.boosted |=
+            flags.intersects(AllocFlags::KSWAPD) || watermark.boost_wakes == BoostWakes::Always;
     }
 
     fn note(
@@ -548,7 +555,9 @@ impl Naive {
                 .expect("the largest exists");
         }
         let (from, pfn) = self.first_fallback(zone, found, wanted).expect("just seen");
-        self.steal_suitable(zone, pfn, found, wanted, flags);
+        if !self.steal_suitable(zone, pfn, found, wanted, flags) {
+            return false;
+        }
         self.note(zone, pfn, (order, found), (wanted, from));
         true
     }
@@ -560,7 +569,7 @@ impl Naive {
         found: u8,
         wanted: Migratetype,
         flags: AllocFlags,
-    ) {
+    ) -> bool {
         let end = self.moved_end();
         let was = self.block_type(pfn);
         let mut whole = false;
@@ -573,16 +582,33 @@ impl Naive {
             if whole || self.policy.watermark.boost_single_steals {
                 self.boost(zone, flags);
             }
+            if wanted == Movable || was == Movable {
+                self.remember_mixed(zone, pfn);
+            }
+            let waits = flags.intersects(AllocFlags::FRAGMENT_STALL);
+            if waits && found < self.policy.fallback.stall_order.0 {
+                return false;
+            }
         }
         let range = self.movable_range(zone, pfn).filter(|_| whole);
         let Some(range) = range else {
             self.move_block(zone, pfn, found, wanted, end);
-            return;
+            return true;
         };
         let (_, movable) = self.count_range(range);
         let free = self.move_range(zone, range, wanted, end);
         if self.is_enough(free, movable, wanted, was) {
             self.set_block_type(pfn, wanted);
+        }
+        true
+    }
+
+    fn remember_mixed(&mut self, zone: usize, pfn: u32) {
+        let start = pfn / self.block_pages() as u32 * self.block_pages() as u32;
+        let room = usize::from(self.policy.compaction.queue_length);
+        let known = &mut self.zones[zone].mixed;
+        if known.iter().all(|&other| other != start) && known.len() < room {
+            known.push(start);
         }
     }
 
@@ -924,6 +950,7 @@ impl Naive {
         let (order, class) = (request.order.0, request.gfp.highest_zone());
         self.passes(zone, order, pages, class, flags)
             || order == 0
+                && self.policy.watermark.boost_spares_urgent
                 && flags.intersects(AllocFlags::MIN_RESERVE)
                 && self.zones[zone].boost > 0
                 && walk == Some(Mark::Min)
@@ -1331,10 +1358,14 @@ impl Naive {
         let Some(&first) = self.zonelist(request.node, request.gfp).first() else { return flags };
         let first = &self.zones[first];
         let lower = self.zones.iter().any(|z| z.node == first.node && z.kind == ZoneKind::Dma32);
-        if self.policy.zone.fragment_avoidance
-            && first.kind == ZoneKind::Normal
-            && (lower || self.machine.nr_nodes() == 1)
-        {
+        let wakes = request.gfp.contains(Gfp::KSWAPD_RECLAIM);
+        let wishes = match self.policy.zone.fragment_avoidance {
+            FragmentAvoidance::Off => false,
+            FragmentAvoidance::LowerZone => lower || self.machine.nr_nodes() == 1,
+            FragmentAvoidance::LowerZoneThenOn => lower,
+            FragmentAvoidance::LowerZoneThenOnIfKswapd => lower && wakes,
+        };
+        if first.kind == ZoneKind::Normal && wishes {
             flags | AllocFlags::NOFRAGMENT
         } else {
             flags
@@ -1347,7 +1378,7 @@ impl Naive {
         mark: Option<Mark>,
         flags: AllocFlags,
     ) -> Option<u32> {
-        let list = self.zonelist(request.node, request.gfp);
+        let mut list = self.zonelist(request.node, request.gfp);
         let first = *list.first()?;
         let home = self.zones[first].node;
         if flags.intersects(AllocFlags::FAIR) {
@@ -1380,6 +1411,9 @@ impl Naive {
                 if let Some(pfn) = self.try_zone(zone, request, mark, flags) {
                     return Some(pfn);
                 }
+            }
+            if self.policy.zone.fragment_avoidance != FragmentAvoidance::LowerZone {
+                list.retain(|&zone| self.zones[zone].node != home);
             }
         }
         let flags = flags - AllocFlags::NOFRAGMENT;

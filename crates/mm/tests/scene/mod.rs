@@ -7,13 +7,14 @@ use highorder_mm::frame::{End, State};
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::pcp::NR_PCP_LISTS;
 use highorder_mm::policy::{
-    AnonEntry, AsyncSources, Balance, BusyPages, CompactCounters, Compaction, Contention,
-    CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish, FlushBy, FreeOrder, FreePages,
-    FreeScan, Freelist, HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio,
-    IsolateMark, IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch,
-    Pcp, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan,
-    ScanUnit, SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead,
-    TargetSearch, Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
+    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
+    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
+    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, HighOrderMode,
+    Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru,
+    LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement,
+    Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator,
+    SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat, Watermark,
+    WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -48,11 +49,12 @@ pub(crate) fn linux_6_12() -> Policy {
         fallback: Fallback {
             rule: FallbackRule::ClaimThenSteal,
             movable_min_order: Order(4),
+            stall_order: Order(0),
             claim_min_pages: 256,
         },
         zone: Zone {
             fair_batches: false,
-            fragment_avoidance: true,
+            fragment_avoidance: FragmentAvoidance::LowerZone,
             zonelist_order: ZonelistOrder::Node,
             dirty_percent: 0,
         },
@@ -62,6 +64,10 @@ pub(crate) fn linux_6_12() -> Policy {
             scale_factor: Some(10),
             boost_factor: 15_000,
             boost_single_steals: false,
+            boost_limit: BoostLimit::High,
+            boost_wakes: BoostWakes::AfterAllocation,
+            boost_small_zones: false,
+            boost_spares_urgent: true,
             lowmem_reserve_ratio: [256, 256, 32],
             check: WatermarkCheck::AnyBlock,
             urgency: Urgency::HighThenNonBlocking,
@@ -90,6 +96,7 @@ pub(crate) fn linux_6_12() -> Policy {
             defer_by_order: true,
             defer_shift_max: 6,
             extfrag_threshold: 500,
+            queue_length: 0,
             isolate_mark: IsolateMark::BareMin,
             contention: Contention::FinishBlock,
             capture: true,
@@ -163,6 +170,7 @@ pub(crate) fn linux_6_12() -> Policy {
             steal_apart: true,
             workingset: true,
             direct_throttle: true,
+            fragment_stall: false,
             skip_congestion_wait: false,
             numa_balancing: true,
             thp_zero_page: true,
@@ -216,7 +224,7 @@ pub(crate) fn linux_4_20() -> Policy {
     policy.pcp.orders = PcpOrders::Zero;
     policy.pcp.high = PcpHigh::SixBatches;
     policy.fallback.rule = FallbackRule::MoveAndRetry { moved_to: End::Head };
-    policy.zone.fragment_avoidance = false;
+    policy.zone.fragment_avoidance = FragmentAvoidance::Off;
     policy.compaction = Compaction {
         target_search: TargetSearch::Off,
         migrate_search: MigrateSearch::Off,
@@ -245,6 +253,21 @@ pub(crate) fn linux_4_20() -> Policy {
     policy.lru.scan_unit = ScanUnit::Entry;
     policy.reclaim.mapped_count_twice = true;
     policy.vmstat.reclaim_by_type = false;
+    policy
+}
+
+/// 4.20-rc1 with the whole series of November 2018 against fragmentation, as first posted for it.
+pub(crate) fn frag_series() -> Policy {
+    let mut policy = linux_4_20();
+    policy.zone.fragment_avoidance = FragmentAvoidance::LowerZoneThenOnIfKswapd;
+    policy.watermark.boost_factor = 15_000;
+    policy.watermark.boost_single_steals = true;
+    policy.watermark.boost_limit = BoostLimit::BoostedHigh;
+    policy.watermark.boost_wakes = BoostWakes::Always;
+    policy.watermark.boost_small_zones = true;
+    policy.watermark.boost_spares_urgent = false;
+    policy.fallback.stall_order = Order(4);
+    policy.compaction.queue_length = 16;
     policy
 }
 
@@ -358,6 +381,7 @@ pub(crate) fn policies() -> Vec<(&'static str, Policy)> {
         ("6.1", linux_6_1()),
         ("5.15", linux_5_15()),
         ("4.20", linux_4_20()),
+        ("series", frag_series()),
         ("4.4", linux_4_4()),
         ("3.3", linux_3_3()),
         ("3.4-rc2", linux_3_4_rc2()),
@@ -372,6 +396,7 @@ pub(crate) fn scaled_down(mut policy: Policy) -> Policy {
     policy.freelist.pageblock_order = Order(4);
     policy.fallback.movable_min_order = Order(2);
     policy.fallback.claim_min_pages = 8;
+    policy.fallback.stall_order = policy.fallback.stall_order.min(Order(2));
     policy
 }
 
@@ -680,9 +705,11 @@ impl Scene {
                 let zone = usize::from(zone) % nr_zones;
                 self.fast.zones[zone].watermarks.boost = 0;
                 self.fast.zones[zone].flags.boosted_watermark = false;
+                self.fast.zones[zone].mixed_blocks.clear();
                 if let Some(naive) = &mut self.naive {
                     naive.zones[zone].boost = 0;
                     naive.zones[zone].boosted = false;
+                    naive.zones[zone].mixed.clear();
                 }
             }
         }
@@ -694,6 +721,11 @@ impl Scene {
         let fast_flags = self.fast.fast_path_flags(request);
         let slow = AllocFlags::slow_path(request.gfp, request.order);
         let mut attempts = vec![(Some(Mark::Low), fast_flags), (Some(Mark::Min), slow)];
+        let may_stall = self.fast.policy.fallback.stall_order > Order(0)
+            && request.gfp.contains(Gfp::MOVABLE | Gfp::DIRECT_RECLAIM);
+        if may_stall {
+            attempts.insert(1, (Some(Mark::Min), slow | AllocFlags::FRAGMENT_STALL));
+        }
         match kind % 8 {
             0 => attempts.push((Some(Mark::Min), slow | AllocFlags::OOM)),
             1 | 2 => attempts.push((None, slow | AllocFlags::NO_WATERMARKS)),
@@ -801,6 +833,10 @@ impl Scene {
     pub(crate) fn compare(&mut self) -> Result<(), String> {
         let events = self.fast.take_extfrag();
         self.extfrag_seen += events.len() as u64;
+        let counts = self.fast.fallbacks();
+        if counts.kinds.values().sum::<u64>() != self.extfrag_seen {
+            return Err(format!("{} fallbacks, but {counts:?}", self.extfrag_seen));
+        }
         for event in &events {
             self.answer(u64::from(event.pfn.0) << 8 | u64::from(event.fallback_order.0));
         }
@@ -855,6 +891,10 @@ impl Scene {
             let flags =
                 (fast.flags.boosted_watermark, fast.flags.below_high, fast.watermarks.boost);
             let naive_flags = (slow.boosted, slow.below_high, slow.boost);
+            let mixed: Vec<u32> = fast.mixed_blocks.iter().map(|pfn| pfn.0).collect();
+            if mixed != slow.mixed {
+                return Err(format!("zone {id}: mixed {mixed:x?}, naively {:x?}", slow.mixed));
+            }
             let shares = (fast.alloc_batch, fast.flags.fair_depleted);
             if shares != (slow.batch, slow.depleted) {
                 return Err(format!(

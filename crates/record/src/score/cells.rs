@@ -9,7 +9,7 @@ use crate::record::Scale;
 use crate::stats::Better;
 
 /// Columns that only some files have, and by which claims choose cells.
-pub(crate) const SETTINGS: [&str; 3] = ["machine", "config", "posting"];
+pub(crate) use crate::published::SETTINGS;
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,7 +145,10 @@ fn wanted(table: &PublishedTable, row: &PublishedRow, column: &str) -> Wanted {
         stat: Some(row.cells.stat.to_owned()),
         threads: row.cells.threads.parse().ok(),
         variant: row.cells.variant(column),
-        settings: Default::default(),
+        settings: row
+            .cells
+            .settings
+            .map(|setting| Some(setting.to_owned()).filter(|setting| !setting.is_empty())),
     }
 }
 
@@ -156,7 +159,7 @@ fn cell(table: &PublishedTable, row: &PublishedRow, column: &str, value: f64) ->
         stat: row.cells.stat.to_owned(),
         threads: row.cells.threads.parse().ok(),
         variant: row.cells.variant(column),
-        settings: Default::default(),
+        settings: row.cells.settings.map(str::to_owned),
         value,
     }
 }

@@ -6,6 +6,7 @@
 //! Departs: a lock that a step needs is held for as long as its work takes, at the step's end. Visible as:
 //! an async run gives up for a lock that another has at the step's beginning, not somewhere within it.
 
+use super::mixed_blocks::empty_mixed_blocks;
 use super::policy::{DirectCompaction, KcompactdWake};
 use super::slowpath::{COSTLY_ORDER, Want};
 use super::trace::{self, TraceEvent, Wake};
@@ -107,10 +108,15 @@ pub(crate) struct Compacted {
 pub(crate) fn compact_zone(cx: &mut KernelCx<'_>, request: CompactRequest) -> Compacted {
     let begun = cx.world().memory.begin_compaction(request);
     trace::note_all(cx);
-    let mut run = match begun {
-        Ok(run) => run,
-        Err(result) => return Compacted { result, block: None, is_cpu_wanted: false },
-    };
+    match begun {
+        Ok(run) => run_compaction(cx, run),
+        Err(result) => Compacted { result, block: None, is_cpu_wanted: false },
+    }
+}
+
+/// Carries out a run that has begun. Suspends.
+pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Compacted {
+    let who = run.request.who;
     let aborts = cx.world().memory.policy.compaction.contention == Contention::Abort;
     cx.world().compaction.running += 1;
     let mut held = 0;
@@ -133,7 +139,7 @@ pub(crate) fn compact_zone(cx: &mut KernelCx<'_>, request: CompactRequest) -> Co
                 trace::note_taken(cx, told);
                 break result;
             }
-            CompactStep::TooManyIsolated => wait_for_isolated(cx, request.who),
+            CompactStep::TooManyIsolated => wait_for_isolated(cx, who),
             CompactStep::WaitOnPage(pfn, obstacle) => wait_on_obstacle(cx, pfn, obstacle),
             CompactStep::FastIsolated(_)
             | CompactStep::IsolatedFreepages(_)
@@ -517,7 +523,14 @@ pub(crate) fn wakeup_kcompactd(cx: &mut KernelCx<'_>, node: u32, order: Order, h
     if order == Order(0) || kernel.flows.compaction.kcompactd == KcompactdWake::Never {
         return;
     }
+    let has_mixed = kernel.has_mixed_blocks(node);
     let state = &mut kernel.nodes[node as usize].kcompactd;
+    if has_mixed {
+        // At once, and for nothing else.
+        let queue = state.wait;
+        cx.wake_one(queue);
+        return;
+    }
     state.order = state.order.max(order);
     state.highest = Some(state.highest.map_or(highest, |other| other.max(highest)));
     let queue = state.wait;
@@ -542,7 +555,10 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
         let queue = cx.world().nodes[node as usize].kcompactd.wait;
         let proactive = cx.world().memory.policy.compaction.proactiveness > 0;
         trace::note(cx, TraceEvent::KcompactdSleep { node });
-        let woken = if cx.world().nodes[node as usize].kcompactd.order > Order(0) {
+        let is_asked = |kernel: &Kernel| {
+            kernel.nodes[node as usize].kcompactd.order > Order(0) || kernel.has_mixed_blocks(node)
+        };
+        let woken = if is_asked(cx.world()) {
             Wakeup::Woken
         } else if proactive {
             cx.wait_timeout(queue, PROACTIVE_INTERVAL)
@@ -551,6 +567,10 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
             Wakeup::Woken
         };
         if woken == Wakeup::Woken {
+            if is_asked(cx.world()) {
+                cx.world().memory.vm.add(Vm::KcompactdWake, 1);
+                empty_mixed_blocks(cx, node);
+            }
             if cx.world().nodes[node as usize].kcompactd.order > Order(0) {
                 do_work(cx, node);
             }
@@ -573,7 +593,6 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
 #[doc(alias = "kcompactd_do_work")]
 fn do_work(cx: &mut KernelCx<'_>, node: u32) {
     let kernel = cx.world();
-    kernel.memory.vm.add(Vm::KcompactdWake, 1);
     let state = &kernel.nodes[node as usize].kcompactd;
     let (order, highest) = (state.order, state.highest.unwrap_or(ZoneKind::Movable));
     trace::note(cx, TraceEvent::KcompactdWake(Wake { node, order, highest }));

@@ -11,7 +11,7 @@
 //! again at once costs as much as much later; where much is touched at random, large page tables cost too little.
 
 use super::mmap_lock::{self, Hold};
-use super::slowpath::{Want, alloc_pages};
+use super::slowpath::{Want, alloc_pages, note_fallbacks};
 use super::swap::swap_in;
 use super::{Kernel, KernelCx, filemap, numa, oom, thp, writeback};
 use crate::task::Mode;
@@ -106,6 +106,8 @@ pub fn touch_range(
         };
         let file = vma.file.map(|mapping| mapping.file);
         let done = kernel.memory.touch_and_fault(range);
+        note_fallbacks(cx, true);
+        let kernel = cx.world();
         let touched = at;
         at.0 += done.pages;
         let nr_faults = u64::from(done.faults + done.zero_faults);

@@ -291,7 +291,7 @@ fn read_pages(
         if matches!(cx.world().memory.files.get(file, index), CachedPage::Page(_)) {
             continue;
         }
-        let gfp = Gfp::HIGHUSER_MOVABLE | extra;
+        let gfp = cx.world().page_gfp(file) | extra;
         let Some(room) = room_for(cx, process, file, index, gfp)? else { break };
         let (pfn, cpu) = (room.pfn, cx.cpu().0 as usize);
         if super::fault::check(cx, process).is_err() {
@@ -567,7 +567,7 @@ fn page_to_write(
             continue;
         }
         // Not into file systems: this one holds locks already.
-        let gfp = (Gfp::HIGHUSER_MOVABLE - Gfp::FS) | Gfp::WRITE;
+        let gfp = (cx.world().page_gfp(file) - Gfp::FS) | Gfp::WRITE;
         let Some(room) = room_for(cx, process, file, index, gfp)? else { continue };
         let (pfn, cpu) = (room.pfn, cx.cpu().0 as usize);
         let kernel = cx.world();
@@ -844,6 +844,15 @@ impl Kernel {
         let device = self.file(file).device;
         let is_ext4 = self.vfs.file_system(device) == FileSystem::Ext4;
         is_ext4 || self.flows.slab.xfs_buffer_heads || self.vfs.metadata(device) == Some(file)
+    }
+
+    /// What pages of a file are asked for with. XFS keeps metadata in buffers of its own, whose pages do not move
+    /// (`xfs_buf_allocate_memory`: GFP_NOFS, fs/xfs/xfs_buf.c, v4.20).
+    fn page_gfp(&self, file: FileId) -> Gfp {
+        let device = self.file(file).device;
+        let is_buffer = self.vfs.file_system(device) == FileSystem::Xfs
+            && self.vfs.metadata(device) == Some(file);
+        if is_buffer { Gfp::KERNEL - Gfp::FS } else { Gfp::HIGHUSER_MOVABLE }
     }
 
     /// What is remembered of reads through the mapping that holds `vpn`.

@@ -10,7 +10,8 @@
 //! Departs: a file has one name. Of metadata only inode tables change. Visible as: `Buffers` and writes lack bitmaps
 //! and directories. Access times are not updated once a day. Visible as: nothing in runs of hours. XFS's inodes are
 //! freed with their VFS part instead of some seconds later, and its buffers are pages of the block device's cache,
-//! dirty from creation alone. Visible as: with XFS metadata is movable and on the LRU.
+//! dirty from creation alone. Visible as: with XFS metadata is on the LRU, where reclaim and compaction
+//! find it.
 
 use super::policy::InodeLists;
 use super::{Kernel, KernelCx, PAGE_BYTES, filemap, journal, slab};

@@ -12,16 +12,32 @@ use crate::task::{Mode, Wakeup};
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
+use highorder_mm::policy::BoostWakes;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, SWAP_CLUSTER_MAX};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
-use highorder_mm::zone::ZoneId;
+use highorder_mm::zone::{Zone, ZoneId};
 use highorder_mm::{Order, ZoneKind};
 
 /// Asks a node's kswapd for blocks of `order` in the zones that a request with these flags can use; or
 /// kcompactd, where it is not reclaim that is missing.
 pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp: Gfp) {
-    let highest = gfp.highest_zone();
+    wakeup_kswapd_for(cx, node, order, gfp, gfp.highest_zone());
+}
+
+/// Tells the kswapd of each zone whose marks a fallback has boosted, as far as whoever asked for a page does so.
+pub(crate) fn wakeup_for_boosts(cx: &mut KernelCx<'_>, is_served: bool) {
+    let wakes = cx.world().memory.policy.watermark.boost_wakes;
+    if wakes == BoostWakes::AfterAllocation && !is_served {
+        return;
+    }
+    while let Some(id) = cx.world().memory.take_boosted_zone() {
+        let Zone { node, kind, .. } = cx.world().memory.zones[id.index()];
+        wakeup_kswapd_for(cx, node, Order(0), Gfp::NONE, kind);
+    }
+}
+
+fn wakeup_kswapd_for(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp: Gfp, highest: ZoneKind) {
     let kernel = cx.world();
     let by_zones = kernel.flows.kswapd.from_highest_unbalanced;
     let state = &mut kernel.nodes[node as usize];
@@ -244,6 +260,7 @@ fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKin
     let boosted = boost_left > 0;
     set_reclaim_active(cx.world(), &zones, true);
     let mut priority = DEF_PRIORITY;
+    let mut is_done = false;
     while priority >= 1 {
         let balanced = cx.world().is_balanced(node, scan.order, highest);
         if !balanced && boost_left > 0 {
@@ -253,12 +270,14 @@ fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKin
             continue;
         }
         if boost_left == 0 && balanced {
+            is_done = true;
             break;
         }
         let mut raises = !(boost_left > 0 && priority == WRITES_BELOW);
         scan.control.priority = priority;
         scan.control.may_writepage = boost_left == 0;
         scan.control.may_swap = boost_left == 0;
+        scan.spares_slab = boost_left > 0 && !cx.world().flows.kswapd.boosted_shrinks_slab;
         let before = scan.nr_reclaimed;
         scan.nr_scanned = 0;
         scan.control.nr_to_reclaim = cx.world().high_marks(&zones);
@@ -283,7 +302,7 @@ fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKin
         }
     }
     let kernel = cx.world();
-    if priority < 1 && scan.nr_reclaimed == 0 {
+    if !is_done && scan.nr_reclaimed == 0 {
         kernel.nodes[node as usize].kswapd_failures += 1;
     }
     set_reclaim_active(kernel, &zones, false);

@@ -20,11 +20,13 @@ pub mod direct;
 pub mod fault;
 pub mod filemap;
 pub mod files;
+mod fragment_stall;
 mod in_use;
 pub mod inodes;
 pub(crate) mod journal;
 pub mod kswapd;
 mod kswapd_by_cluster;
+mod mixed_blocks;
 pub mod mmap_lock;
 mod node_reclaim;
 pub mod numa;
@@ -79,6 +81,8 @@ pub enum Stall {
     SwapIn,
     /// A wait before direct reclaim, for kswapd to free some of the reserves.
     PfmemallocThrottle,
+    /// A wait of a movable request before it mixes pageblocks, in whole ticks of the timer.
+    Fragmentation,
     /// A wait within reclaim, for devices.
     ReclaimThrottle,
     /// A wait of a writer, for dirty pages to be written.
@@ -108,12 +112,13 @@ pub enum Waiter {
 
 impl Stall {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::DirectReclaim,
         Self::Slowpath,
         Self::DirectCompaction,
         Self::SwapIn,
         Self::PfmemallocThrottle,
+        Self::Fragmentation,
         Self::ReclaimThrottle,
         Self::DirtyThrottle,
         Self::ReclaimWriteback,
@@ -141,6 +146,7 @@ impl Stall {
             Self::DirectCompaction => "stall-direct-compaction",
             Self::SwapIn => "stall-swap-in",
             Self::PfmemallocThrottle => "stall-pfmemalloc",
+            Self::Fragmentation => "stall-fragmentation",
             Self::ReclaimThrottle => "stall-reclaim-throttle",
             Self::DirtyThrottle => "stall-dirty-throttle",
             Self::ReclaimWriteback => "stall-reclaim-writeback",

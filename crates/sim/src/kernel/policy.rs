@@ -297,6 +297,9 @@ pub struct Kswapd {
     /// For a high order a zone need be balanced for single pages alone, once compaction could do the rest
     /// (fe2c2a106663, 3.4; until reclaim is by node, 4.8).
     pub singles_suffice: bool,
+    /// Reclaim for boosted marks shrinks slabs as well (as posted up to 21 November 2018, and since 5.3;
+    /// 28360f398778); 5.0 to 5.2 spare them.
+    pub boosted_shrinks_slab: bool,
 }
 
 /// When kswapd begins again at the lowest pressure.
@@ -419,6 +422,23 @@ pub struct Stall {
     /// Of processes that read from swap, one has its pages count as referenced for others while it serves a fault,
     /// until reclaim is at priority 0 (the swap token: before 3.5; e709ffd6169c).
     pub swap_token: bool,
+    /// How a movable request waits that would mix pageblocks for a small block.
+    pub fragment: FragmentStall,
+}
+
+/// How long a movable request that may reclaim waits for kswapd at the end of the slow path's first look at its
+/// node, having boosted the marks of the nearest zone (`fragment_stall_order`, posted in November 2018, never
+/// merged), and where it looks then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FragmentStall {
+    /// It does not wait.
+    Off,
+    /// A tenth of a second at most; then at the other nodes (7 November).
+    Tenth,
+    /// A fiftieth at most; then at the other nodes (21 November).
+    Fiftieth,
+    /// A fiftieth at most; then at all nodes (23 November).
+    FiftiethThenAll,
 }
 
 /// Above which limit of pages being written, and a tenth more, whoever reclaims waits.

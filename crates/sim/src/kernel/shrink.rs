@@ -39,6 +39,8 @@ pub(crate) struct Scan {
     pub(crate) process: Option<ProcessId>,
     /// What reclaim is about since the last batch of inactive pages, where that is remembered.
     mode: Option<ReclaimMode>,
+    /// Slabs are left alone.
+    pub(crate) spares_slab: bool,
 }
 
 impl Scan {
@@ -61,6 +63,7 @@ impl Scan {
             skipped_deactivate: false,
             process: None,
             mode: None,
+            spares_slab: false,
         }
     }
 

@@ -271,7 +271,7 @@ pub(crate) fn after_node(
     scanned_before: u64,
 ) {
     let kernel = cx.world();
-    if kernel.memory.policy.lru.scope != LruScope::Node {
+    if kernel.memory.policy.lru.scope != LruScope::Node || scan.spares_slab {
         return;
     }
     let rule = kernel.flows.slab.pressure;

@@ -7,10 +7,10 @@
 //! program has filled all memory.
 
 use super::compaction::{Priority, direct_compact, should_retry};
-use super::kswapd::wakeup_kswapd;
-use super::policy::{CostlyExit, DirectCompaction, Retry, ThisnodeExit};
+use super::kswapd::{wakeup_for_boosts, wakeup_kswapd};
+use super::policy::{CostlyExit, DirectCompaction, FragmentStall, Retry, ThisnodeExit};
 use super::work::spend_work;
-use super::{KernelCx, Stall, TENTH, direct, node_reclaim, oom, throttle};
+use super::{KernelCx, Stall, TENTH, direct, fragment_stall, node_reclaim, oom, throttle, trace};
 use crate::task::Mode;
 use crate::time::Ns;
 use highorder_mm::alloc::Request;
@@ -62,7 +62,25 @@ pub fn alloc_pages(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
     found
 }
 
+/// One walk through the zones, without waiting but for `vm.zone_reclaim_mode`. Tells kswapd of boosted marks.
 pub(super) fn get_page(
+    cx: &mut KernelCx<'_>,
+    want: Want,
+    mark: Option<Mark>,
+    flags: AllocFlags,
+) -> Option<Pfn> {
+    let found = walk_zones(cx, want, mark, flags);
+    note_fallbacks(cx, found.is_some());
+    found
+}
+
+/// Tells kswapd of the boosts, and whoever traces of the fallbacks, of requests that were served or not.
+pub(super) fn note_fallbacks(cx: &mut KernelCx<'_>, is_served: bool) {
+    trace::note_extfrag(cx);
+    wakeup_for_boosts(cx, is_served);
+}
+
+fn walk_zones(
     cx: &mut KernelCx<'_>,
     want: Want,
     mark: Option<Mark>,
@@ -97,6 +115,14 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
     // Whether this is a beginning, at which kswapd is woken, and not another attempt.
     let (mut begins, mut reclaimed) = (true, 0);
     let mut compaction = Compacting::new(cx.world().flows.compaction.direct);
+    if cx.world().flows.stall.fragment != FragmentStall::Off {
+        if gfp.contains(Gfp::KSWAPD_RECLAIM) {
+            wake_all_kswapds(cx, want);
+        }
+        if let Some(pfn) = fragment_stall::get_page_or_wait(cx, want, flags) {
+            return Some(pfn);
+        }
+    }
     loop {
         if gfp.contains(Gfp::KSWAPD_RECLAIM)
             && (policy.retry != Retry::Always || std::mem::take(&mut begins))

@@ -27,7 +27,7 @@ use highorder_mm::watermark::Mark;
 use highorder_mm::{Pfn, ZoneKind};
 
 /// One tick of the timer.
-const JIFFY: Ns = Ns::from_millis(4);
+pub(super) const JIFFY: Ns = Ns::from_millis(4);
 /// What a reclaimer waits for (`enum vmscan_throttle_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {

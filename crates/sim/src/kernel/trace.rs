@@ -14,6 +14,7 @@ use super::policy::StallRule;
 use crate::task::{CpuId, TaskId};
 use crate::time::Ns;
 use highorder_mm::compaction::events::CompactEvent;
+use highorder_mm::fallback::Extfrag;
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{ScanResult, UnitScan};
@@ -77,6 +78,15 @@ pub enum TraceEvent {
     },
     /// What happened in reclaim.
     Reclaim(ReclaimEvent),
+    /// `mm_page_alloc_extfrag`: a request was served from another type's lists.
+    Extfrag(Extfrag),
+    /// `mm_fragmentation_stall` (posted in November 2018): a movable request has waited before it mixed pageblocks.
+    FragmentationStall {
+        /// The node whose kswapd it waited for.
+        node: u32,
+        /// For how long, in whole ticks of the timer.
+        duration: Ns,
+    },
     /// `mm_vmscan_node_reclaim_begin`: a node is reclaimed before others are used.
     NodeReclaimBegin {
         /// The node.
@@ -236,6 +246,7 @@ impl super::Kernel {
     pub fn keep_trace(&mut self) {
         self.trace.get_or_insert_default();
         self.memory.keep_compact_events();
+        self.memory.keeps_extfrag = true;
     }
 }
 
@@ -252,6 +263,16 @@ pub(crate) fn note_reclaim(cx: &mut KernelCx<'_>, event: ReclaimEvent) {
     let kernel = cx.world();
     if kernel.trace.is_some() && kernel.flows.stall.rule == StallRule::CongestionByShare {
         note(cx, TraceEvent::Reclaim(event));
+    }
+}
+
+/// Notes the fallbacks since the last call, as happening now.
+pub(crate) fn note_extfrag(cx: &mut KernelCx<'_>) {
+    if cx.world().trace.is_none() {
+        return;
+    }
+    for event in cx.world().memory.take_extfrag() {
+        note(cx, TraceEvent::Extfrag(event));
     }
 }
 

@@ -52,7 +52,7 @@ const MIN_FREE_KIB_LEAST: u64 = 128;
 const FLAG: Values = Values::Number(0, 1);
 
 /// The knobs, as they are listed.
-pub(super) const KNOBS: [Knob; 20] = [
+pub(super) const KNOBS: [Knob; 21] = [
     Knob {
         name: "vm.swappiness",
         about: "How much reclaim prefers swapping anonymous pages to dropping file pages; 0: hardly ever swap.",
@@ -94,9 +94,20 @@ pub(super) const KNOBS: [Knob; 20] = [
         name: "vm.watermark_boost_factor",
         about: "By how much a fallback to another type's pageblock raises the watermarks at most; 0: not at all.",
         unit: "parts of 10,000 of the high watermark",
-        since: Some((5, 0)),
+        // Kernel files say so: patches to older kernels have it.
+        since: None,
         values: Values::Number(0, 1_000_000),
         // Of 10000 parts of a mark.
+        scaling: Scaling::Stays,
+    },
+    Knob {
+        name: "vm.fragment_stall_order",
+        about: "Below which order a movable request would rather wait for kswapd than take a block of another type; \
+                0: below none, but it waits all the same where nothing is free.",
+        unit: "order",
+        since: None,
+        values: Values::Number(0, 11),
+        // An order.
         scaling: Scaling::Stays,
     },
     Knob {

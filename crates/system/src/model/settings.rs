@@ -4,10 +4,11 @@
 //! v6.12; mm/compaction.c (`sysctl_extfrag_threshold` and its fellows), v4.4 and v6.12.
 
 use super::knobs::{self, Knob, Values};
-use highorder_mm::policy::Policy;
+use highorder_mm::Order;
+use highorder_mm::policy::{BoostWakes, Policy};
 use highorder_sim::Ns;
 use highorder_sim::kernel::policy::{
-    DefragNoretry, HalfReferenced, NumaScan, Thp, ThpDisable, ThpNuma,
+    DefragNoretry, FragmentStall, HalfReferenced, NumaScan, Thp, ThpDisable, ThpNuma,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_sim::kernel::{Flows, Kernel, Knobs};
@@ -41,7 +42,10 @@ pub(super) struct Settings {
     page_cluster: u8,
     min_free_kbytes: Option<u64>,
     watermark_scale_factor: Option<u32>,
-    watermark_boost_factor: u32,
+    /// None on kernels that do not boost (before 5.0).
+    watermark_boost_factor: Option<u32>,
+    /// None on kernels whose requests do not wait before they mix pageblocks.
+    fragment_stall_order: Option<u8>,
     extfrag_threshold: u16,
     /// None on kernels that leave locked memory where it is (before 4.1).
     compact_unevictable_allowed: Option<bool>,
@@ -77,7 +81,14 @@ impl Settings {
             page_cluster: policy.swap.page_cluster,
             min_free_kbytes: None,
             watermark_scale_factor: policy.watermark.scale_factor,
-            watermark_boost_factor: policy.watermark.boost_factor,
+            watermark_boost_factor: match policy.watermark.boost_wakes {
+                BoostWakes::Never => None,
+                _ => Some(policy.watermark.boost_factor),
+            },
+            fragment_stall_order: match flows.stall.fragment {
+                FragmentStall::Off => None,
+                _ => Some(policy.fallback.stall_order.0),
+            },
             extfrag_threshold: policy.compaction.extfrag_threshold,
             compact_unevictable_allowed: if policy.compaction.unevictable {
                 Some(true)
@@ -131,7 +142,8 @@ impl Settings {
             page_cluster: 3,
             min_free_kbytes: None,
             watermark_scale_factor: Some(10),
-            watermark_boost_factor: 0,
+            watermark_boost_factor: Some(0),
+            fragment_stall_order: Some(4),
             extfrag_threshold: 500,
             compact_unevictable_allowed: Some(true),
             compaction_proactiveness: Some(20),
@@ -152,7 +164,12 @@ impl Settings {
                 *had(name, &mut self.watermark_scale_factor)? = scale;
             }
             "vm.watermark_boost_factor" => {
-                self.watermark_boost_factor = self.number(name, value)? as u32;
+                let factor = self.number(name, value)? as u32;
+                *had(name, &mut self.watermark_boost_factor)? = factor;
+            }
+            "vm.fragment_stall_order" => {
+                let order = self.number(name, value)? as u8;
+                *had(name, &mut self.fragment_stall_order)? = order;
             }
             "vm.zone_reclaim_mode" => {
                 self.knobs.zone_reclaim_mode = self.number(name, value)? as u32;
@@ -300,7 +317,8 @@ impl Settings {
             "vm.page-cluster" => self.page_cluster.to_string(),
             "vm.min_free_kbytes" => return Some(self.min_free_kbytes.map(|kib| kib.to_string())),
             "vm.watermark_scale_factor" => self.watermark_scale_factor?.to_string(),
-            "vm.watermark_boost_factor" => self.watermark_boost_factor.to_string(),
+            "vm.watermark_boost_factor" => self.watermark_boost_factor?.to_string(),
+            "vm.fragment_stall_order" => self.fragment_stall_order?.to_string(),
             "vm.zone_reclaim_mode" => self.knobs.zone_reclaim_mode.to_string(),
             "kernel.numa_balancing" if self.knows_numa_balancing => {
                 u8::from(self.knobs.numa_balancing).to_string()
@@ -319,7 +337,12 @@ impl Settings {
         policy.reclaim.swappiness = self.knobs.swappiness;
         policy.swap.page_cluster = self.page_cluster;
         policy.watermark.scale_factor = self.watermark_scale_factor;
-        policy.watermark.boost_factor = self.watermark_boost_factor;
+        if let Some(factor) = self.watermark_boost_factor {
+            policy.watermark.boost_factor = factor;
+        }
+        if let Some(order) = self.fragment_stall_order {
+            policy.fallback.stall_order = Order(order);
+        }
         policy.compaction.extfrag_threshold = self.extfrag_threshold;
         if let Some(allowed) = self.compact_unevictable_allowed {
             policy.compaction.unevictable = allowed;

@@ -1,0 +1,82 @@
+//! A movable request that would mix pageblocks for a small block waits for kswapd first.
+//!
+//! Models: `get_page_from_freelist` and `stall_for_fragmentation` of "mm: stall movable allocations until kswapd
+//! progresses during serious external fragmentation event", posted on 7, 21 and 23 November 2018 and never merged.
+//! Departs: a signal does not end the wait. Visible as: a killed process dies up to a tenth of a second later.
+//! Departs: the walk that follows comes before async compaction for a costly order, which the kernel does in
+//! between. Visible as: fewer direct compactions where kswapd has freed a huge page meanwhile.
+
+use super::policy::FragmentStall;
+use super::slowpath::{COSTLY_ORDER, Want, get_page};
+use super::throttle::JIFFY;
+use super::trace::{self, TraceEvent};
+use super::{KernelCx, Stall, TENTH};
+use crate::time::Ns;
+use highorder_mm::Pfn;
+use highorder_mm::gfp::{AllocFlags, Gfp};
+use highorder_mm::vmstat::Vm;
+use highorder_mm::watermark::Mark;
+use highorder_mm::zone::ZoneId;
+
+/// Pageblocks by which the marks are boosted before the wait (`boost_watermark` with `fast_boost`).
+const FAST_BOOST: u64 = 1 + 2 * COSTLY_ORDER.0 as u64;
+
+/// The slow path's first walk for a movable request that may reclaim: at the nearest node without mixing
+/// pageblocks for small blocks, then, after a wait, wherever the posting goes on. `None` for other requests, and on
+/// kernels that do not wait. Suspends.
+pub(super) fn get_page_or_wait(
+    cx: &mut KernelCx<'_>,
+    want: Want,
+    flags: AllocFlags,
+) -> Option<Pfn> {
+    let rule = cx.world().flows.stall.fragment;
+    let gfp = want.request.gfp;
+    let timeout = match rule {
+        FragmentStall::Off => return None,
+        FragmentStall::Tenth => TENTH,
+        FragmentStall::Fiftieth | FragmentStall::FiftiethThenAll => Ns(TENTH.0 / 5),
+    };
+    if !gfp.contains(Gfp::MOVABLE | Gfp::DIRECT_RECLAIM) {
+        return None;
+    }
+    let kernel = cx.world();
+    let zones = kernel.memory.zones_for(want.request.node, gfp);
+    let &preferred = zones.first()?;
+    let home = 1 << kernel.memory.zones[preferred.index()].node;
+    let local = Want { allowed: want.allowed & home, ..want };
+    let wish = flags | AllocFlags::FRAGMENT_STALL;
+    if let Some(pfn) = get_page(cx, local, Some(Mark::Min), wish) {
+        return Some(pfn);
+    }
+    wait_for_kswapd(cx, preferred, timeout);
+    let here_alone = gfp.contains(Gfp::THISNODE);
+    let allowed = match rule {
+        FragmentStall::FiftiethThenAll => want.allowed,
+        _ if here_alone => return None,
+        _ => want.allowed & !home,
+    };
+    get_page(cx, Want { allowed, ..want }, Some(Mark::Min), flags)
+}
+
+/// Boosts a zone's marks by several pageblocks at once, and waits until its node's kswapd has made some progress, or
+/// for so long.
+fn wait_for_kswapd(cx: &mut KernelCx<'_>, preferred: ZoneId, timeout: Ns) {
+    let kernel = cx.world();
+    kernel.memory.boost_watermark(preferred, FAST_BOOST);
+    let node = kernel.memory.zones[preferred.index()].node;
+    let state = &kernel.nodes[node as usize];
+    let (queue, kswapd) = (state.pfmemalloc_wait, state.kswapd_wait);
+    cx.wake_one(kswapd);
+    let began = cx.now();
+    cx.wait_timeout(queue, timeout);
+    let ended = cx.now();
+    let jiffies = ended.0 / JIFFY.0 - began.0 / JIFFY.0;
+    if jiffies == 0 {
+        return;
+    }
+    let duration = Ns(jiffies * JIFFY.0);
+    trace::note(cx, TraceEvent::FragmentationStall { node, duration });
+    let kernel = cx.world();
+    kernel.memory.vm.add(Vm::FragmentStall, 1);
+    (kernel.on_stall)(Stall::Fragmentation, duration);
+}
