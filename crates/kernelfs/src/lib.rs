@@ -23,6 +23,8 @@
 //!   come, so the same code reads 3.x and 6.x. Nothing here asks for a version.
 //! - **All bad lines are reported at once**, each as `file:line: found, expected`; see [`Error`].
 //!
+//! They are why these formats are read here and not by a library.
+//!
 //! Files compressed with gzip or zstd open like plain ones: see [`open`] and [`read_bytes`].
 //!
 //! Models: mm/vmstat.c, mm/slab_common.c, mm/swapfile.c, fs/proc/meminfo.c, fs/proc/page.c,

@@ -254,14 +254,14 @@ impl FreeSearch {
         cc.search_order = cc.search_order.min(Order(wanted.0 - 1));
         let block = memory.policy.freelist.pageblock_order;
         let is_at_start = cc.free_pfn >= memory.zones[cc.zone.index()].compact.init_free_pfn;
-        let budget = if is_at_start { block.pages() } else { cc.freelist_scan_limit() } / 2;
+        let twice_the_budget = if is_at_start { block.pages() } else { cc.freelist_scan_limit() };
         let between = cc.free_pfn.0.saturating_sub(cc.migrate_pfn.0);
         let upper = |nth: u32| Pfn(cc.free_pfn.0 - between / nth).align_down(block);
         Some(Self {
             rule,
             good_from: upper(4),
             passable_from: upper(2),
-            budget: budget.max(1),
+            budget: (twice_the_budget / 2).max(1),
             nr_seen: 0,
             top: Pfn(0),
             is_at_start,

@@ -1,7 +1,7 @@
 //! Per-CPU lists: a zone's pages kept at each CPU, refilled and drained in batches.
 //!
-//! Models: `rmqueue_pcplist`, `nr_pcp_alloc`, `free_unref_page_commit`, `free_pcppages_bulk`,
-//! `decay_pcp_high`, `zone_batchsize`, `zone_highsize`, mm/page_alloc.c, v6.12;
+//! Models: `rmqueue_pcplist`, `free_unref_page_commit`, `free_pcppages_bulk`, `decay_pcp_high`,
+//! `zone_batchsize`, `zone_highsize`, mm/page_alloc.c, v6.12;
 //! the same functions of v6.1 and v4.20 where the policy says so; `free_hot_cold_page`,
 //! `buffered_rmqueue`, `rmqueue_bulk`, v4.4 and v3.3.
 //! Departs: the list set's lock is never contended. Visible as: no allocation or free bypasses the lists
@@ -232,38 +232,10 @@ impl Memory {
         }
     }
 
-    /// Blocks that the next refill of this order fetches (`nr_pcp_alloc`). Grows the set's tuning state.
-    #[doc(alias = "nr_pcp_alloc")]
+    /// Blocks that the next refill of this order fetches. Grows the set's tuning state.
     pub fn refill_size(&mut self, id: ZoneId, cpu: usize, order: Order) -> u32 {
-        let scale_max = self.policy.pcp.batch_scale_max;
-        let auto_tuned = self.policy.pcp.high == PcpHigh::AutoTuned;
-        let below_high = self.zones[id.index()].flags.below_high;
-        let pcp = self.pcp(id, cpu);
-        let mut pages = pcp.batch;
-        if auto_tuned {
-            let mut high = pcp.in_bounds(pcp.high);
-            pcp.high = high;
-            if high < pages {
-                return 1;
-            }
-            if order.0 == 0 {
-                pages <<= pcp.factor;
-            }
-            if pcp.high_min != pcp.high_max && !below_high {
-                high = (high + pages).min(pcp.high_max);
-                pcp.high = high;
-            }
-            if order.0 == 0 {
-                // Refills grow while they are taken back to back, up to what would fill the set.
-                let room = high.saturating_sub(pcp.count + pcp.batch).max(pcp.batch);
-                if pages <= room && pcp.factor < scale_max {
-                    pcp.factor += 1;
-                }
-                pages = pages.min(room);
-            }
-        }
-        // Several at once even of the largest order, since a single one would spare no lock.
-        if pages > 1 { (pages >> order.0).max(2) } else { pages }
+        let zone = &mut self.zones[id.index()];
+        zone.pcp[cpu].refill(&self.policy.pcp, zone.flags, order)
     }
 
     /// Moves up to `blocks` blocks from the zone's free lists to the tail of a CPU's list, in the order

@@ -3,7 +3,8 @@
 //! The marks lie in an SVG of [`UNITS`] by [`UNITS`] that is stretched to the room there is; strokes
 //! keep their width, and every word and number stands beside it as text of the page. So a plot is
 //! readable at any width, follows the page's colours, and needs no script. Colours and dashes are
-//! classes of the style sheet.
+//! classes of the style sheet. The charts of `report` are pictures instead: they measure their words in a font and
+//! draw them, so that the two share scales and no drawing.
 
 use std::fmt::Write as _;
 

@@ -2,7 +2,8 @@
 //! information that kernels carry in `/sys/kernel/btf/vmlinux`.
 //!
 //! Reads what a snapshot asks for: struct and union members by path (through unnamed members),
-//! sizes, array dimensions and enum values.
+//! sizes, array dimensions and enum values. It is ours because that is little of the whole graph of types, and
+//! because an error has to name the member that this kernel lacks.
 //!
 //! Models: Documentation/bpf/btf.rst.
 //! Departs: functions, variables and tags are skipped.

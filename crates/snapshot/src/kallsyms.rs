@@ -1,5 +1,6 @@
 //! Addresses of the running kernel's variables, from `/proc/kallsyms`, and what the kernel tells
-//! crash dumps about itself (VMCOREINFO), to check them against.
+//! crash dumps about itself (VMCOREINFO), to check them against. Read by hand: a line is three words, and a few of
+//! some hundred thousand lines are kept.
 
 use crate::error::Error;
 use std::collections::BTreeMap;

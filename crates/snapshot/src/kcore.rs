@@ -3,7 +3,8 @@
 //! Reads, never writes: node and zone structures, per-CPU lists, pageblock bits, LRU heads and the
 //! whole `struct page` array are copied in large pieces into memory that was touched beforehand, so
 //! that the copying itself allocates nothing. The copy is made twice; if both agree nothing moved
-//! meanwhile, otherwise it is tried again. Lists are then walked inside the copy.
+//! meanwhile, otherwise it is tried again. Lists are then walked inside the copy. The file's own headers are read
+//! here and not by a library for ELF, which wants the file in memory: this one spans the kernel's address space.
 //!
 //! Models: include/linux/mmzone.h, mm_types.h and mm/slab.h of v6.1 and v6.12 on x86-64 with
 //! SPARSEMEM_VMEMMAP. Offsets come from BTF, so that close relatives work too; a member that is

@@ -1,6 +1,6 @@
-//! How full a CPU's lists may get, and how much a free then gives back.
+//! How full a CPU's lists may get, how much a free then gives back, and how much a refill fetches.
 //!
-//! Models: `nr_pcp_high`, `nr_pcp_free`, mm/page_alloc.c, v6.12 and v6.1; the fixed mark of
+//! Models: `nr_pcp_alloc`, `nr_pcp_high`, `nr_pcp_free`, mm/page_alloc.c, v6.12 and v6.1; the fixed mark of
 //! `free_hot_cold_page`, v4.4.
 //!
 //! A free puts its block on a list, and then a set that holds as many pages as it is *allowed*, or more, gives
@@ -28,6 +28,12 @@
 //!
 //! In both of the younger kinds a drain is of at least a batch, and leaves a batch below what is allowed where
 //! that leaves enough to drain; of sets that are allowed less than a batch a single page goes at a time.
+//!
+//! **A refill** fetches a batch of pages, as blocks of the order that was wanted, and two blocks at least, since a
+//! single one would spare no lock. With the self-tuning mark a refill of single pages is of twice as many as the one
+//! before while nothing is freed, but of no more than leave room for a batch below the mark, or of a batch where there
+//! is less. Before that each refill raises the mark by what it wants, unless the zone is below its high watermark:
+//! with a larger set it would not have been needed. A mark of less than a batch allows one block at a time.
 
 use super::PerCpuPages;
 use crate::policy::{Pcp, PcpHigh};
@@ -53,6 +59,37 @@ fn is_middle(order: Order) -> bool {
 }
 
 impl PerCpuPages {
+    /// Blocks of this order that a refill fetches for a set of a zone in this state.
+    #[doc(alias = "nr_pcp_alloc")]
+    pub(super) fn refill(&mut self, policy: &Pcp, zone: ZoneFlags, order: Order) -> u32 {
+        let pages = match policy.high {
+            PcpHigh::SixBatches | PcpHigh::LowWatermark => self.batch,
+            PcpHigh::AutoTuned => self.tuned_refill(order, zone, policy.batch_scale_max),
+        };
+        if pages > 1 { (pages >> order.0).max(2) } else { pages }
+    }
+
+    /// Pages that a refill is of with the self-tuning mark.
+    fn tuned_refill(&mut self, order: Order, zone: ZoneFlags, scale_max: u8) -> u32 {
+        self.high = self.in_bounds(self.high);
+        if self.high < self.batch {
+            return 1;
+        }
+        let grows = order == Order(0);
+        let wanted = if grows { self.batch << self.factor } else { self.batch };
+        if self.high_min != self.high_max && !zone.below_high {
+            self.high = self.high_max.min(self.high + wanted);
+        }
+        if !grows {
+            return wanted;
+        }
+        let room = self.high.saturating_sub(self.count + self.batch).max(self.batch);
+        if wanted <= room && self.factor < scale_max {
+            self.factor += 1;
+        }
+        wanted.min(room)
+    }
+
     /// Pages to give back now that a block of this order came to a list of a zone in this state; `None` if the
     /// set holds less than it is allowed.
     #[doc(alias = "nr_pcp_high")]

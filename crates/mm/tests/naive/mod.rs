@@ -966,34 +966,30 @@ impl Naive {
         }
     }
 
+    /// A refill, by the same description as the marks below.
     fn refill_blocks(&mut self, zone: usize, cpu: usize, order: u8) -> i64 {
-        let below_high = self.zones[zone].below_high;
-        let (auto, scale_max) = (
-            self.policy.pcp.high == PcpHigh::AutoTuned,
-            u32::from(self.policy.pcp.batch_scale_max),
-        );
-        let c = &mut self.zones[zone].cpus[cpu];
-        let mut n = c.batch;
-        if auto {
-            c.high = c.high.max(c.high_min).min(c.high_max);
-            if c.high < c.batch {
+        let z = &mut self.zones[zone];
+        let c = &mut z.cpus[cpu];
+        let mut pages = c.batch;
+        if self.policy.pcp.high == PcpHigh::AutoTuned {
+            let mark = c.high.max(c.high_min).min(c.high_max);
+            c.high = mark;
+            if mark < c.batch {
                 return 1;
             }
-            if order == 0 {
-                n = c.batch << c.factor;
+            // Twice as many as the one before.
+            pages *= if order == 0 { 1 << c.factor } else { 1 };
+            if !z.below_high && c.high_min != c.high_max {
+                c.high = (mark + pages).min(c.high_max);
             }
-            if c.high_min != c.high_max && !below_high {
-                c.high = (c.high + n).min(c.high_max);
-            }
             if order == 0 {
-                let cap = (c.high - c.count() - c.batch).max(c.batch);
-                if n <= cap && c.factor < scale_max {
-                    c.factor += 1;
-                }
-                n = n.min(cap);
+                let most = c.batch.max(c.high - c.batch - c.count());
+                let more_next_time = c.factor < u32::from(self.policy.pcp.batch_scale_max);
+                c.factor += u32::from(pages <= most && more_next_time);
+                pages = pages.min(most);
             }
         }
-        if n > 1 { (n >> order).max(2) } else { n }
+        if pages <= 1 { pages } else { (pages / (1 << order)).max(2) }
     }
 
     fn take_by_cpu(
@@ -1081,7 +1077,7 @@ impl Naive {
 
         let mark = between(c.high, c);
         let reclaim = !stream && z.reclaim_active;
-        let tunes = c.high_min < c.high_max;
+        let tunes = c.high_min != c.high_max;
         let below = !stream && !reclaim && tunes && z.below_high;
         let calm = !stream && !reclaim && tunes && !z.below_high;
 

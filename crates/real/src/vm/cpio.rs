@@ -1,4 +1,5 @@
-//! The guest's first file system, in the format that kernels unpack (cpio, "newc").
+//! The guest's first file system, in the format that kernels unpack (cpio, "newc"). Written by hand: an entry is a
+//! row of numbers, a name and a content.
 
 use std::collections::BTreeSet;
 

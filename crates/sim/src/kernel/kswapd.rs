@@ -452,6 +452,7 @@ impl Kernel {
     }
 
     /// Whether a node's zones up to `highest` need nothing of kswapd (`pgdat_balanced`).
+    #[doc(alias = "pgdat_balanced")]
     pub(crate) fn is_balanced(&self, node: u32, order: Order, highest: ZoneKind) -> bool {
         let mut zones = self.zones_of(node, highest);
         if self.flows.kswapd.balanced == Balanced::AnyZone {
