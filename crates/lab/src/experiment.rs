@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 21] = [
+pub const BUILT_IN: [(&str, &str); 22] = [
     (
         "compaction-direct-freepage",
         include_str!("../../../experiments/compaction-direct-freepage.toml"),
@@ -33,6 +33,7 @@ pub const BUILT_IN: [(&str, &str); 21] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     ("dd-half-disk", include_str!("../../../experiments/dd-half-disk.toml")),
     ("fsmark", include_str!("../../../experiments/fsmark.toml")),
+    ("highalloc", include_str!("../../../experiments/highalloc.toml")),
     ("micro", include_str!("../../../experiments/micro.toml")),
     ("mmap-demo", include_str!("../../../experiments/mmap-demo.toml")),
     ("overcommit", include_str!("../../../experiments/overcommit.toml")),
