@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 23] = [
+pub const BUILT_IN: [(&str, &str); 24] = [
     (
         "compaction-direct-freepage",
         include_str!("../../../experiments/compaction-direct-freepage.toml"),
@@ -35,6 +35,7 @@ pub const BUILT_IN: [(&str, &str); 23] = [
     ("frag-adverse-1socket", include_str!("../../../experiments/frag-adverse-1socket.toml")),
     ("frag-adverse-2socket", include_str!("../../../experiments/frag-adverse-2socket.toml")),
     ("fsmark", include_str!("../../../experiments/fsmark.toml")),
+    ("highalloc", include_str!("../../../experiments/highalloc.toml")),
     ("micro", include_str!("../../../experiments/micro.toml")),
     ("mmap-demo", include_str!("../../../experiments/mmap-demo.toml")),
     ("overcommit", include_str!("../../../experiments/overcommit.toml")),

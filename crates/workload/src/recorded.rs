@@ -9,7 +9,7 @@ mod churn;
 mod fragmenter;
 mod fragments;
 mod fsmark;
-mod highalloc;
+pub(crate) mod highalloc;
 mod hugestress;
 mod mapstream;
 mod pace;

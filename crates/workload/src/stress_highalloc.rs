@@ -4,13 +4,15 @@
 //! it has asked for 95 % of memory, one every 125 ms (16 MB a second), keeps those it gets and frees them
 //! at the pass's end. Two passes 5 seconds apart; then, after three minutes, a file of memory's size is
 //! written, read and deleted, caches are dropped, `vm.min_free_kbytes` is set to 1024, and a third pass
-//! follows.
-//! Departs: nothing runs beside it, where the test builds kernels. Visible as: the first two passes find
-//! memory that is mostly free, and succeed as often as the third.
+//! follows. With `builds`, trees of files are worked on beside the first passes, by a worker each, as the test builds
+//! kernels: units of work read some files, fill a heap and leave a file.
+//! Departs: a unit of work waits where a compiler computes, and how large its files and its heap are is our choice.
+//! Visible as: CPUs are idle where the test's were not.
 
 use crate::Workload;
 use crate::files::{read_once, write_new};
 use crate::parameters::{Kind, Parameter, Settings};
+use crate::recorded::highalloc::Trees;
 use highorder_record::{Better, Metric, Statistic};
 use highorder_system::{Caches, Failure, KernelBlock, Ns, System};
 
@@ -18,6 +20,12 @@ pub(crate) const WORKLOAD: Workload = Workload {
     name: "stress-highalloc",
     about: "a module asks for most of memory in huge pages, pass after pass",
     parameters: &[
+        Parameter {
+            name: "builds",
+            about: "Whether trees of files are worked on beside the passes before the rest: one for each 400 MiB of memory and one more.",
+            unit: "",
+            kind: Kind::Word(&["no", "yes"]),
+        },
         Parameter {
             name: "memory",
             about: "Asked for in a pass.",
@@ -60,11 +68,28 @@ pub(crate) const WORKLOAD: Workload = Workload {
             unit: "",
             kind: Kind::Word(&["yes", "no"]),
         },
+        Parameter {
+            name: "unit_ms",
+            about: "How long a unit of a worker's work computes.",
+            unit: "milliseconds",
+            kind: Kind::Count { least: 0, most: 3_600_000, default: 1000 },
+        },
+        Parameter {
+            name: "warm_seconds",
+            about: "How long workers have worked before the first pass.",
+            unit: "seconds",
+            kind: Kind::Count { least: 0, most: 86_400, default: 300 },
+        },
     ],
     check: |_| Ok(()),
-    needs_files: |settings| settings.word("rested") == "yes",
+    needs_files: |settings| settings.word("rested") == "yes" || settings.word("builds") == "yes",
     run,
 };
+
+/// A tree of files: a copy of a kernel's sources for each so many bytes of memory, as mmtests counts them.
+const TREE_BYTES: u64 = 400 << 20;
+/// Its files: our choice, as many a MiB as the recorded stand-ins of the test had (5000 in 440 MiB).
+const TREE_FILES: u64 = 4545;
 
 /// The file that is written and read before the last pass, and by how much at a time.
 const FILE: &str = "stress-highalloc";
@@ -87,14 +112,36 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let pass =
         Pass { order, attempts: settings.pages("memory", machine) >> order, pace: Ns(pace as u64) };
     let memory_bytes = machine.total_pages * machine.page_bytes;
-    for number in 1..=settings.count("passes") {
-        if number > 1 {
-            sys.sleep(Ns::from_secs(settings.count("pause_seconds")))?;
+    let under_load = |sys: &mut dyn System| {
+        for number in 1..=settings.count("passes") {
+            if number > 1 {
+                sys.sleep(Ns::from_secs(settings.count("pause_seconds")))?;
+            }
+            pass.run_and_report(sys, &format!("Pass {number}"))?;
         }
-        pass.run_and_report(sys, &format!("Pass {number}"))?;
+        if settings.word("rested") == "yes" {
+            sys.sleep(Ns::from_secs(settings.count("rest_seconds")))?;
+        }
+        Ok(())
+    };
+    if settings.word("builds") == "yes" {
+        let trees = Trees {
+            trees: memory_bytes / TREE_BYTES + 1,
+            files: TREE_FILES,
+            tree_mib: TREE_BYTES >> 20,
+            unit_time: Ns::from_millis(settings.count("unit_ms")),
+        };
+        trees.make(sys)?;
+        sys.note_before();
+        trees.run_beside(sys, |sys| {
+            sys.sleep(Ns::from_secs(settings.count("warm_seconds")))?;
+            under_load(sys)
+        })?;
+        trees.remove(sys)?;
+    } else {
+        under_load(sys)?;
     }
     if settings.word("rested") == "yes" {
-        sys.sleep(Ns::from_secs(settings.count("rest_seconds")))?;
         write_new(sys, FILE, memory_bytes, BLOCK)?;
         read_once(sys, FILE, memory_bytes, BLOCK)?;
         sys.unlink(FILE)?;

@@ -111,8 +111,14 @@ impl Highalloc {
     }
 
     pub(super) fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
+        let trees = Trees {
+            trees: self.trees,
+            files: self.files,
+            tree_mib: self.tree_mib,
+            unit_time: Ns::ZERO,
+        };
         if self.makes_trees {
-            return self.make_trees(sys);
+            return trees.make(sys);
         }
         let machine = sys.machine();
         let (total, page_bytes) = (machine.total_pages, machine.page_bytes);
@@ -123,6 +129,40 @@ impl Highalloc {
         };
         let pace = Pace::new(self.load.is_some());
         let load = self.load.unwrap_or_default();
+        let workers = trees.start(sys, &pace)?;
+        let mut front = Front { pace, due: 0 };
+        front.sleep(sys, Ns::from_secs(self.warm_seconds), load.warm)?;
+        for (number, rest) in [PAUSE, TAIL].into_iter().enumerate() {
+            front.run_pass(sys, pass, &format!("pass{}", number + 1), load.passes[number])?;
+            front.sleep(sys, rest, load.after(number, rest))?;
+        }
+        workers.end(sys)?;
+        trees.remove(sys)?;
+        write_new(sys, FILE, total * page_bytes, FILE_BLOCK)?;
+        read_once(sys, FILE, total * page_bytes, FILE_BLOCK)?;
+        sys.unlink(FILE)?;
+        sys.drop_caches(Caches::All)?;
+        sys.set_knob("vm.min_free_kbytes", "1024")?;
+        Front::default().run_pass(sys, pass, "rested", 0)
+    }
+}
+
+/// Trees of files that are worked on, each by a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trees {
+    /// Trees, and workers.
+    pub(crate) trees: u64,
+    /// Files of a tree.
+    pub(crate) files: u64,
+    /// A tree, in MiB.
+    pub(crate) tree_mib: u64,
+    /// How long a unit of work computes.
+    pub(crate) unit_time: Ns,
+}
+
+impl Trees {
+    /// Starts the workers.
+    fn start(self, sys: &mut dyn System, pace: &Pace) -> Result<Background, Failure> {
         let mut workers = Background::default();
         for worker in 0..self.trees {
             let pace = pace.follower();
@@ -131,22 +171,18 @@ impl Highalloc {
                 self.work(sys, signal, worker, &pace)
             })?;
         }
-        let mut front = Front { pace, due: 0 };
-        front.sleep(sys, Ns::from_secs(self.warm_seconds), load.warm)?;
-        for (number, rest) in [PAUSE, TAIL].into_iter().enumerate() {
-            front.run_pass(sys, pass, &format!("pass{}", number + 1), load.passes[number])?;
-            front.sleep(sys, rest, load.after(number, rest))?;
-        }
-        workers.end(sys)?;
-        for tree in 0..self.trees {
-            (0..self.files).try_for_each(|file| sys.unlink(&source(tree, file)))?;
-        }
-        write_new(sys, FILE, total * page_bytes, FILE_BLOCK)?;
-        read_once(sys, FILE, total * page_bytes, FILE_BLOCK)?;
-        sys.unlink(FILE)?;
-        sys.drop_caches(Caches::All)?;
-        sys.set_knob("vm.min_free_kbytes", "1024")?;
-        Front::default().run_pass(sys, pass, "rested", 0)
+        Ok(workers)
+    }
+
+    /// Does something while the workers work as fast as they can.
+    pub(crate) fn run_beside(
+        self,
+        sys: &mut dyn System,
+        front: impl FnOnce(&mut dyn System) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let workers = self.start(sys, &Pace::default())?;
+        front(sys)?;
+        workers.end(sys)
     }
 
     /// Files are of equal size: how theirs differed is not known.
@@ -154,13 +190,21 @@ impl Highalloc {
         (self.tree_mib << 20) / self.files
     }
 
-    fn make_trees(self, sys: &mut dyn System) -> Result<(), Failure> {
+    /// Writes the trees.
+    pub(crate) fn make(self, sys: &mut dyn System) -> Result<(), Failure> {
         for tree in 0..self.trees {
             for file in 0..self.files {
                 write_new(sys, &source(tree, file), self.file_bytes(), BLOCK)?;
             }
         }
         sys.sync()
+    }
+
+    /// Deletes them.
+    pub(crate) fn remove(self, sys: &mut dyn System) -> Result<(), Failure> {
+        (0..self.trees).try_for_each(|tree| {
+            (0..self.files).try_for_each(|file| sys.unlink(&source(tree, file)))
+        })
     }
 
     /// Units of work, each a process, until the load is to end; then what they left goes.
@@ -187,6 +231,9 @@ impl Highalloc {
                 // No recorded run has a huge fault: the heap is of base pages.
                 let area = map(sys, heap, Some(Advice::NoHuge))?;
                 sys.touch_range(area, Pattern::word(Access::Write))?;
+                if self.unit_time > Ns::ZERO {
+                    sys.sleep(self.unit_time)?;
+                }
                 write_new(sys, &object_name(worker, number), object, BLOCK)
             });
             // One that was killed for want of memory has left no file, or part of it.
