@@ -36,9 +36,8 @@ pub(crate) fn swap_in(
     if !revalidate(cx, process, fault)? {
         return Ok(());
     }
-    if cx.world().memory.swapin_plan(fault.vpn, slot).is_some()
-        && let Some(token) = cx.world().token()
-    {
+    let is_cached = matches!(cx.world().memory.swap.cached(slot), CacheEntry::Page(_));
+    if let Some(token) = cx.world().token().filter(|_| !is_cached) {
         token.grab(process);
     }
     let is_major =
