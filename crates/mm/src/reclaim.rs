@@ -6,10 +6,9 @@
 //! executables are not protected. No control groups but the root. In 4.4 a zone counts as hopeful again when
 //! something is reclaimed from it, instead of when anything is freed in it. Visible as: program text does
 //! not stay in memory longer than other file pages.
-//! Departs: in 3.x pages that are off the lists are no hope, and here they are; no swap token protects one
-//! process's pages; the tails of a huge page that is split to be swapped follow it at once, instead of going
-//! to the tail of the inactive list. Visible as: a zone is given up some 32 pages later, and a process that
-//! thrashes is as slow as the others.
+//! Departs: in 3.x pages that are off the lists are no hope, and here they are; the tails of a huge page that is
+//! split to be swapped follow it at once, instead of going to the tail of the inactive list. Visible as: a zone is
+//! given up some 32 pages later.
 //!
 //! A step takes up to 32 pages, decides about each, and puts back what stays. Nothing is waited for:
 //! what has to be written is handed to the caller, who tells by [`Memory::end_writeback`].

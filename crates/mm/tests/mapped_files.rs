@@ -10,6 +10,7 @@ use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::lru::LruList;
+use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::page_table::{Pte, Vpn};
 use highorder_mm::policy::{FileWrites, LruKind, Policy};
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
@@ -18,7 +19,9 @@ use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::{Memory, Order, Pfn};
 use proptest::prelude::*;
-use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone};
+use scene::{
+    all_free, linux_3_3, linux_3_4_rc2, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Pages that a file has in the model of obvious code: what was written last, and what the disk has.
@@ -674,6 +677,84 @@ fn reclaim_marks_dirty_pages_and_only_kswapd_writes_them_when_its_kernel_says_so
         assert_eq!(world.memory.vm.get(Vm::NrVmscanImmediate), marked);
         world.audit();
     }
+}
+
+/// The pages of a file of 64, all of them inactive, and clean.
+fn inactive(policy: &Policy) -> (World, Vec<Pfn>) {
+    let mut world = World::new(policy, 1_024);
+    let file = world.create(64);
+    let pages = (0..64).map(|index| cache(&mut world, file, index, false)).collect();
+    world.memory.lru_add_drain(0);
+    (world, pages)
+}
+
+/// Cached pages in the block of order 4 around one.
+fn around(pages: &[Pfn], tag: Pfn) -> Vec<Pfn> {
+    let start = tag.align_down(Order(4));
+    let mut block: Vec<Pfn> =
+        pages.iter().copied().filter(|pfn| pfn.align_down(Order(4)) == start).collect();
+    block.sort_unstable();
+    block
+}
+
+#[test]
+fn lumpy_reclaim_takes_the_block_around_each_victim() {
+    let list = LruList::InactiveFile;
+    let sc = ScanControl { order: Order(4), ..ScanControl::new(Reclaimer::Direct, 0, 60) };
+    let (mut world, pages) = inactive(&linux_3_3());
+    let tag = world.memory.lru.lruvecs[0].list(list).tail().unwrap();
+    let block = around(&pages, tag).len() as u64;
+    assert!(block > 1, "the pages of a file lie side by side");
+    let shrunk = world.memory.shrink_inactive_list(0, list, 1, &sc);
+    assert_eq!((shrunk.nr_scanned, shrunk.nr_taken, shrunk.nr_reclaimed), (block, block, block));
+    let lumps = shrunk.isolation.unwrap().lumps;
+    assert_eq!((lumps.nr_taken, lumps.nr_dirty, lumps.nr_failed), (block - 1, 0, 0));
+    world.take(shrunk);
+    world.audit();
+    // 3.4 with compaction takes victims alone, and so does 3.3 for a single page.
+    let single = ScanControl { order: Order(0), ..sc };
+    for (policy, sc) in [(linux_3_4_rc2(), sc), (linux_3_3(), single)] {
+        let (mut world, _) = inactive(&policy);
+        let shrunk = world.memory.shrink_inactive_list(0, list, 1, &sc);
+        assert_eq!((shrunk.nr_taken, shrunk.isolation.unwrap().lumps.nr_taken), (1, 0));
+        world.take(shrunk);
+    }
+}
+
+#[test]
+fn what_is_in_the_way_ends_the_walk_through_a_block_which_begins_at_its_first_frame() {
+    let list = LruList::InactiveFile;
+    let sc = ScanControl { order: Order(4), ..ScanControl::new(Reclaimer::Kswapd, 0, 60) };
+    let (mut world, pages) = inactive(&linux_3_3());
+    let tag = world.memory.lru.lruvecs[0].list(list).tail().unwrap();
+    let block = around(&pages, tag);
+    let obstacle = *block.iter().find(|&&pfn| pfn != tag).unwrap();
+    assert!(world.memory.isolate_lru_page(obstacle));
+    let before = block.iter().filter(|&&pfn| pfn < obstacle && pfn != tag).count() as u64;
+    let shrunk = world.memory.shrink_inactive_list(0, list, 1, &sc);
+    let lumps = shrunk.isolation.unwrap().lumps;
+    assert_eq!((lumps.nr_taken, lumps.nr_failed), (before, 1));
+    world.take(shrunk);
+    world.memory.putback_lru_page(obstacle);
+    world.audit();
+}
+
+#[test]
+fn the_mode_of_reclaim_falls_back_when_a_page_is_kept() {
+    let list = LruList::InactiveFile;
+    let sc = ScanControl { order: Order(9), ..ScanControl::new(Reclaimer::Kswapd, 0, 60) };
+    let (mut world, _) = inactive(&linux_3_4_rc2());
+    let shrunk = world.memory.shrink_inactive_list(0, list, 8, &sc);
+    assert_eq!((shrunk.mode, shrunk.nr_reclaimed), (Some(ReclaimMode::Compaction), 8));
+    world.take(shrunk);
+    let tail = world.memory.lru.lruvecs[0].list(list).tail().unwrap();
+    world.dirtied += u64::from(world.memory.set_page_dirty(tail));
+    let shrunk = world.memory.shrink_inactive_list(0, list, 8, &sc);
+    assert_eq!((shrunk.mode, shrunk.nr_reclaimed), (Some(ReclaimMode::Single), 7));
+    world.take(shrunk);
+    // Small orders are served by single pages until pressure is high.
+    let modes = [12, 10, 9].map(|priority| world.memory.reclaim_mode(Order(3), priority));
+    assert_eq!(modes, [ReclaimMode::Single, ReclaimMode::Single, ReclaimMode::Compaction]);
 }
 
 #[test]

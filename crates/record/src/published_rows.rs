@@ -45,6 +45,7 @@ pub(crate) fn rows(published: &PublishedForm, groups: &[Group<'_>]) -> Vec<Compa
             "002_mmap_demo_time" => time,
             "002_mmap_demo_vmstat" => listed,
             "002_numa_thp_bench" => single_run,
+            "003_highalloc_writepage" => written,
             "public_004_extfrag_events" | "public_004_breakdowns" => fallbacks,
             "public_004_thpfioscale" => unit_latency,
             _ => return None,
@@ -75,6 +76,16 @@ fn mean(group: &Group<'_>, row: &PublishedRow, reading: Reading) -> Option<f64> 
         group.records.iter().map(|record| reading(record, row)).collect();
     let values = values.filter(|values| !values.is_empty())?;
     Some(values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Pages that reclaim wrote: `KSwapd writes anon async`. No kernel from 3.3 on calls a page that it writes mixed.
+fn written(record: &Record, row: &PublishedRow) -> Option<f64> {
+    let words: Vec<String> = row.cells.metric.split(' ').map(str::to_lowercase).collect();
+    let [who, _, kind, way] = words.as_slice() else { return None };
+    let of = |kind: &str| record.delta(&format!("mm_vmscan_writepage_{who}_{kind}_{way}"));
+    // A kernel that tells of files tells of all.
+    let nr = if kind == "mixed" { of("file").map(|_| 0) } else { of(kind) };
+    nr.map(|nr| nr as f64)
 }
 
 /// A rate by minute: `sustained` is the mean, `peak` the largest of those between two samples.

@@ -309,6 +309,8 @@ pub struct Kernel {
     pub(crate) smoothed_dirty_limit: (u64, Ns),
     /// The huge page of zeros, once somebody needed it.
     pub(crate) huge_zero: Option<Pfn>,
+    /// Pages that reclaim gave to devices.
+    pub reclaim_writes: trace::ReclaimWrites,
     /// Whose pages reclaim spares, on kernels that know this.
     pub(crate) swap_token: swap_token::SwapToken,
     /// What hinting faults told.
@@ -434,6 +436,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         dirtied_since_balanced: 0,
         smoothed_dirty_limit: (0, Ns::ZERO),
         huge_zero: None,
+        reclaim_writes: trace::ReclaimWrites::default(),
         swap_token: swap_token::SwapToken::default(),
         numa: numa::NumaState::default(),
         compaction: compaction::CompactionTotals::default(),

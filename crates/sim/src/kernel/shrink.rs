@@ -251,7 +251,7 @@ fn finish_step(
     }
     remember_mode(cx.world(), scan, &shrunk);
     note_isolation(cx, &shrunk);
-    let first = note_writes(cx, &shrunk, false);
+    let first = note_writes(cx, scan, &shrunk, false);
     let is_sync = look_again(cx, lruvec, scan, &mut shrunk);
     if let Some(pass) = first {
         note_shrunk(cx, lruvec, scan, &shrunk, WritePass { is_sync, ..pass });
@@ -272,12 +272,18 @@ fn note_isolation(cx: &mut KernelCx<'_>, shrunk: &Shrunk) {
     }
 }
 
-/// Tells which pages a step of inactive ones gave to devices, and returns how it was done.
-fn note_writes(cx: &mut KernelCx<'_>, shrunk: &Shrunk, is_sync: bool) -> Option<WritePass> {
+/// Counts and tells which pages a step of inactive ones gave to devices, and returns how it was done.
+fn note_writes(
+    cx: &mut KernelCx<'_>,
+    scan: &Scan,
+    shrunk: &Shrunk,
+    is_sync: bool,
+) -> Option<WritePass> {
     let list = shrunk.isolation.map(|isolation| isolation.list).filter(|list| !list.is_active());
     let anon = shrunk.writes.iter().map(|io| (io.pfn, false));
     for (pfn, is_file) in anon.chain(shrunk.file_writes.iter().map(|&pfn| (pfn, true))) {
         let pass = WritePass { is_file, is_sync };
+        cx.world().reclaim_writes.add(scan.waiter(), pass);
         trace::note_reclaim(cx, ReclaimEvent::WritePage { pfn, pass });
     }
     list.map(|list| WritePass { is_file: list.is_file(), is_sync })
@@ -340,7 +346,7 @@ fn look_again(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan, shrunk: &mu
         scan.nr_reclaimed += again.nr_reclaimed;
         spend_work(cx, zone);
         slab::note_freed_files(cx, &again.freed_files);
-        note_writes(cx, &again, true);
+        note_writes(cx, scan, &again, true);
         swap::write_out(cx, &again.writes);
         scan.mode = again.mode;
         shrunk.nr_reclaimed += again.nr_reclaimed;

@@ -9,8 +9,8 @@
 //! Departs: a step's events are told when its time is spent. Visible as: events of one step have one
 //! timestamp.
 
-use super::KernelCx;
 use super::policy::StallRule;
+use super::{KernelCx, Waiter};
 use crate::task::{CpuId, TaskId};
 use crate::time::Ns;
 use highorder_mm::compaction::events::CompactEvent;
@@ -181,6 +181,26 @@ pub struct WritePass {
     pub is_file: bool,
     /// The second pass, which waits.
     pub is_sync: bool,
+}
+
+/// Pages that reclaim gave to devices, as events of `mm_vmscan_writepage` would add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReclaimWrites([[[u64; 2]; 2]; 2]);
+
+impl ReclaimWrites {
+    pub(crate) fn add(&mut self, waiter: Waiter, pass: WritePass) {
+        let by = usize::from(waiter == Waiter::Kswapd);
+        self.0[by][usize::from(pass.is_file)][usize::from(pass.is_sync)] += 1;
+    }
+
+    /// By who wrote, what and how: `direct` or `kswapd`, `anon` or `file`, `async` or `sync`.
+    pub fn counts(&self) -> impl Iterator<Item = ([&'static str; 3], u64)> + '_ {
+        let choices = (0..8).map(|n| (n >> 2, n >> 1 & 1, n & 1));
+        choices.map(|(by, kind, way)| {
+            let words = [["direct", "kswapd"][by], ["anon", "file"][kind], ["async", "sync"][way]];
+            (words, self.0[by][kind][way])
+        })
+    }
 }
 
 /// A wait for a device.

@@ -8,6 +8,7 @@ use highorder_mm::zone::{Zone, ZoneId};
 use highorder_mm::{Order, Pfn};
 use highorder_record::{State, Timeline, ZoneState};
 use highorder_sim::kernel::Kernel;
+use highorder_sim::kernel::policy::StallRule;
 use highorder_sim::{CpuId, Ns, Sim};
 use std::collections::BTreeMap;
 
@@ -25,6 +26,9 @@ const SAMPLED: [&str; 11] = [
     "KernelStack",
     "PageTables",
 ];
+
+/// What the counters of pages that reclaim wrote begin with: the event that they add up.
+const WRITES: &str = "mm_vmscan_writepage";
 
 /// KiB of a base page.
 const PAGE_KIB: u64 = 4;
@@ -49,6 +53,11 @@ pub(super) fn counters(kernel: &Kernel) -> BTreeMap<String, u64> {
     counters.insert("oom_kill".to_owned(), kernel.oom_kills);
     counters
         .extend(fragmentation::counters(&kernel.memory).map(|(name, nr)| (name.to_owned(), nr)));
+    // Reports of the time add the events of reclaim up.
+    if kernel.flows.stall.rule == StallRule::CongestionByShare {
+        let writes = kernel.reclaim_writes.counts();
+        counters.extend(writes.map(|(words, nr)| (format!("{WRITES}_{}", words.join("_")), nr)));
+    }
     counters
 }
 
