@@ -282,7 +282,8 @@ fn run_named(
     let waiting = shared.borrow().waiting;
     sim.world_mut().interruptible.push(waiting);
     // Counts are enough: of a week's fallbacks a list would grow without end.
-    sim.world_mut().memory.keeps_extfrag = false;
+    let kernel = sim.world_mut();
+    kernel.memory.keeps_extfrag = kernel.trace.is_some();
     let mut record = Record::new(inputs);
     record.before = state::of(sim.world());
     demand::start(&mut sim, &course.demands, course.seed);

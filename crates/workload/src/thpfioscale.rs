@@ -157,7 +157,9 @@ impl Huge {
         let mut all = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         all[0] += found[0];
         all[1] += found[1];
-        Ok(())
+        drop(all);
+        sys.note_held();
+        sys.munmap(area)
     }
 }
 
@@ -194,7 +196,6 @@ fn fill_huge(sys: &mut dyn System, huge: Huge) -> Result<(), Failure> {
             let huge = huge.clone();
             Box::new(move |sys| huge.fill(sys))
         })?;
-        sys.note_held();
         let [base, of_huge] = *huge.found.lock().unwrap_or_else(PoisonError::into_inner);
         report_units(sys, threads, base, of_huge);
         Ok(())

@@ -604,7 +604,7 @@ impl Naive {
     }
 
     fn remember_mixed(&mut self, zone: usize, pfn: u32) {
-        let start = pfn / self.block_pages() as u32 * self.block_pages() as u32;
+        let start = pfn / self.block_pages() * self.block_pages();
         let room = usize::from(self.policy.compaction.queue_length);
         let known = &mut self.zones[zone].mixed;
         if known.iter().all(|&other| other != start) && known.len() < room {
