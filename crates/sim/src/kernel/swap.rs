@@ -35,7 +35,7 @@ pub(crate) fn swap_in(
     if !revalidate(cx, process, fault)? {
         return Ok(());
     }
-    if cx.world().memory.swapin_plan(fault.vpn, slot).is_some()
+    if !matches!(cx.world().memory.swap.cached(slot), CacheEntry::Page(_))
         && let Some(token) = cx.world().token()
     {
         token.grab(process);
