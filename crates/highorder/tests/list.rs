@@ -30,11 +30,11 @@ fn list_counts_and_names_everything() {
     has_lines(
         &printed(&["list"]),
         &[
-            "21 experiments",
-            "14 workloads",
-            "20 knobs",
+            "24 experiments",
+            "15 workloads",
+            "21 knobs",
             "More",
-            "  usemem, usemem-anon, usemem-small",
+            "  thp-numa-bench, thp-numa-mmap-demo, thp-numa-policies, usemem, usemem-anon, usemem-small",
         ],
     );
 }

@@ -58,12 +58,15 @@ fn a_picture_is_a_png_or_an_svg_as_its_name_says_and_repeats_to_the_byte() {
 }
 
 #[test]
-fn a_trace_without_compaction_is_refused() {
+fn a_trace_without_what_is_looked_for_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.txt");
     fs::write(&path, "# tracer: nop\n").expect("a file");
     let complaint = refused(&["trace", text(&path)]);
-    assert!(complaint.contains("trace.txt: no event of compaction, expected"), "{complaint}");
+    assert!(
+        complaint.contains("trace.txt: no event of compaction or reclaim, expected"),
+        "{complaint}"
+    );
     fs::write(&path, "x-1 [000] ..... 1.0: mm_compaction_begin: zone_start=?\n").expect("a file");
     let picture = folder.path().join("a.png");
     let complaint = refused(&["trace", text(&path), "--picture", text(&picture)]);

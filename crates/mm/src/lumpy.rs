@@ -18,6 +18,7 @@ use std_alloc::vec;
 const COSTLY_ORDER: Order = Order(3);
 
 /// What reclaim is about (`reclaim_mode_t`), while it finds nothing in its way.
+#[doc(alias = "reset_reclaim_mode")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReclaimMode {
     /// Single pages.
@@ -51,6 +52,7 @@ pub(crate) struct Around {
 
 impl Memory {
     /// What reclaim for this order at this priority is about, at first.
+    #[doc(alias = "set_reclaim_mode")]
     #[must_use]
     pub fn reclaim_mode(&self, order: Order, priority: u8) -> ReclaimMode {
         let is_high = order > COSTLY_ORDER || order > Order(0) && priority < DEF_PRIORITY - 2;
@@ -146,6 +148,7 @@ impl Memory {
     }
 
     /// Whether a batch is looked through once more, for those of its pages that are being written.
+    #[doc(alias = "should_reclaim_stall")]
     #[must_use]
     pub fn stalls(&self, sc: &ScanControl, mode: ReclaimMode) -> bool {
         let from = if sc.order > COSTLY_ORDER { DEF_PRIORITY } else { DEF_PRIORITY / 3 };

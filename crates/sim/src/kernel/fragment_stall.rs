@@ -60,6 +60,7 @@ pub(super) fn get_page_or_wait(
 
 /// Boosts a zone's marks by several pageblocks at once, and waits until its node's kswapd has made some progress, or
 /// for so long.
+#[doc(alias = "stall_for_fragmentation")]
 fn wait_for_kswapd(cx: &mut KernelCx<'_>, preferred: ZoneId, timeout: Ns) {
     let kernel = cx.world();
     kernel.memory.boost_watermark(preferred, FAST_BOOST);

@@ -21,6 +21,8 @@ impl Kernel {
 
 /// Moves the movable pages out of the pageblocks that a node's zones remember: of each zone as many as it does at
 /// the beginning, the last one first. Suspends.
+#[doc(alias = "kcompactd_run_queue")]
+#[doc(alias = "compact_pageblock")]
 pub(super) fn empty_mixed_blocks(cx: &mut KernelCx<'_>, node: u32) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for id in zones {

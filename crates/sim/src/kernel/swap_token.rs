@@ -36,6 +36,7 @@ struct Claim {
 
 impl SwapToken {
     /// A process is about to read a page from swap.
+    #[doc(alias = "grab_swap_token")]
     pub(crate) fn grab(&mut self, process: ProcessId) {
         self.nr_faults += 1;
         let is_holder = self.holder == Some(process);
@@ -68,23 +69,28 @@ impl SwapToken {
         self.claims.entry(process.0).or_default().nr_in_fault += 1;
     }
 
-    /// It has.
+    /// It has. A process that was killed meanwhile has no claim any more.
     pub(crate) fn end_fault(&mut self, process: ProcessId) {
-        self.claims.entry(process.0).or_default().nr_in_fault -= 1;
+        if let Some(claim) = self.claims.get_mut(&process.0) {
+            claim.nr_in_fault = claim.nr_in_fault.saturating_sub(1);
+        }
     }
 
     /// Nobody has it any more: reclaim is at its last priority.
+    #[doc(alias = "disable_swap_token")]
     pub(crate) const fn disable(&mut self) {
         self.holder = None;
     }
 
     /// A process is gone.
+    #[doc(alias = "__put_swap_token")]
     pub(crate) fn put(&mut self, process: ProcessId) {
         self.holder = self.holder.filter(|&holder| holder != process);
         self.claims.remove(&process.0);
     }
 
     /// Whose pages count as referenced for somebody of `process` who reclaims.
+    #[doc(alias = "page_referenced_one")]
     pub(crate) fn protected_from(&self, process: Option<ProcessId>) -> Option<ProcessId> {
         let is_in_fault = |holder: &ProcessId| self.claims[&holder.0].nr_in_fault > 0;
         self.holder.filter(|&holder| process != Some(holder)).filter(is_in_fault)
