@@ -18,14 +18,24 @@ pub const NOTE: &str = "Durations are time of one CPU, measured on a virtual mac
 /// Measured: user and system time of `highorder run EXPERIMENT --scale SCALE --workers 1`, version 0.1.0 built with
 /// `--release`, on two CPUs of a virtual machine of an AMD EPYC, November 2026. What is not here was not measured, or
 /// had not ended after seven minutes of a machine that had other work to do.
-const TIMES: [Time; 28] = [
+const TIMES: [Time; 38] = [
     small("compaction-direct-freepage", 33),
     small("compaction-week", 170),
+    small("dd", 1),
+    full("dd", 9),
     small("dd-half-disk", 1),
     full("dd-half-disk", 4),
+    small("frag-adverse-1socket", 18),
+    small("frag-adverse-2socket", 37),
+    small("fsmark", 6),
+    full("fsmark", 93),
+    small("highalloc", 11),
+    small("micro", 10),
     small("mmap-demo", 1),
     full("mmap-demo", 2),
     small("overcommit", 15),
+    small("postmark", 5),
+    full("postmark", 48),
     small("small-files", 57),
     small("swap-small", 1),
     full("swap-small", 1),
