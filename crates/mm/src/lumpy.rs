@@ -11,11 +11,8 @@ use crate::lru::{Isolated, LruList};
 use crate::memory::Memory;
 use crate::policy::{HighOrderMode, LumpyIsolation};
 use crate::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
-use crate::types::{Order, Pfn};
+use crate::types::{COSTLY_ORDER, Order, Pfn};
 use std_alloc::vec;
-
-/// Orders up to this one are expected to come about by themselves (`PAGE_ALLOC_COSTLY_ORDER`).
-const COSTLY_ORDER: Order = Order(3);
 
 /// What reclaim is about (`reclaim_mode_t`), while it finds nothing in its way.
 #[doc(alias = "reset_reclaim_mode")]

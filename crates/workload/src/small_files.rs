@@ -23,53 +23,67 @@ pub(crate) const WORKLOAD: Workload = Workload {
     name: "small-files",
     about: "very many small files are written, read at random, and deleted",
     parameters: &[
-        Parameter {
-            name: "block",
-            about: "Read or written by one call.",
-            unit: "",
-            kind: Kind::Fixed { default: 4096 },
-        },
-        // Fixed: with less memory there are fewer files, not smaller ones.
-        Parameter {
-            name: "file_size",
-            about: "One file. It stays as it is at a smaller scale: there are fewer files then.",
-            unit: "",
-            kind: Kind::Fixed { default: 64 << 10 },
-        },
-        Parameter {
-            name: "memory",
-            about: "All files together.",
-            unit: "",
-            kind: Kind::Memory { default_millionths: 1_500_000 },
-        },
+        BLOCK,
+        FILE_SIZE,
+        MEMORY,
         Parameter {
             name: "read_seconds",
             about: "How long files are read; 0: as long as writing them took.",
             unit: "seconds",
             kind: Kind::Count { least: 0, most: 1_000_000, default: 0 },
         },
-        Parameter {
-            name: "reads_per_file",
-            about: "Reads of a file before another one is opened.",
-            unit: "reads",
-            kind: Kind::Count { least: 1, most: 1_000_000, default: 16 },
-        },
+        READS_PER_FILE,
         Parameter {
             name: "unlink",
             about: "Which files are deleted at the end; half of them are drawn at random.",
             unit: "",
             kind: Kind::Word(&["all", "half", "none"]),
         },
-        Parameter {
-            name: "writers",
-            about: "Processes that write, and as many that read.",
-            unit: "processes",
-            kind: Kind::Count { least: 1, most: 1024, default: 4 },
-        },
+        WRITERS,
     ],
     check: |settings| settings.check_at_most("block", "file_size"),
     needs_files: |_| true,
     run,
+};
+
+/// Bytes of a call, of workloads with small files.
+pub(crate) const BLOCK: Parameter = Parameter {
+    name: "block",
+    about: "Read or written by one call.",
+    unit: "",
+    kind: Kind::Fixed { default: 4096 },
+};
+
+/// Bytes of a file. Fixed: with less memory there are fewer files, not smaller ones.
+pub(crate) const FILE_SIZE: Parameter = Parameter {
+    name: "file_size",
+    about: "One file. It stays as it is at a smaller scale: there are fewer files then.",
+    unit: "",
+    kind: Kind::Fixed { default: 64 << 10 },
+};
+
+/// Bytes of all files.
+pub(crate) const MEMORY: Parameter = Parameter {
+    name: "memory",
+    about: "All files together.",
+    unit: "",
+    kind: Kind::Memory { default_millionths: 1_500_000 },
+};
+
+/// Reads of a file in a row.
+pub(crate) const READS_PER_FILE: Parameter = Parameter {
+    name: "reads_per_file",
+    about: "Reads of a file before another one is opened.",
+    unit: "reads",
+    kind: Kind::Count { least: 1, most: 1_000_000, default: 16 },
+};
+
+/// Processes that write, and as many that read.
+pub(crate) const WRITERS: Parameter = Parameter {
+    name: "writers",
+    about: "Processes that write, and as many that read.",
+    unit: "processes",
+    kind: Kind::Count { least: 1, most: 1024, default: 4 },
 };
 
 /// Begins the number of each process's random stream: "smallfil" in ASCII.

@@ -13,14 +13,14 @@ use crate::files::Random;
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{
     ADVICE, advice, join_all, report_killed, report_rate, report_seconds, run_processes,
-    run_threads,
 };
-use crate::small_files::{Plan as Files, processes};
+use crate::small_files::{
+    BLOCK, FILE_SIZE, MEMORY, Plan as Files, READS_PER_FILE, WRITERS, processes,
+};
 use crate::stutter::Flag;
-use crate::thpscale::{fill_units, report_units};
+use crate::thpscale::{fill_by_threads, fill_units, report_units};
 use crate::{THREADS, Workload};
 use highorder_system::{Advice, Code, Failure, MachineInfo, Ns, System, ThreadId, ThreadSpec};
-use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "thpfioscale",
@@ -38,49 +38,23 @@ pub(crate) const WORKLOAD: Workload = Workload {
             unit: "parts of 100",
             kind: Kind::Count { least: 1, most: 400, default: 75 },
         },
-        Parameter {
-            name: "block",
-            about: "Read or written by one call.",
-            unit: "",
-            kind: Kind::Fixed { default: 4096 },
-        },
-        // Fixed: with less memory there are fewer files, not smaller ones.
-        Parameter {
-            name: "file_size",
-            about: "One file. It stays as it is at a smaller scale: there are fewer files then.",
-            unit: "",
-            kind: Kind::Fixed { default: 64 << 10 },
-        },
-        Parameter {
-            name: "memory",
-            about: "All files together.",
-            unit: "",
-            kind: Kind::Memory { default_millionths: 1_500_000 },
-        },
+        BLOCK,
+        FILE_SIZE,
+        MEMORY,
         Parameter {
             name: "read_seconds",
             about: "How long files are read at most, until the huge pages are done.",
             unit: "seconds",
             kind: Kind::Count { least: 1, most: 1_000_000, default: 3600 },
         },
-        Parameter {
-            name: "reads_per_file",
-            about: "Reads of a file before another one is opened.",
-            unit: "reads",
-            kind: Kind::Count { least: 1, most: 1_000_000, default: 16 },
-        },
+        READS_PER_FILE,
         Parameter {
             name: THREADS,
             about: "Threads that ask for huge pages; 0: a quarter of the first node's CPUs beside the writers.",
             unit: "threads",
             kind: Kind::Count { least: 0, most: 8192, default: 0 },
         },
-        Parameter {
-            name: "writers",
-            about: "Processes that write, and as many that read.",
-            unit: "processes",
-            kind: Kind::Count { least: 1, most: 1024, default: 4 },
-        },
+        WRITERS,
     ],
     check: |settings| settings.check_at_most("block", "file_size"),
     needs_files: |_| true,
@@ -88,14 +62,12 @@ pub(crate) const WORKLOAD: Workload = Workload {
 };
 
 /// What the process with the huge pages does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Huge {
     threads: u32,
     /// Pages of each thread's mapping, of which the first half is filled.
     share: u64,
     advice: Option<Advice>,
-    /// How many places were filled by base pages, and how many by huge pages.
-    found: Arc<Mutex<[u64; 2]>>,
 }
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
@@ -137,16 +109,11 @@ impl Huge {
             threads => threads,
         };
         let area = node.total_pages * settings.count("area") / 100;
-        Self {
-            threads,
-            share: area / u64::from(threads),
-            advice: advice(settings.word("advice")),
-            found: Arc::default(),
-        }
+        Self { threads, share: area / u64::from(threads), advice: advice(settings.word("advice")) }
     }
 
-    /// Fills the first half of a thread's share.
-    fn fill(&self, sys: &mut dyn System) -> Result<(), Failure> {
+    /// Fills the first half of a thread's share. As [`fill_units`].
+    fn fill(self, sys: &mut dyn System) -> Result<[u64; 2], Failure> {
         let huge = sys.machine().huge_pages;
         let filled = self.share / 2 / huge * huge;
         let area = sys.mmap(self.share)?;
@@ -154,12 +121,9 @@ impl Huge {
             sys.madvise(area, advice)?;
         }
         let found = fill_units(sys, area.part(0, filled), self.threads)?;
-        let mut all = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        all[0] += found[0];
-        all[1] += found[1];
-        drop(all);
         sys.note_held();
-        sys.munmap(area)
+        sys.munmap(area)?;
+        Ok(found)
     }
 }
 
@@ -192,12 +156,8 @@ const STREAM: u128 = 0x7468_7066_696f_7363 << 64;
 fn fill_huge(sys: &mut dyn System, huge: Huge) -> Result<(), Failure> {
     let (began, threads) = (sys.now(), huge.threads);
     let code: Code = Box::new(move |sys| {
-        run_threads(sys, "thpscale", threads, |_| {
-            let huge = huge.clone();
-            Box::new(move |sys| huge.fill(sys))
-        })?;
-        let [base, of_huge] = *huge.found.lock().unwrap_or_else(PoisonError::into_inner);
-        report_units(sys, threads, base, of_huge);
+        let found = fill_by_threads(sys, threads, move |sys, _| huge.fill(sys))?;
+        report_units(sys, threads, found);
         Ok(())
     });
     let process = sys.spawn(ThreadSpec::process("thpscale"), code)?;

@@ -21,6 +21,7 @@ use highorder_record::{Better, Metric};
 use highorder_system::{
     Access, Advice, Area, BarrierId, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec,
 };
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "thpscale",
@@ -105,26 +106,38 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
 }
 
 fn process(sys: &mut dyn System, plan: Plan) -> Result<(), Failure> {
-    let counts = std::sync::Arc::new(std::sync::Mutex::new([0_u64; 2]));
-    run_threads(sys, "thpscale", plan.threads, |number| {
-        let counts = counts.clone();
+    let found = fill_by_threads(sys, plan.threads, move |sys, number| {
+        thread(sys, plan, u64::from(number))
+    })?;
+    sys.note_held();
+    report_units(sys, plan.threads, found);
+    Ok(())
+}
+
+/// Has each of so many threads fill huge pages' places. As [`fill_units`], of all together.
+pub(crate) fn fill_by_threads(
+    sys: &mut dyn System,
+    threads: u32,
+    fill: impl Fn(&mut dyn System, u32) -> Result<[u64; 2], Failure> + Copy + Send + 'static,
+) -> Result<[u64; 2], Failure> {
+    let all = Arc::new(Mutex::new([0_u64; 2]));
+    run_threads(sys, "thpscale", threads, |number| {
+        let all = all.clone();
         Box::new(move |sys| {
-            let found = thread(sys, plan, u64::from(number))?;
-            let mut all = counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let found = fill(sys, number)?;
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             all[0] += found[0];
             all[1] += found[1];
             Ok(())
         })
     })?;
-    sys.note_held();
-    let [base, huge] = *counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    report_units(sys, plan.threads, base, huge);
-    Ok(())
+    let found = *all.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(found)
 }
 
 /// Reports how many huge pages' places were filled by base pages and by huge pages: the share, and where
 /// there was none of a kind the 0 that stands for its latency.
-pub(crate) fn report_units(sys: &mut dyn System, threads: u32, base: u64, huge: u64) {
+pub(crate) fn report_units(sys: &mut dyn System, threads: u32, [base, huge]: [u64; 2]) {
     for (kind, nr) in [("fault-base", base), ("fault-huge", huge)] {
         if nr == 0 {
             sys.report(&latency_row(kind, threads), 0.0);

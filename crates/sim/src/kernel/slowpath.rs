@@ -22,8 +22,8 @@ use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};
 
-/// Largest order for which the kernel keeps trying (`PAGE_ALLOC_COSTLY_ORDER`).
-pub const COSTLY_ORDER: Order = Order(3);
+pub use highorder_mm::types::COSTLY_ORDER;
+
 /// Rounds without progress after which a request gives up (`MAX_RECLAIM_RETRIES`).
 const RECLAIM_RETRIES_MAX: u32 = 16;
 /// How long a request waits between rounds for devices (`HZ / 50`, v4.4).
