@@ -12,7 +12,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The operating system said no.
-    #[error("cannot be read: {0}")]
+    #[error("cannot read: {0}")]
     Io(#[from] io::Error),
     /// It is there, and nothing that can be read here.
     #[error("{found}, expected {expected}")]

@@ -96,7 +96,7 @@ fn guest(image: &Image, arguments: &Arguments) -> Result<String, Failure> {
 
 /// The machine file of this machine.
 fn this_machine(arguments: &Arguments) -> Result<String, Failure> {
-    let input = |error: highorder_sim::InputError| Failure::input(error.to_string());
+    let input = |error: highorder_input::InputError| Failure::input(error.to_string());
     let root = Path::new("/");
     let found = Found::read(root).map_err(input)?;
     let spinner = output::progress(None, "calibrating");

@@ -163,7 +163,7 @@ fn what_is_there(what: &str, there: &BTreeSet<String>) -> String {
         whole.iter().filter_map(|name| Some(name.split_once(':')?.1)).collect();
     let variants: Vec<&str> = variants.into_iter().collect();
     let known = if what.contains(':') { &whole } else { &variants };
-    highorder_names::did_you_mean(what, known)
+    highorder_input::did_you_mean(what, known)
         .unwrap_or_else(|| format!("there are {}", whole.join(", ")))
 }
 

@@ -55,12 +55,6 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<highorder_snapshot::Error> for Failure {
-    fn from(error: highorder_snapshot::Error) -> Self {
-        Self::input(error.to_string())
-    }
-}
-
 impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Self {
         match error {
@@ -70,8 +64,8 @@ impl From<WriteError> for Failure {
     }
 }
 
-impl From<highorder_lab::InputError> for Failure {
-    fn from(error: highorder_lab::InputError) -> Self {
+impl From<highorder_input::InputError> for Failure {
+    fn from(error: highorder_input::InputError) -> Self {
         Self::input(error.to_string())
     }
 }

@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Does `work` behind a progress bar of the recording's events.
 fn with_progress<T>(
     recording: &Recording,
-    work: impl FnOnce(&mut dyn FnMut(u64)) -> Result<T, highorder_lab::InputError>,
+    work: impl FnOnce(&mut dyn FnMut(u64)) -> Result<T, highorder_input::InputError>,
 ) -> Result<T, Failure> {
     let bar = output::progress(Some(recording.events.len() as u64), "replaying");
     let done = work(&mut |events| bar.set_position(events));

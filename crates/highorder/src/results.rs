@@ -72,7 +72,7 @@ fn published_form(text: &str) -> Result<String, String> {
     let names = published::names();
     match names.contains(&text) {
         true => Ok(text.to_owned()),
-        false => Err(highorder_names::expected(text, &names)),
+        false => Err(highorder_input::expected(text, &names)),
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Fresh runs of real kernels beside the model's.
 fn run_live(arguments: &Arguments) -> Result<(), Failure> {
-    let input = |error: highorder_lab::InputError| Failure::input(error.to_string());
+    let input = |error: highorder_input::InputError| Failure::input(error.to_string());
     let folder = tempfile::tempdir().map_err(|error| Failure::input(error.to_string()))?;
     let store = Store::open(folder.path())?;
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -167,7 +167,7 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn read_cases(all: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
-    let input = |error: highorder_lab::InputError| Failure::input(error.to_string());
+    let input = |error: highorder_input::InputError| Failure::input(error.to_string());
     let folders = if all.join("case.json").is_file() {
         vec![all.to_owned()]
     } else {

@@ -44,7 +44,7 @@ fn an_unknown_folder_of_a_disk_is_refused_before_anything_is_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, missing) = (folder.path().join("here.toml"), folder.path().join("missing"));
     let told = refused(&["calibrate", "--out", text(&file), "--disk", text(&missing)]);
-    assert!(told.starts_with(&format!("error: {}: cannot be read: ", missing.display())), "{told}");
+    assert!(told.starts_with(&format!("error: {}: cannot read: ", missing.display())), "{told}");
     assert!(names(folder.path()).is_empty());
 }
 

@@ -3,8 +3,9 @@
 //! Models: mm/vmstat.c (`frag_show_print`). The number of columns is what the kernel was built
 //! with (11 on x86-64: orders 0 to 10) and is taken from the file.
 
+use crate::TextFile;
 use crate::lines::{Problems, Spacing, most_common, node_zone, number};
-use crate::{Error, TextFile};
+use highorder_input::InputError;
 
 /// The free blocks of one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl Buddyinfo {
 }
 
 impl TextFile for Buddyinfo {
-    fn parse(file: &str, text: &[u8]) -> Result<Buddyinfo, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Buddyinfo, InputError> {
         let mut problems = Problems::new(file);
         let mut rows = Vec::new();
         let lines = problems.lines(text);

@@ -3,8 +3,9 @@
 //!
 //! Models: mm/vmstat.c (`extfrag_show_print`, `unusable_show_print`).
 
+use crate::TextFile;
 use crate::lines::{Problems, Spacing, most_common, node_zone, number};
-use crate::{Error, TextFile};
+use highorder_input::InputError;
 
 /// One zone's indices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub struct Extfrag {
 }
 
 impl TextFile for Extfrag {
-    fn parse(file: &str, text: &[u8]) -> Result<Extfrag, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Extfrag, InputError> {
         let mut problems = Problems::new(file);
         let mut rows = Vec::new();
         let lines = problems.lines(text);

@@ -8,8 +8,8 @@ use bitflags::bitflags;
 use std::fmt;
 use std::path::Path;
 
-use crate::error::Error;
 use crate::source::read_bytes;
+use highorder_input::InputError;
 
 /// Bytes of one page frame in either file.
 const ENTRY_BYTES: usize = 8;
@@ -140,16 +140,16 @@ macro_rules! binary_file {
             /// Parses the whole content of a file; `file` is the name that errors carry.
             ///
             /// # Errors
-            /// [`Error::Bad`] if the last entry is cut short.
-            pub fn parse(file: &str, bytes: &[u8]) -> Result<$type, Error> {
+            /// [`InputError`] if the last entry is cut short.
+            pub fn parse(file: &str, bytes: &[u8]) -> Result<$type, InputError> {
                 Ok($type { $field: entries(file, bytes)?.map($wrap).collect() })
             }
 
             /// Reads a file, plain or compressed.
             ///
             /// # Errors
-            /// [`Error::Io`] if it cannot be read, [`Error::Bad`] if it is cut short.
-            pub fn read(path: impl AsRef<Path>) -> Result<$type, Error> {
+            /// [`InputError`] if it cannot be read, if it is cut short.
+            pub fn read(path: impl AsRef<Path>) -> Result<$type, InputError> {
                 let path = path.as_ref();
                 $type::parse(&path.display().to_string(), &read_bytes(path)?)
             }
@@ -165,11 +165,11 @@ macro_rules! binary_file {
 binary_file!(Kpageflags, flags, PageFlags::from_bits_retain, |flags| flags.bits());
 binary_file!(Kpagecount, counts, |count| count, |count| *count);
 
-fn entries<'a>(file: &str, bytes: &'a [u8]) -> Result<impl Iterator<Item = u64> + 'a, Error> {
+fn entries<'a>(file: &str, bytes: &'a [u8]) -> Result<impl Iterator<Item = u64> + 'a, InputError> {
     let (whole, rest) = bytes.as_chunks::<ENTRY_BYTES>();
     if !rest.is_empty() {
         let found = format!("{} bytes, {} of them of an entry cut short", bytes.len(), rest.len());
-        return Err(Error::whole(file, found, format!("a multiple of {ENTRY_BYTES}")));
+        return Err(InputError::whole(file, found, format!("a multiple of {ENTRY_BYTES}")));
     }
     Ok(whole.iter().map(|entry| u64::from_le_bytes(*entry)))
 }

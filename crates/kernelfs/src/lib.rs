@@ -21,7 +21,7 @@
 //!   its values is changed. A line that neither way can give back is an error, not a guess.
 //! - **A file says which kernel it is from.** Columns, counters and sections are taken as they
 //!   come, so the same code reads 3.x and 6.x. Nothing here asks for a version.
-//! - **All bad lines are reported at once**, each as `file:line: found, expected`; see [`Error`].
+//! - **All bad lines are reported at once**, each as `file:line: found, expected`; see [`InputError`].
 //!
 //! They are why these formats are read here and not by a library.
 //!
@@ -36,7 +36,6 @@
 
 mod buddyinfo;
 mod counters;
-mod error;
 mod extfrag;
 mod gfp;
 mod kpage;
@@ -53,7 +52,6 @@ mod zoneinfo;
 
 pub use buddyinfo::{Buddyinfo, BuddyinfoZone};
 pub use counters::{Counter, Counters};
-pub use error::{Error, Problem};
 pub use extfrag::{Extfrag, ExtfragZone};
 pub use gfp::{GfpFlags, UnknownGfp};
 pub use kpage::{Kpagecount, Kpageflags, PageFlags};
@@ -68,6 +66,7 @@ pub use vmstat::Vmstat;
 pub use zoneinfo::{Pageset, Protection, Zoneinfo, ZoneinfoForm, ZoneinfoZone};
 
 use highorder_files::{Replace, WriteError};
+use highorder_input::InputError;
 use std::path::Path;
 
 /// A kernel file that is a table of text.
@@ -75,8 +74,8 @@ pub trait TextFile: Sized {
     /// Parses the whole text of a file; `file` is the name that errors carry.
     ///
     /// # Errors
-    /// [`Error::Bad`] lists every line that is not what the format allows.
-    fn parse(file: &str, text: &[u8]) -> Result<Self, Error>;
+    /// [`InputError`] lists every line that is not what the format allows.
+    fn parse(file: &str, text: &[u8]) -> Result<Self, InputError>;
 
     /// Returns the text, formatted as the kernel would.
     fn to_text(&self) -> String;
@@ -84,9 +83,9 @@ pub trait TextFile: Sized {
     /// Reads a file, plain or compressed.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read, [`Error::Bad`] if it cannot be understood or is too long for a
+    /// [`InputError`] if it cannot be read, if it cannot be understood or is too long for a
     /// kernel's table.
-    fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+    fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
         Self::parse(&path.display().to_string(), &read_bytes(path)?)
     }

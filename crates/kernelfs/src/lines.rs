@@ -1,7 +1,7 @@
 //! What the table parsers share: numbered lines, numbers, collected problems, kept spacing.
 
 use crate::TextFile;
-use crate::error::{Error, Problem, quote};
+use highorder_input::{InputError, Problem, quote};
 
 /// The spacing of a line that is not laid out as the kernel's own code would.
 ///
@@ -102,7 +102,12 @@ impl Problems {
     /// Records that `found` stands at `line` where `expected` should.
     pub(crate) fn add(&mut self, line: u64, found: impl Into<String>, expected: impl Into<String>) {
         let (found, expected) = (found.into(), expected.into());
-        self.list.push(Problem { file: self.file.clone(), line, found, expected });
+        self.list.push(Problem::new(
+            &self.file,
+            Some(line).filter(|line| *line > 0),
+            found,
+            expected,
+        ));
     }
 
     /// Records a line that is not what it should be.
@@ -146,7 +151,7 @@ impl Problems {
     ///
     /// The parsers see to each line; what is left for the comparison here are lines that are well
     /// formed but stand where the kernel would not have put them.
-    pub(crate) fn finish<T: TextFile>(mut self, value: T, text: &[u8]) -> Result<T, Error> {
+    pub(crate) fn finish<T: TextFile>(mut self, value: T, text: &[u8]) -> Result<T, InputError> {
         if self.list.is_empty() {
             let written = value.to_text();
             if written.as_bytes() == text {
@@ -160,7 +165,7 @@ impl Problems {
             }
         }
         self.list.sort_by_key(|problem| problem.line);
-        Err(Error::Bad { problems: self.list, shown: usize::MAX })
+        Err(InputError::new(self.list).showing(usize::MAX))
     }
 }
 

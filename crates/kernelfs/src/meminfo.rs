@@ -3,8 +3,9 @@
 //! Models: fs/proc/meminfo.c (`meminfo_proc_show`), mm/hugetlb.c (`hugetlb_report_meminfo`),
 //! drivers/base/node.c (`node_read_meminfo`).
 
+use crate::TextFile;
 use crate::lines::{Problems, Spacing, number};
-use crate::{Error, TextFile};
+use highorder_input::InputError;
 
 /// One line of `meminfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl Meminfo {
 }
 
 impl TextFile for Meminfo {
-    fn parse(file: &str, text: &[u8]) -> Result<Meminfo, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Meminfo, InputError> {
         let mut problems = Problems::new(file);
         let mut meminfo = Meminfo::default();
         let lines = problems.lines(text);

@@ -4,8 +4,9 @@
 //! (93b3a674485f) counting stops at 100000 and the number is printed as `>100000`; the mixed
 //! blocks section is there only on kernels that track page owners.
 
+use crate::TextFile;
 use crate::lines::{Line, Problems, Spacing, node_zone, number};
-use crate::{Error, TextFile};
+use highorder_input::InputError;
 
 /// A number of free blocks, maybe a lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +151,7 @@ impl PagetypeinfoNode {
 }
 
 impl TextFile for Pagetypeinfo {
-    fn parse(file: &str, text: &[u8]) -> Result<Pagetypeinfo, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Pagetypeinfo, InputError> {
         let mut problems = Problems::new(file);
         let lines = problems.lines(text);
         let mut reader = Reader { lines: &lines, at: 0, problems: &mut problems };

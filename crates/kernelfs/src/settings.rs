@@ -4,10 +4,11 @@
 //! (`enabled_show`, `defrag_show`: all choices, the one in force in brackets), mm/vmscan.c
 //! (`enabled_show` of `lru_gen`: hexadecimal).
 
+use highorder_input::InputError;
 use std::fmt;
 
+use crate::TextFile;
 use crate::lines::{Problems, signed};
-use crate::{Error, TextFile};
 
 /// The value of one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +141,7 @@ impl fmt::Display for Setting {
 }
 
 impl TextFile for Setting {
-    fn parse(file: &str, text: &[u8]) -> Result<Setting, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Setting, InputError> {
         let mut problems = Problems::new(file);
         if text.is_empty() {
             return problems.finish(Setting::Empty, text);
@@ -195,7 +196,7 @@ impl Settings {
 }
 
 impl TextFile for Settings {
-    fn parse(file: &str, text: &[u8]) -> Result<Settings, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Settings, InputError> {
         let mut problems = Problems::new(file);
         let mut settings = Settings::default();
         for line in problems.lines(text) {

@@ -2,8 +2,9 @@
 //!
 //! Models: mm/slab_common.c (`print_slabinfo_header`, `cache_show`).
 
+use crate::TextFile;
 use crate::lines::{Line, Problems, Spacing, number};
-use crate::{Error, TextFile};
+use highorder_input::InputError;
 
 /// One slab cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl Slabinfo {
 }
 
 impl TextFile for Slabinfo {
-    fn parse(file: &str, text: &[u8]) -> Result<Slabinfo, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Slabinfo, InputError> {
         let mut problems = Problems::new(file);
         let mut table = Slabinfo::default();
         let lines = problems.lines(text);
@@ -177,7 +178,7 @@ mod tests {
     fn every_bad_row_is_named() {
         let text = format!("slabinfo - version: 2.1\n{COLUMNS}\nbio 1 2\n{ROW} 7\n{ROW}\n");
         let error = Slabinfo::parse("s", text.as_bytes()).unwrap_err();
-        let lines: Vec<u64> = error.problems().iter().map(|problem| problem.line).collect();
+        let lines: Vec<u64> = error.problems().iter().filter_map(|problem| problem.line).collect();
         assert_eq!(lines, [3, 4]);
         assert_eq!(Slabinfo::parse("s", b"").unwrap_err().problems().len(), 2);
     }

@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use crate::error::Error;
 use highorder_files::limits::{self, Limit};
+use highorder_input::InputError;
 
 /// The first bytes of a gzip stream (RFC 1952).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -32,23 +32,23 @@ impl std::fmt::Debug for Source {
 /// Opens a file, plain or compressed.
 ///
 /// # Errors
-/// [`Error::Io`] if it cannot be opened or its first bytes cannot be read, [`Error::Bad`] if it is neither a
+/// [`InputError`] if it cannot be opened or its first bytes cannot be read, if it is neither a
 /// regular file nor a pipe.
-pub fn open(path: impl AsRef<Path>) -> Result<Source, Error> {
+pub fn open(path: impl AsRef<Path>) -> Result<Source, InputError> {
     let path = path.as_ref();
-    let file = highorder_files::open(path).map_err(|error| Error::read(path, error))?;
+    let file = highorder_files::open(path).map_err(|error| InputError::read(path, error))?;
     Source::new(&path.display().to_string(), file)
 }
 
 /// Reads a whole file, plain or compressed, to its last byte.
 ///
 /// # Errors
-/// [`Error::Io`] if it cannot be read, [`Error::Bad`] if compressed data is damaged or cut short, or if there
+/// [`InputError`] if it cannot be read, if compressed data is damaged or cut short, or if there
 /// is more than a kernel's table can have ([`limits::TABLE`]).
-pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
+pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, InputError> {
     let path = path.as_ref();
     let file = highorder_files::open_within(path, limits::TABLE);
-    let file = file.map_err(|error| Error::read(path, error))?;
+    let file = file.map_err(|error| InputError::read(path, error))?;
     let mut source = Source::new(&path.display().to_string(), file)?;
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -84,9 +84,9 @@ impl Source {
     /// Wraps any reader; `file` is the name that errors carry.
     ///
     /// # Errors
-    /// [`Error::Io`] if the first bytes cannot be read.
-    pub fn new(file: &str, reader: impl Read + Send + 'static) -> Result<Source, Error> {
-        let wrap = |source| Error::Io { file: file.into(), source };
+    /// [`InputError`] if the first bytes cannot be read.
+    pub fn new(file: &str, reader: impl Read + Send + 'static) -> Result<Source, InputError> {
+        let wrap = |source| InputError::io(file, "read", &source);
         let mut reader = reader;
         let magic = read_magic(&mut reader).map_err(wrap)?;
         let is_gzip = magic.starts_with(&GZIP_MAGIC);
@@ -110,21 +110,21 @@ impl Source {
     }
 
     /// The error of a file of which more comes than is read.
-    pub(crate) fn too_long(&self, limit: Limit) -> Error {
+    pub(crate) fn too_long(&self, limit: Limit) -> InputError {
         let expected = format!("at most {}, the limit of {}", limit.told(), limit.of);
-        Error::whole(&self.file, format!("more than {} bytes", limit.bytes), expected)
+        InputError::whole(&self.file, format!("more than {} bytes", limit.bytes), expected)
     }
 
     /// Turns an error of reading from this source into ours: damaged compressed data is the
     /// file's fault, anything else the system's.
-    pub fn explain(&self, error: io::Error) -> Error {
+    pub fn explain(&self, error: io::Error) -> InputError {
         match self.packed {
-            Some(packed) if error.raw_os_error().is_none() => Error::whole(
+            Some(packed) if error.raw_os_error().is_none() => InputError::whole(
                 &self.file,
                 format!("{packed} data that is damaged or cut short ({error})"),
                 format!("a whole {packed} stream"),
             ),
-            _ => Error::Io { file: self.file.clone(), source: error },
+            _ => InputError::io(&self.file, "read", &error),
         }
     }
 }
@@ -164,7 +164,7 @@ mod tests {
         out.finish().unwrap()
     }
 
-    fn read(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    fn read(bytes: &[u8]) -> Result<Vec<u8>, InputError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, bytes).unwrap();
@@ -209,6 +209,6 @@ mod tests {
     fn a_missing_file_is_an_io_error_with_its_name() {
         let error = read_bytes("/nonexistent/vmstat").unwrap_err();
         assert!(error.to_string().starts_with("/nonexistent/vmstat: "), "{error}");
-        assert!(error.problems().is_empty());
+        assert_eq!(error.refused(), Some(io::ErrorKind::NotFound));
     }
 }

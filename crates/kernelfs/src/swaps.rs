@@ -3,8 +3,9 @@
 //! Models: mm/swapfile.c (`swap_show`), v5.13 and later; older kernels put one tab where newer
 //! put one or two, which is kept as read.
 
+use crate::TextFile;
 use crate::lines::{Problems, Spacing, number, signed};
-use crate::{Error, TextFile};
+use highorder_input::InputError;
 
 /// One swap area.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct Swaps {
 const HEADING: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority";
 
 impl TextFile for Swaps {
-    fn parse(file: &str, text: &[u8]) -> Result<Swaps, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Swaps, InputError> {
         let mut problems = Problems::new(file);
         let mut swaps = Swaps::default();
         let lines = problems.lines(text);

@@ -3,12 +3,13 @@
 //! Models: mm/vmstat.c (`vmstat_show`). Kernels differ in which counters there are and in their
 //! order; both are taken from the file.
 
+use highorder_input::InputError;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
+use crate::TextFile;
 use crate::counters::Counters;
 use crate::lines::{Problems, number};
-use crate::{Error, TextFile};
 
 /// The counters of `/proc/vmstat`.
 ///
@@ -34,7 +35,7 @@ impl DerefMut for Vmstat {
 }
 
 impl TextFile for Vmstat {
-    fn parse(file: &str, text: &[u8]) -> Result<Vmstat, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Vmstat, InputError> {
         let mut problems = Problems::new(file);
         let mut counters = Counters::new();
         let mut first_line = BTreeMap::new();

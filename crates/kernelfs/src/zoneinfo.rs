@@ -5,9 +5,10 @@
 //! `boost` and `promo` and lost `scanned` (`node_scanned` for a while); `protection` stood after the counters until v4.12;
 //! counters were indented by 4; unpopulated zones are listed, cut short, since v4.12.
 
+use crate::TextFile;
 use crate::counters::Counters;
 use crate::lines::{Line, Problems, Spacing, node_zone, number};
-use crate::{Error, TextFile};
+use highorder_input::InputError;
 
 /// `/proc/zoneinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,7 +112,7 @@ impl ZoneinfoZone {
 }
 
 impl TextFile for Zoneinfo {
-    fn parse(file: &str, text: &[u8]) -> Result<Zoneinfo, Error> {
+    fn parse(file: &str, text: &[u8]) -> Result<Zoneinfo, InputError> {
         let mut problems = Problems::new(file);
         let lines = problems.lines(text);
         let mut parser = Parser {

@@ -1,12 +1,13 @@
 //! What holds for any input: tables written then read are equal, whatever parses writes back the
 //! same, and nothing panics, be it cut short, garbled or random.
 
+use highorder_input::InputError;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use highorder_kernelfs::trace::{Event, Form, Item, Line, Tgid};
 use highorder_kernelfs::{
-    BlockRow, Buddyinfo, BuddyinfoZone, Counters, Error, Extfrag, ExtfragZone, FreeCount, FreeRow,
+    BlockRow, Buddyinfo, BuddyinfoZone, Counters, Extfrag, ExtfragZone, FreeCount, FreeRow,
     GfpFlags, Kpagecount, Kpageflags, Meminfo, PageFlags, Pageset, Pagetypeinfo, PagetypeinfoNode,
     Protection, Setting, Settings, SlabCache, Slabinfo, Spacing, SwapArea, Swaps, TextFile, Vmstat,
     Zoneinfo, ZoneinfoForm, ZoneinfoZone, read_bytes,
@@ -15,9 +16,9 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 /// One parser: `Ok` holds the text that was read, written again.
-type Parse = fn(&[u8]) -> Result<Vec<u8>, Error>;
+type Parse = fn(&[u8]) -> Result<Vec<u8>, InputError>;
 
-fn table<T: TextFile>(text: &[u8]) -> Result<Vec<u8>, Error> {
+fn table<T: TextFile>(text: &[u8]) -> Result<Vec<u8>, InputError> {
     T::parse("input", text).map(|table| table.to_text().into_bytes())
 }
 

@@ -1,6 +1,7 @@
 //! What there is by name: experiments, kernels, machines, workloads, knobs, published tables and claims.
 
-use crate::{Experiment, InputError, Kernel, experiment, kernel_file};
+use crate::{Experiment, Kernel, experiment, kernel_file};
+use highorder_input::InputError;
 use highorder_record::published;
 use highorder_record::score::Claims;
 use highorder_sim::{Machine, machine};
@@ -165,7 +166,7 @@ pub fn find(name: &str, only: Option<Kind>) -> Result<Vec<(Kind, String)>, Input
     known.dedup();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let what = only.map_or("nothing is called".to_owned(), |kind| format!("no {kind}"));
-    let expected = highorder_names::did_you_mean(name, &known).unwrap_or_else(|| {
+    let expected = highorder_input::did_you_mean(name, &known).unwrap_or_else(|| {
         let kind = only.map_or(String::new(), |kind| format!(" {}", kind.plural()));
         format!("expected a name that `highorder list{kind}` shows, or a .toml file")
     });
@@ -188,11 +189,8 @@ pub fn kind_of_file(path: &Path) -> Result<Kind, InputError> {
     let mut path = PathBuf::from(path);
     for _ in 0..BASES_MAX {
         let text = highorder_files::read_text(&path, highorder_files::limits::SETUP)
-            .map_err(|error| InputError::file(&path, error))?;
-        let table: toml::Table = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map_or(1, |span| crate::toml_comments::line_of(&text, &span));
-            InputError::line(&path, line, error.message().trim_end())
-        })?;
+            .map_err(|error| InputError::read(&path, error))?;
+        let table: toml::Table = highorder_input::read_toml(&path, &text)?;
         if let Some(kind) = kind_of_table(&table) {
             return Ok(kind);
         }

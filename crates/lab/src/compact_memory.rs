@@ -10,8 +10,9 @@
 
 use crate::free_running::{self, FreeKind, Side};
 use crate::trace_text::{self, Whose};
-use crate::{InputError, Kernel, machine, memory_map};
+use crate::{Kernel, machine, memory_map};
 use highorder_files::limits;
+use highorder_input::InputError;
 use highorder_kernelfs::{PageFlags, TextFile, Vmstat};
 use highorder_mm::Memory;
 use highorder_mm::compaction::events::CompactEvent;

@@ -38,7 +38,7 @@ impl DemandValues {
         let kind = self.kind.get_ref();
         let found = DemandKind::ALL.into_iter().find(|known| known.name() == kind);
         if found.is_none() {
-            let expected = highorder_names::expected(kind, &DemandKind::ALL.map(DemandKind::name));
+            let expected = highorder_input::expected(kind, &DemandKind::ALL.map(DemandKind::name));
             refuse(self.kind.span(), format!("`kind` is `{kind}`, {expected}"));
         }
         let order = self.order.as_ref().map_or(0, |order| *order.get_ref());

@@ -5,9 +5,9 @@
 //! is read and checked before anything runs, and what is wrong is told all at once, each with its line.
 
 use crate::demands::DemandValues;
-use crate::toml_comments::line_of;
-use crate::{InputError, Kernel, Target, kernel_file};
+use crate::{Kernel, Target, kernel_file};
 use highorder_files::limits;
+use highorder_input::{InputError, Source};
 use highorder_real::knobs::Knobs;
 use highorder_record::matrix::BETWEEN_PARTS;
 use highorder_record::{PublishedForm, published};
@@ -195,7 +195,7 @@ impl Experiment {
             }
             None => Err(InputError::other(format!(
                 "no experiment `{name}`, {}",
-                highorder_names::expected_or_file(name, &names(&BUILT_IN))
+                highorder_input::expected_or_file(name, &names(&BUILT_IN))
             ))),
         }
     }
@@ -210,26 +210,23 @@ impl Experiment {
     }
 
     fn parse_for(path: &Path, text: &str, targets: &[Target]) -> Result<Self, InputError> {
-        let values: Values = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line_of(text, &span));
-            InputError::line(path, line, highorder_names::shortened(error.message().trim_end()))
-        })?;
+        let source = Source { path: path.to_owned(), text: text.to_owned(), is_built_in: false };
+        let values: Values = toml::from_str(text).map_err(|error| source.refuse_toml(&error))?;
         let is_for_model = targets.contains(&Target::Model);
         let is_for_others = targets.iter().any(|target| *target != Target::Model);
         let wants_disk = targets.iter().any(|target| *target != Target::Host);
-        let mut checks =
-            Checks { path, text, is_for_model, is_for_others, wants_disk, problems: Vec::new() };
+        let mut checks = Checks {
+            source: &source,
+            is_for_model,
+            is_for_others,
+            wants_disk,
+            problems: Vec::new(),
+        };
         let experiment = values.finish(&mut checks);
         match checks.problems.is_empty() {
             true => Ok(experiment),
-            false => Err(InputError::other(checks.problems.join("\n"))),
+            false => Err(InputError::all(checks.problems)),
         }
-    }
-}
-
-impl From<highorder_sim::InputError> for InputError {
-    fn from(error: highorder_sim::InputError) -> Self {
-        Self::other(error)
     }
 }
 
@@ -290,26 +287,23 @@ struct VariantValues {
 
 /// Gathers what is wrong, with its line.
 struct Checks<'a> {
-    path: &'a Path,
-    text: &'a str,
+    source: &'a Source,
     /// Whether the model has to know every knob.
     is_for_model: bool,
     /// Whether it is run on real kernels too.
     is_for_others: bool,
     /// Whether it is run where files lie on the machine file's first disk: anywhere but on the host.
     wants_disk: bool,
-    problems: Vec<String>,
+    problems: Vec<InputError>,
 }
 
 impl Checks<'_> {
     fn refuse(&mut self, span: Range<usize>, message: impl fmt::Display) {
-        let line = line_of(self.text, &span);
-        self.add(InputError::line(self.path, line, message));
+        self.add(self.source.refuse(&span, message));
     }
 
     /// Adds a problem; what variants share is told once.
     fn add(&mut self, problem: InputError) {
-        let problem = problem.to_string();
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
@@ -343,7 +337,7 @@ impl Checks<'_> {
     ) -> Option<String> {
         let text = name.get_ref();
         if is_path(text) {
-            let path = self.path.parent().unwrap_or(Path::new("")).join(text);
+            let path = self.source.path.parent().unwrap_or(Path::new("")).join(text);
             if let Err(error) = highorder_files::check_readable(&path) {
                 let message = format!(
                     "`{key}` is `{text}`, expected a file that can be read; {}: {error}",
@@ -355,7 +349,7 @@ impl Checks<'_> {
             return Some(path.to_string_lossy().into_owned());
         }
         if !built_in.iter().any(|(known, _)| known == text) {
-            let expected = highorder_names::expected_or_file(text, &names(built_in));
+            let expected = highorder_input::expected_or_file(text, &names(built_in));
             let message = format!("`{key}` is `{text}`, {expected}");
             self.refuse(name.span(), message);
             return None;
@@ -368,7 +362,7 @@ impl Checks<'_> {
         let (text, known) = (name.get_ref(), published::names());
         let found = known.iter().find(|known| *known == text).copied();
         if found.is_none() {
-            let expected = highorder_names::expected(text, &known);
+            let expected = highorder_input::expected(text, &known);
             self.refuse(name.span(), format!("`published` is `{text}`, {expected}"));
         }
         found
@@ -445,7 +439,7 @@ impl Checks<'_> {
 
 impl Values {
     fn finish(self, checks: &mut Checks<'_>) -> Experiment {
-        let stem = checks.path.file_stem().unwrap_or_default();
+        let stem = checks.source.path.file_stem().unwrap_or_default();
         let name = stem.to_string_lossy().into_owned();
         let seeds = self.seeds(checks);
         let interval = self.sample_interval_ms.as_ref();
@@ -459,7 +453,10 @@ impl Values {
             Some(threads) => steps(threads, checks).into_iter().map(Some).collect(),
         };
         if self.variants.is_empty() {
-            checks.add(InputError::file(checks.path, "no `[[variant]]`, expected at least one"));
+            checks.add(InputError::file(
+                &checks.source.path,
+                "no `[[variant]]`, expected at least one",
+            ));
         }
         let (mut variants, mut labels) = (Vec::new(), Vec::new());
         for values in &self.variants {

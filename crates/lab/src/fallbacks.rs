@@ -6,7 +6,7 @@
 //! Departs: an event does not tell its zone; it is that of an x86-64 machine by the frame's number. Visible as: Normal
 //! stands for all nodes' zones above 4 GiB.
 
-use crate::InputError;
+use highorder_input::InputError;
 use highorder_kernelfs::trace::{Entry, Event, Item, MmPageAllocExtfrag, TraceReader};
 use highorder_mm::types::{Migratetype, ZoneKind};
 use highorder_report::{Table, Value};

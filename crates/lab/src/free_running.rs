@@ -11,12 +11,13 @@
 //! CPU's lists is lowered or raised where the recorded one showed itself. Lists count as locked where blocks went past
 //! them. Visible as: less difference between two kernels' rules than there would be.
 
+use crate::Kernel;
 use crate::future::Future;
 use crate::lockstep::compaction::Compactions;
 use crate::lockstep::follow::{Demand, Follower, Path, note_reclaim};
 use crate::recording::{Event, Kind, Recording};
-use crate::{InputError, Kernel};
 use crate::{machine, memory_map};
+use highorder_input::InputError;
 use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fallback::Extfrag;

@@ -1,7 +1,8 @@
 //! Kernel files: a kernel is a file of policy values, based on another one and overriding it.
 
-use crate::InputError;
-use crate::toml_comments::commented_values;
+use highorder_input::InputError;
+use highorder_input::commented_values;
+use highorder_input::{Kind, Source};
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
@@ -15,7 +16,6 @@ use highorder_mm::policy::{
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::Ns;
-use highorder_sim::input_file::{Kind, Source};
 use highorder_sim::kernel::Flows;
 use highorder_sim::kernel::policy::{
     Balanced, Compactors, Continues, CostlyExit, DefragNoretry, Direct, DirectCompaction, Files,
@@ -223,7 +223,7 @@ fn parse(source: &Source) -> Result<Values, InputError> {
 }
 
 fn refuse(source: &Source, error: &toml::de::Error) -> InputError {
-    let message = highorder_names::shortened(error.message().trim_end());
+    let message = highorder_input::shortened(error.message().trim_end());
     source.refuse(&error.span().unwrap_or_default(), message).into()
 }
 

@@ -3,7 +3,6 @@
 pub mod catalogue;
 pub mod compact_memory;
 mod demands;
-pub mod error;
 pub mod experiment;
 pub mod fallbacks;
 pub mod free_running;
@@ -20,11 +19,9 @@ pub mod run;
 mod run_inputs;
 pub mod target;
 pub mod times;
-pub mod toml_comments;
 pub mod trace_text;
 pub mod validate;
 
-pub use error::InputError;
 pub use experiment::{Experiment, Scale, Variant};
 pub use kernel_file::Kernel;
 pub use recording::Recording;

@@ -9,11 +9,12 @@
 pub(crate) mod compaction;
 pub(crate) mod follow;
 
+use crate::Kernel;
 use crate::future::Future;
 use crate::machine;
 use crate::recording::Recording;
-use crate::{InputError, Kernel};
 use follow::Follower;
+use highorder_input::InputError;
 use std::fmt;
 
 /// The kinds of choice that a recording shows.

@@ -1,6 +1,7 @@
 //! From a snapshot to the model: the same machine, the same blocks on the same lists in the same order.
 
-use crate::{InputError, Kernel};
+use crate::Kernel;
+use highorder_input::InputError;
 use highorder_kernelfs::PageFlags;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fast_search::CompactZone;
@@ -40,10 +41,10 @@ pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[u32]) -> Result<Machine, Inp
         .max(cpu_nodes.len());
     // Before tables are made that grow with these numbers.
     if nr_nodes > NR_NODES_MAX {
-        return Err(MachineError::TooManyNodes(nr_nodes).into());
+        return Err(InputError::other(MachineError::TooManyNodes(nr_nodes)));
     }
     if nr_cpus > NR_CPUS_MAX {
-        return Err(MachineError::TooManyCpus(nr_cpus).into());
+        return Err(InputError::other(MachineError::TooManyCpus(nr_cpus)));
     }
     let nr_nodes = nr_nodes as u32;
     let nodes = (0..nr_nodes)
@@ -56,7 +57,7 @@ pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[u32]) -> Result<Machine, Inp
         .collect();
     let cpu_nodes = (0..nr_cpus).map(|cpu| cpu_nodes.get(cpu).copied().unwrap_or(0)).collect();
     let machine = Machine { nr_frames, nodes, cpu_nodes };
-    machine.check()?;
+    machine.check().map_err(InputError::other)?;
     Ok(machine)
 }
 

@@ -5,8 +5,8 @@
 //! Departs: events between the begin and the end of a task's run are taken for that run's. Visible as:
 //! `mm_compaction_isolate_migratepages` of a task that offlines memory within a run would be counted with it.
 
-use crate::InputError;
 use crate::reclaim_events::ReclaimEvents;
+use highorder_input::InputError;
 use highorder_kernelfs::trace::{CompactionIsolate, Entry, Event, TraceReader};
 use highorder_report::scanners::{PassLine, Scan, ScannerChart, ScannerZone};
 use highorder_report::{Caption, Table, Value};

@@ -1,6 +1,7 @@
 //! Recordings of real kernels: the state of all pages before and after, and every event between.
 
-use crate::{InputError, machine};
+use crate::machine;
+use highorder_input::{InputError, Problem};
 use highorder_kernelfs::trace::{Entry, Event as TraceEvent, Number, TraceReader, field};
 use highorder_kernelfs::{Pagetypeinfo, TextFile};
 use highorder_mm::gfp::Gfp;
@@ -369,7 +370,7 @@ struct Builder<'a> {
     /// Blocks whose isolation has begun, by task.
     isolating: Vec<(u32, Pfn, Order)>,
     /// The first bad lines, and how many there are.
-    problems: Vec<String>,
+    problems: Vec<Problem>,
     nr_problems: usize,
 }
 
@@ -414,13 +415,10 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn finish(mut self) -> Result<Built, InputError> {
-        if self.nr_problems > 0 {
-            let more = self.nr_problems - self.problems.len();
-            if more > 0 {
-                self.problems.push(format!("{}: {more} more bad lines", self.trace.display()));
-            }
-            return Err(InputError::other(self.problems.join("\n")));
+    fn finish(self) -> Result<Built, InputError> {
+        if !self.problems.is_empty() {
+            let dropped = self.nr_problems - self.problems.len();
+            return Err(InputError::new(self.problems).and_more(dropped));
         }
         let Self { mut events, dones, compact_steps, lines, lost, .. } = self;
         merge(&mut events, dones);
@@ -430,9 +428,9 @@ impl<'a> Builder<'a> {
     fn bad(&mut self, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) {
         self.nr_problems += 1;
         if self.problems.len() < PROBLEMS_SHOWN {
-            let place = self.trace.display();
-            let line = self.lines;
-            self.problems.push(format!("{place}:{line}: {what} is {found}, expected {expected}"));
+            let place = self.trace.display().to_string();
+            let (found, expected) = (format!("{what} is {found}"), expected.to_string());
+            self.problems.push(Problem::new(place, Some(self.lines as u64), found, expected));
         }
     }
 

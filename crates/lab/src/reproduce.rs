@@ -1,7 +1,7 @@
 //! The experiments that repeat published tables.
 
-use crate::InputError;
 use crate::experiment::{BUILT_IN, Experiment};
+use highorder_input::InputError;
 use highorder_record::{PublishedForm, published};
 
 /// An experiment and the published tables that it repeats.

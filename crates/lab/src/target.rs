@@ -4,8 +4,8 @@
 //! differ in nothing else are one run there. The host is as large as it is, so of a machine file it takes
 //! nothing; a guest takes nodes, CPUs, memory and swap, and no costs.
 
-use crate::InputError;
 use crate::experiment::{Scale, Variant};
+use highorder_input::InputError;
 use highorder_real::host::{self, HostError, HostSpec, MemoryRule};
 use highorder_real::knobs::Knobs;
 use highorder_real::vm::{self, VmError, default_cache};

@@ -21,8 +21,9 @@ pub use quantity::{
     HUGE_SHARE_NAME, Quantity, Row, relative_error,
 };
 
-use crate::{Experiment, InputError, Kernel, RealOptions, Scale, Target};
+use crate::{Experiment, Kernel, RealOptions, Scale, Target};
 use highorder_files::limits;
+use highorder_input::InputError;
 use highorder_kernelfs::{Settings, TextFile, Zoneinfo};
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
@@ -508,7 +509,7 @@ pub fn live(
 /// The folder cannot be read, or holds none.
 pub fn case_folders(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
     let unreadable =
-        |error: std::io::Error| InputError::file(folder, format!("cannot be read: {error}"));
+        |error: std::io::Error| InputError::file(folder, format!("cannot read: {error}"));
     let mut cases = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();

@@ -283,7 +283,7 @@ fn an_unknown_experiment_is_told_the_names_there_are() {
         format!("no experiment `zebra`, expected one of {names}, or a .toml file")
     );
     let error = Experiment::load("nowhere/mine.toml").unwrap_err().to_string();
-    assert!(error.starts_with("nowhere/mine.toml: cannot be read: "), "{error}");
+    assert!(error.starts_with("nowhere/mine.toml: cannot read: "), "{error}");
 }
 
 #[test]

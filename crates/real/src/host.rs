@@ -19,7 +19,8 @@ mod thread;
 use crate::knobs::{Journal, KnobError, Knobs};
 use crate::proc::{self, Stat};
 use crate::signals::Watch;
-use highorder_record::{Durations, ForeignError, Inputs, Metric, Record, Source, State, read_proc};
+use highorder_input::InputError;
+use highorder_record::{Durations, Inputs, Metric, Record, Source, State, read_proc};
 use highorder_system::{Code, Ns, ThreadSpec};
 use message::{Listener, Message};
 use process::{First, World};
@@ -179,10 +180,7 @@ pub enum HostError {
     Interrupted(i32),
     /// A file of the kernel's could not be read.
     #[error(transparent)]
-    Kernel(#[from] highorder_kernelfs::Error),
-    /// The kernel's tables could not be read.
-    #[error(transparent)]
-    State(#[from] ForeignError),
+    Kernel(#[from] InputError),
     /// The operating system said no.
     #[error("{what}: {source}")]
     Os {

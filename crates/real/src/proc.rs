@@ -1,6 +1,7 @@
 //! What the running kernel tells: machine, counters, samples for a timeline.
 
-use highorder_kernelfs::{Buddyinfo, Error, Meminfo, TextFile, Vmstat};
+use highorder_input::InputError;
+use highorder_kernelfs::{Buddyinfo, Meminfo, TextFile, Vmstat};
 use highorder_system::{MachineInfo, NodeInfo};
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,19 +17,19 @@ const HUGE_PAGE_BYTES: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_siz
 const HUGE_PAGES: u64 = 512;
 
 /// The counters of `/proc/vmstat`.
-pub(crate) fn counters() -> Result<BTreeMap<String, u64>, Error> {
+pub(crate) fn counters() -> Result<BTreeMap<String, u64>, InputError> {
     let vmstat = Vmstat::read("/proc/vmstat")?;
     Ok(vmstat.iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// Fields of `/proc/meminfo` in KiB.
-pub(crate) fn meminfo_kib() -> Result<BTreeMap<String, u64>, Error> {
+pub(crate) fn meminfo_kib() -> Result<BTreeMap<String, u64>, InputError> {
     let meminfo = Meminfo::read("/proc/meminfo")?;
     Ok(meminfo.fields.into_iter().map(|field| (field.name, field.value)).collect())
 }
 
 /// Bytes that can be had without swapping, as the kernel estimates; none free if it does not say.
-pub(crate) fn available_bytes() -> Result<u64, Error> {
+pub(crate) fn available_bytes() -> Result<u64, InputError> {
     Ok(meminfo_kib()?.get("MemAvailable").copied().unwrap_or(0) << 10)
 }
 
@@ -81,7 +82,7 @@ impl Stat {
 }
 
 /// One row of a timeline, under the names that `highorder_record::timeline` lists.
-pub(crate) fn sample() -> Result<Vec<(String, u64)>, Error> {
+pub(crate) fn sample() -> Result<Vec<(String, u64)>, InputError> {
     let mut row: Vec<(String, u64)> = counters()?.into_iter().collect();
     let meminfo = meminfo_kib()?;
     row.extend(MEMINFO.iter().filter_map(|&n| Some((n.to_owned(), *meminfo.get(n)?))));
@@ -108,7 +109,7 @@ pub(crate) fn sample() -> Result<Vec<(String, u64)>, Error> {
 }
 
 /// The machine as workloads see it.
-pub(crate) fn machine() -> Result<MachineInfo, Error> {
+pub(crate) fn machine() -> Result<MachineInfo, InputError> {
     let page_bytes = rustix::param::page_size() as u64;
     let total_kib = meminfo_kib()?.get("MemTotal").copied().unwrap_or(0);
     let huge_bytes: Option<u64> =

@@ -15,9 +15,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use highorder_files::{ReadError, limits};
+use highorder_files::limits;
+use highorder_input::{InputError, Problem};
 use highorder_kernelfs::{
     Buddyinfo, Counters, Meminfo, Pagetypeinfo, TextFile, Vmstat, Zoneinfo, read_bytes,
 };
@@ -52,68 +53,23 @@ const REQUESTS: [&str; 18] = [
     "load_file_pct",
 ];
 
-/// Why a folder is no record.
-#[derive(Debug, thiserror::Error)]
-pub enum ForeignError {
-    /// A file of the kernel's could not be read or understood.
-    #[error(transparent)]
-    Kernel(#[from] highorder_kernelfs::Error),
-    /// The operating system said no.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// A file is not what it should be.
-    #[error("{}{}: {found}, expected {expected}", path.display(), line_suffix(*line))]
-    Bad {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1; 0 for the file as a whole.
-        line: usize,
-        /// What it has.
-        found: String,
-        /// What it should have.
-        expected: String,
-    },
+/// Whether the file is there and this user may not read it.
+fn is_denied(error: &InputError) -> bool {
+    error.refused() == Some(io::ErrorKind::PermissionDenied)
 }
 
-fn line_suffix(line: usize) -> String {
-    if line == 0 { String::new() } else { format!(":{line}") }
+/// A file is not what it should be: its line, counted from 1, or 0 for the file as a whole.
+pub(crate) fn bad(
+    path: &Path,
+    line: usize,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> InputError {
+    let line = Some(line as u64).filter(|line| *line > 0);
+    InputError::new(vec![Problem::new(path.display().to_string(), line, found, expected)])
 }
 
-impl ForeignError {
-    /// Whether the file is there and this user may not read it.
-    fn is_denied(&self) -> bool {
-        let source = match self {
-            Self::Kernel(highorder_kernelfs::Error::Io { source, .. }) => source,
-            Self::Io { source, .. } => source,
-            _ => return false,
-        };
-        source.kind() == io::ErrorKind::PermissionDenied
-    }
-
-    /// A file that cannot be read at all.
-    fn read(path: &Path, error: ReadError) -> Self {
-        match error {
-            ReadError::Io(source) => Self::Io { path: path.to_owned(), source },
-            ReadError::Unfit { found, expected } => Self::bad(path, 0, found, expected),
-        }
-    }
-
-    pub(crate) fn bad(
-        path: &Path,
-        line: usize,
-        found: impl Into<String>,
-        expected: impl Into<String>,
-    ) -> Self {
-        Self::Bad { path: path.to_owned(), line, found: found.into(), expected: expected.into() }
-    }
-}
-
-type Result<T> = std::result::Result<T, ForeignError>;
+type Result<T> = std::result::Result<T, InputError>;
 
 /// Reads a folder of captures.
 ///
@@ -121,7 +77,7 @@ type Result<T> = std::result::Result<T, ForeignError>;
 /// real kernel is not determined by what it was given, so two runs of one case are two records.
 ///
 /// # Errors
-/// [`ForeignError`] names the file, and the line where there is one.
+/// [`InputError`] names the file, and the line where there is one.
 pub fn read_foreign(folder: &Path) -> Result<Record> {
     let mut captured = Xxh3::new();
     let before = read_state(&folder.join("before"), &mut captured)?;
@@ -145,7 +101,7 @@ pub fn read_foreign(folder: &Path) -> Result<Record> {
 /// What this user may not read (`pagetypeinfo` is root's alone) is missing from the state.
 ///
 /// # Errors
-/// [`ForeignError`] names the file, and the line where there is one.
+/// [`InputError`] names the file, and the line where there is one.
 pub fn read_proc(proc: &Path) -> Result<State> {
     read_state_with(proc, &mut Xxh3::new(), Unreadable::Missing)
 }
@@ -179,7 +135,7 @@ fn read_state_with(folder: &Path, captured: &mut Xxh3, unreadable: Unreadable) -
     }
     let types = folder.join("pagetypeinfo");
     let types = match parse_if_there::<Pagetypeinfo>(&types, captured) {
-        Err(error) if unreadable == Unreadable::Missing && error.is_denied() => None,
+        Err(error) if unreadable == Unreadable::Missing && is_denied(&error) => None,
         types => types?,
     };
     if let Some(types) = types {
@@ -244,12 +200,12 @@ fn read_case(folder: &Path, record: &mut Record) -> Result<()> {
         return Ok(());
     }
     let text =
-        highorder_files::read(&path, limits::NOTES).map_err(|e| ForeignError::read(&path, e))?;
+        highorder_files::read(&path, limits::NOTES).map_err(|e| InputError::read(&path, e))?;
     let mut case = object(&path, 0, &text)?;
     if let Some(seconds) = case.get("guest_workload_s").and_then(Json::as_f64) {
         if !(0.0..1e9).contains(&seconds) {
             let found = format!("guest_workload_s {seconds}");
-            return Err(ForeignError::bad(&path, 0, found, "seconds"));
+            return Err(bad(&path, 0, found, "seconds"));
         }
         record.durations.elapsed_ns = Some((seconds * 1e9).round() as u64);
     }
@@ -277,7 +233,7 @@ fn read_case(folder: &Path, record: &mut Record) -> Result<()> {
     }
     if let Some(settings) = case.remove("settings") {
         let Json::Object(settings) = settings else {
-            return Err(ForeignError::bad(&path, 0, format!("settings {settings}"), "an object"));
+            return Err(bad(&path, 0, format!("settings {settings}"), "an object"));
         };
         inputs
             .kernel
@@ -303,10 +259,10 @@ fn plain(value: &Json) -> String {
 fn object(path: &Path, line: usize, text: &[u8]) -> Result<Map<String, Json>> {
     match serde_json::from_slice(text) {
         Ok(Json::Object(object)) => Ok(object),
-        Ok(other) => Err(ForeignError::bad(path, line, format!("`{other}`"), "an object")),
+        Ok(other) => Err(bad(path, line, format!("`{other}`"), "an object")),
         Err(error) => {
             let line = if line == 0 { error.line() } else { line };
-            Err(ForeignError::bad(path, line, error.to_string(), "a JSON object"))
+            Err(bad(path, line, error.to_string(), "a JSON object"))
         }
     }
 }
@@ -337,7 +293,7 @@ fn read_workload(folder: &Path, record: &mut Record, captured: &mut Xxh3) -> Res
         let command = record.inputs.workload.values.get("command");
         let first = command.and_then(|command| command.split_ascii_whitespace().next());
         let Some(program) = result.get("prog").and_then(Json::as_str).or(first) else {
-            return Err(ForeignError::bad(&path, i + 1, "no key `prog`", "the program's name"));
+            return Err(bad(&path, i + 1, "no key `prog`", "the program's name"));
         };
         metrics.object(program, "", &result);
     }
@@ -441,8 +397,7 @@ fn read_timeline(folder: &Path, record: &mut Record) -> Result<()> {
     for (i, line) in text.split(|&b| b == b'\n').enumerate() {
         let line_number = i + 1;
         let line = String::from_utf8_lossy(line);
-        let bad =
-            |expected: &str| ForeignError::bad(&path, line_number, format!("`{line}`"), expected);
+        let bad = |expected: &str| bad(&path, line_number, format!("`{line}`"), expected);
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match (words[..].first(), samples.last_mut()) {
             (None, _) => {}

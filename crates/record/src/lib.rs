@@ -37,7 +37,7 @@ pub mod vmstat_rows;
 
 pub use compare::{Comparison, Group};
 pub use end_state::EndState;
-pub use foreign::{ForeignError, read_foreign, read_proc};
+pub use foreign::{read_foreign, read_proc};
 pub use identical::Identical;
 pub use latencies::Latencies;
 pub use listing::{time_lines, vmstat_listing};

@@ -21,17 +21,18 @@
 //! - stutter, stutterp: latencies of the class `mmap`, or `mmap-W` for each number of workers. The log has
 //!   them as means of so many at once, and so they count.
 
-use crate::foreign::{ForeignError, add_meminfo, add_zoneinfo, map};
+use crate::foreign::{add_meminfo, add_zoneinfo, bad, map};
 use crate::latencies::Latencies;
 use crate::record::{Inputs, Metric, Named, Record, Source, State};
 use crate::stats::{Better, Statistic};
+use highorder_input::InputError;
 use highorder_kernelfs::{Meminfo, TextFile, Vmstat, Zoneinfo, read_bytes};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-type Result<T> = std::result::Result<T, ForeignError>;
+type Result<T> = std::result::Result<T, InputError>;
 
 /// The longest time that is taken for one, in seconds: some 30 years.
 const SECONDS_MAX: f64 = 1e9;
@@ -39,7 +40,7 @@ const SECONDS_MAX: f64 = 1e9;
 /// Reads a result folder: a record for each benchmark of each repetition.
 ///
 /// # Errors
-/// [`ForeignError`] names the file, and the line where there is one.
+/// [`InputError`] names the file, and the line where there is one.
 pub fn read_mmtests(folder: &Path) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for run in runs(folder)? {
@@ -48,7 +49,7 @@ pub fn read_mmtests(folder: &Path) -> Result<Vec<Record>> {
         let tests = tests(&run.log, &text)?;
         if tests.is_empty() {
             let expected = "a line `test begin :: BENCHMARK SECONDS`";
-            return Err(ForeignError::bad(&run.log, 0, "no test", expected));
+            return Err(bad(&run.log, 0, "no test", expected));
         }
         for test in &tests {
             records.push(record(&run, test)?);
@@ -115,7 +116,7 @@ fn runs(folder: &Path) -> Result<Vec<Run>> {
         true => {
             let expected =
                 "iter-0/tests-sysstate, tests-timestamp-NAME or the like, as mmtests has them";
-            Err(ForeignError::bad(folder, 0, "no results", expected))
+            Err(bad(folder, 0, "no results", expected))
         }
         false => Ok(found),
     }
@@ -128,7 +129,7 @@ fn there(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 fn names(folder: &Path) -> Result<Vec<String>> {
-    let io = |source| ForeignError::Io { path: folder.to_owned(), source };
+    let io = |source| InputError::io(folder, "list", &source);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(io)? {
         names.push(entry.map_err(io)?.file_name().to_string_lossy().into_owned());
@@ -173,7 +174,7 @@ fn tests<'a>(path: &Path, text: &'a str) -> Result<Vec<Test<'a>>> {
                 let number = |i: usize| seconds(words.get(i * 2).copied()?);
                 let [Some(user), Some(system), Some(elapsed)] = [0, 1, 2].map(number) else {
                     let expected = "`time :: BENCHMARK U user S system E elapsed`, in seconds";
-                    return Err(ForeignError::bad(path, at, format!("`{line}`"), expected));
+                    return Err(bad(path, at, format!("`{line}`"), expected));
                 };
                 test.seconds = Some([user, system, elapsed]);
             }
@@ -198,7 +199,7 @@ fn tests<'a>(path: &Path, text: &'a str) -> Result<Vec<Test<'a>>> {
             if state.counters.is_empty() {
                 let found = format!("test {} has no `file {when} :: /proc/vmstat`", test.name);
                 let expected = "the counters at its start and end";
-                return Err(ForeignError::bad(path, 0, found, expected));
+                return Err(bad(path, 0, found, expected));
             }
         }
     }
@@ -333,7 +334,7 @@ fn times(folder: &Path, record: &mut Record, captured: &mut Xxh3) -> Result<()> 
         let (Some(system), Some(elapsed)) = (of("system"), of("elapsed")) else {
             let found = line.map_or("no times".to_owned(), |line| format!("`{}`", lines[line]));
             let expected = "what time(1) prints, as in 0.43user 5.95system 0:06.79elapsed";
-            return Err(ForeignError::bad(&path, line.map_or(0, |line| line + 1), found, expected));
+            return Err(bad(&path, line.map_or(0, |line| line + 1), found, expected));
         };
         metric(record, format!("System-{threads}"), "s").samples.push(system);
         metric(record, format!("Elapsd-{threads}"), "s").samples.push(elapsed);
@@ -365,7 +366,7 @@ fn faults(folder: &Path, record: &mut Record, captured: &mut Xxh3) -> Result<()>
             let us = words.get(3).and_then(|word| word.parse::<u64>().ok());
             let (Some(of_kind), Some(us)) = (of_kind, us) else {
                 let expected = "`fault THREAD base|huge MICROSECONDS`";
-                return Err(ForeignError::bad(&path, number + 1, format!("`{line}`"), expected));
+                return Err(bad(&path, number + 1, format!("`{line}`"), expected));
             };
             of_kind.push(us as f64);
         }
@@ -401,12 +402,7 @@ fn latencies(folder: &Path, record: &mut Record, captured: &mut Xxh3) -> Result<
                 (Some(Ok(count)), Some(Ok(ns))) => latencies.record_many(ns, count),
                 _ => {
                     let expected = "`COUNT NANOSECONDS`";
-                    return Err(ForeignError::bad(
-                        &path,
-                        number + 1,
-                        format!("`{line}`"),
-                        expected,
-                    ));
+                    return Err(bad(&path, number + 1, format!("`{line}`"), expected));
                 }
             }
         }

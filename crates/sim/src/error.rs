@@ -1,43 +1,7 @@
-//! What can be wrong with a machine file, and how a run can fail.
+//! How a run can fail.
 
 use crate::time::Ns;
 use std::fmt;
-use std::path::Path;
-
-/// Why an input could not be used. Its text is complete: one problem a line, each with its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputError(String);
-
-impl InputError {
-    /// A problem with a file as a whole.
-    pub fn file(path: impl AsRef<Path>, message: impl fmt::Display) -> Self {
-        Self(format!("{}: {message}", path.as_ref().display()))
-    }
-
-    /// A problem with one line, counted from 1.
-    pub fn line(path: impl AsRef<Path>, line: usize, message: impl fmt::Display) -> Self {
-        Self(format!("{}:{line}: {message}", path.as_ref().display()))
-    }
-
-    /// A problem that names its place itself.
-    pub fn other(message: impl fmt::Display) -> Self {
-        Self(message.to_string())
-    }
-
-    /// Several problems as one, a line each.
-    #[must_use]
-    pub fn all(problems: &[Self]) -> Self {
-        Self(problems.iter().map(|p| p.0.as_str()).collect::<Vec<_>>().join("\n"))
-    }
-}
-
-impl fmt::Display for InputError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InputError {}
 
 /// Why a run could not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]

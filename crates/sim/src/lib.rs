@@ -28,7 +28,6 @@ pub mod calibrate;
 pub mod device;
 pub mod error;
 mod events;
-pub mod input_file;
 pub mod kernel;
 pub mod machine;
 pub mod sched;
@@ -37,7 +36,7 @@ pub mod task;
 pub mod time;
 
 pub use device::{Class, Completion, Device, DeviceKind, DeviceSpec, Direction, Io, Ticket};
-pub use error::{InputError, RunError};
+pub use error::RunError;
 
 pub use machine::{Cost, Costs, Machine};
 pub use sched::{BarrierId, DeviceId, LockId, LockKind, LockStats, SchedSpec, SimSpec, WaitQueue};

@@ -9,13 +9,11 @@
 mod layers;
 
 use crate::device::{DeviceKind, DeviceSpec, FlashTimes};
-use crate::error::InputError;
-use crate::input_file::{Kind, Source};
 use crate::sched::{DeviceId, SchedSpec, SimSpec};
 use crate::time::Ns;
+use highorder_input::{InputError, Kind, Layers, Source};
 use highorder_mm::types::{Pfn, ZoneKind};
 use highorder_mm::{NodeSpec, ZoneSpec};
-use layers::Layers;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::ops::Range;
@@ -314,18 +312,10 @@ impl Machine {
 
     fn finish(file: Source) -> Result<Self, InputError> {
         let layers = Layers::read(&KIND, file)?;
-        let values = toml::de::Deserializer::from(layers.merged()?);
-        let values = Values::deserialize(values).map_err(|error: toml::de::Error| {
-            let message = highorder_names::shortened(error.message().trim_end());
-            layers.refuse(&error.span().unwrap_or_default(), message)
-        })?;
+        let values: Values = layers.values(layers::merged(&layers)?)?;
         let mut checks = Checks { layers: &layers, problems: Vec::new() };
         let machine = values.finish(&mut checks);
-        if checks.problems.is_empty() {
-            Ok(machine)
-        } else {
-            Err(InputError::all(&checks.problems))
-        }
+        if checks.problems.is_empty() { Ok(machine) } else { Err(InputError::all(checks.problems)) }
     }
 
     /// The same machine with `numerator / denominator` of its memory.
@@ -1037,7 +1027,7 @@ impl SwapValues {
         let name = self.disk.get_ref();
         let Some(device) = disks.iter().position(|disk| disk.name == *name) else {
             let known: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
-            let expected = highorder_names::did_you_mean(name, &known).unwrap_or_else(|| {
+            let expected = highorder_input::did_you_mean(name, &known).unwrap_or_else(|| {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 format!("expected one of this machine: {known}")
             });

@@ -217,7 +217,7 @@ fn a_base_that_there_is_not_is_named_with_its_line() {
         "mine.toml:1: `based_on`: no machine `two-node-64`, did you mean `two-node-64g`?";
     assert_eq!(message, expected);
     let message = refused("based_on = \"nowhere.toml\"\n");
-    let expected = "mine.toml:1: `based_on`: nowhere.toml: cannot be read: No such file";
+    let expected = "mine.toml:1: `based_on`: nowhere.toml: cannot read: No such file";
     assert!(message.starts_with(expected), "{message}");
     let message = refused("description = \"x\"\nbased_on = 7\n");
     assert_eq!(

@@ -8,7 +8,7 @@
 //! Models: Documentation/bpf/btf.rst.
 //! Departs: functions, variables and tags are skipped.
 
-use crate::error::Error;
+use highorder_input::InputError;
 use std::collections::BTreeMap;
 
 const MAGIC: u16 = 0xeb9f;
@@ -92,17 +92,20 @@ impl Btf {
     ///
     /// # Errors
     /// If it is not BTF, or ends early.
-    pub fn parse(label: &str, bytes: &[u8]) -> Result<Self, Error> {
-        Parser { bytes, at: 0 }.parse(label).map_err(|message| Error::new(label, message))
+    pub fn parse(label: &str, bytes: &[u8]) -> Result<Self, InputError> {
+        Parser { bytes, at: 0 }.parse(label).map_err(|message| InputError::file(label, message))
     }
 
     /// Returns the member of `strct` at a path such as `lrugen.max_seq`.
     ///
     /// # Errors
     /// The missing name: another kernel than those we know.
-    pub fn field(&self, strct: &str, path: &str) -> Result<Field, Error> {
+    pub fn field(&self, strct: &str, path: &str) -> Result<Field, InputError> {
         let missing = |name: &str| {
-            Error::new(&self.label, format!("no member `{name}` in struct {strct} (for `{path}`)"))
+            InputError::file(
+                &self.label,
+                format!("no member `{name}` in struct {strct} (for `{path}`)"),
+            )
         };
         let mut type_id = *self.structs.get(strct).ok_or_else(|| self.no_struct(strct))?;
         let mut offset = 0;
@@ -127,7 +130,7 @@ impl Btf {
     ///
     /// # Errors
     /// If the kernel has none of that name.
-    pub fn struct_size(&self, strct: &str) -> Result<usize, Error> {
+    pub fn struct_size(&self, strct: &str) -> Result<usize, InputError> {
         let id = *self.structs.get(strct).ok_or_else(|| self.no_struct(strct))?;
         Ok(self.types[id as usize].size_or_type as usize)
     }
@@ -136,7 +139,7 @@ impl Btf {
     ///
     /// # Errors
     /// If the kernel has no structure of that name.
-    pub fn integers(&self, strct: &str) -> Result<Vec<(String, usize, usize)>, Error> {
+    pub fn integers(&self, strct: &str) -> Result<Vec<(String, usize, usize)>, InputError> {
         let id = *self.structs.get(strct).ok_or_else(|| self.no_struct(strct))?;
         let mut integers = Vec::new();
         for member in &self.types[id as usize].members {
@@ -161,8 +164,8 @@ impl Btf {
         self.structs.contains_key(strct)
     }
 
-    fn no_struct(&self, strct: &str) -> Error {
-        Error::new(&self.label, format!("found no struct {strct}, expected one"))
+    fn no_struct(&self, strct: &str) -> InputError {
+        InputError::file(&self.label, format!("found no struct {strct}, expected one"))
     }
 
     /// Looks for a member by name, also inside unnamed structures and unions.

@@ -16,10 +16,10 @@
 //! places in every later version, so an old program can tell a damaged file from a newer one. The
 //! same snapshot always gives the same bytes.
 
-use crate::error::Error;
 use crate::folder::Folder;
 use crate::state::Snapshot;
 use highorder_files::{Destination, Replace, limits};
+use highorder_input::InputError;
 use std::io::Read;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_128;
@@ -41,7 +41,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// If it cannot be read, is damaged, or contradicts itself: every bad line is named.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
         if path.is_dir() {
             return Self::read_dir(path);
@@ -56,7 +56,7 @@ impl Snapshot {
     /// # Errors
     /// If the file cannot be written, or the snapshot contradicts itself and so could not be read
     /// back.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), InputError> {
         let path = path.as_ref();
         let destination = Destination::new(path, Replace::Yes)?.private();
         let bytes = self.to_bytes(&path.display().to_string())?;
@@ -67,7 +67,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// If the snapshot contradicts itself and so could not be read back.
-    pub fn to_bytes(&self, label: &str) -> Result<Vec<u8>, Error> {
+    pub fn to_bytes(&self, label: &str) -> Result<Vec<u8>, InputError> {
         Ok(pack(&self.to_folder(label)?))
     }
 
@@ -75,22 +75,22 @@ impl Snapshot {
     ///
     /// # Errors
     /// If the bytes are damaged or contradict themselves.
-    pub fn from_bytes(bytes: &[u8], label: &str) -> Result<Self, Error> {
-        let folder = unpack(bytes, label).map_err(|message| Error::new(label, message))?;
+    pub fn from_bytes(bytes: &[u8], label: &str) -> Result<Self, InputError> {
+        let folder = unpack(bytes, label).map_err(|message| InputError::file(label, message))?;
         Self::from_folder(&folder)
     }
 }
 
 /// Reads a file as far as its first bytes say that it is a snapshot's.
-fn read_file(path: &Path, label: &str) -> Result<Vec<u8>, Error> {
-    let mut file = highorder_files::open(path).map_err(|error| Error::read(path, &error))?;
+fn read_file(path: &Path, label: &str) -> Result<Vec<u8>, InputError> {
+    let mut file = highorder_files::open(path).map_err(|error| InputError::read(path, error))?;
     let mut bytes = Vec::new();
     let mut read = |bytes: &mut Vec<u8>, len: u64| {
         let read = file.by_ref().take(len).read_to_end(bytes);
-        read.map_err(|e| Error::io(path, "read", &e))
+        read.map_err(|e| InputError::io(path, "read", &e))
     };
     read(&mut bytes, MAGIC.len() as u64)?;
-    check_magic(&bytes).map_err(|message| Error::new(label, message))?;
+    check_magic(&bytes).map_err(|message| InputError::file(label, message))?;
     read(&mut bytes, (HEADER_LEN - MAGIC.len()) as u64)?;
     let Some(file_len) = bytes.get(FILE_LEN_AT..HEADER_LEN) else { return Ok(bytes) };
     let file_len = u64::from_le_bytes(file_len.try_into().expect("a slice of 8 bytes"));
@@ -98,7 +98,7 @@ fn read_file(path: &Path, label: &str) -> Result<Vec<u8>, Error> {
         let (most, of) = (limits::SNAPSHOT.told(), limits::SNAPSHOT.of);
         let message =
             format!("a length of {file_len} bytes, expected at most {most}, the limit of {of}");
-        return Err(Error::new(label, message));
+        return Err(InputError::file(label, message));
     }
     // One byte more shows that there is more.
     read(&mut bytes, file_len.saturating_sub(HEADER_LEN as u64) + 1)?;
@@ -233,7 +233,7 @@ mod tests {
 
     fn refused(bytes: &[u8]) -> String {
         let error = Snapshot::from_bytes(bytes, "x.snapshot").unwrap_err();
-        assert_eq!(error.problems.len(), 1, "{error}");
+        assert_eq!(error.problems().len(), 1, "{error}");
         error.to_string()
     }
 

@@ -1,8 +1,9 @@
 //! The files of a snapshot by name, uncompressed, wherever they came from.
 
-use crate::error::{Error, Problems};
+use crate::problems::Problems;
 use highorder_files::limits::{self, Limit};
-use highorder_files::{Limited, ReadError, Replace};
+use highorder_files::{Limited, Replace};
+use highorder_input::InputError;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -53,12 +54,13 @@ impl Folder {
     }
 
     /// Reads a directory: the data files and every file without a dot in its name, plain, gz or zst.
-    pub(crate) fn read_dir(path: &Path, problems: &mut Problems) -> Result<Self, Error> {
+    pub(crate) fn read_dir(path: &Path, problems: &mut Problems) -> Result<Self, InputError> {
         let mut folder = Self::new(path.display().to_string());
-        let entries = fs::read_dir(path).map_err(|e| Error::io(path, "read the directory", &e))?;
+        let entries =
+            fs::read_dir(path).map_err(|e| InputError::io(path, "read the directory", &e))?;
         let mut paths = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|e| Error::io(path, "read the directory", &e))?;
+            let entry = entry.map_err(|e| InputError::io(path, "read the directory", &e))?;
             paths.push(entry.path());
         }
         paths.sort();
@@ -92,8 +94,8 @@ impl Folder {
     }
 
     /// Writes a directory as the recordings have it: data files gzipped but JSON, text as it is.
-    pub(crate) fn write_dir(&self, path: &Path) -> Result<(), Error> {
-        fs::create_dir_all(path).map_err(|e| Error::io(path, "create", &e))?;
+    pub(crate) fn write_dir(&self, path: &Path) -> Result<(), InputError> {
+        fs::create_dir_all(path).map_err(|e| InputError::io(path, "create", &e))?;
         for (name, file) in &self.files {
             let packed = DATA_FILES.contains(&name.as_str()) && !name.ends_with(".json");
             let target = path.join(if packed { format!("{name}.gz") } else { name.clone() });
@@ -115,10 +117,7 @@ fn split_suffix(file_name: &str) -> (&str, &str) {
 
 /// Reads a file, unpacked, for which there is so much room left.
 fn read_file(path: &Path, suffix: &str, room: Limit) -> Result<Vec<u8>, String> {
-    let raw = highorder_files::read(path, room).map_err(|error| match error {
-        ReadError::Io(source) => format!("cannot read: {source}"),
-        error => error.to_string(),
-    })?;
+    let raw = highorder_files::read(path, room).map_err(|error| error.to_string())?;
     if raw.is_empty() && !suffix.is_empty() {
         return Err(format!("found an empty file, expected {} data", &suffix[1..]));
     }

@@ -2,7 +2,7 @@
 //! crash dumps about itself (VMCOREINFO), to check them against. Read by hand: a line is three words, and a few of
 //! some hundred thousand lines are kept.
 
-use crate::error::Error;
+use highorder_input::InputError;
 use std::collections::BTreeMap;
 
 /// Addresses by name, of the names that were asked for.
@@ -14,7 +14,7 @@ impl Symbols {
     ///
     /// # Errors
     /// If every address is zero, as the kernel shows them to those who may not know.
-    pub fn parse(file: &str, text: &[u8], names: &[&str]) -> Result<Self, Error> {
+    pub fn parse(file: &str, text: &[u8], names: &[&str]) -> Result<Self, InputError> {
         let mut symbols = BTreeMap::new();
         let mut hidden = 0;
         for line in text.split(|&b| b == b'\n') {
@@ -35,7 +35,7 @@ impl Symbols {
             }
         }
         if symbols.is_empty() && hidden > 0 {
-            return Err(Error::new(
+            return Err(InputError::file(
                 file,
                 "all addresses are 0, expected root and no kptr_restrict",
             ));

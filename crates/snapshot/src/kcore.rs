@@ -12,11 +12,11 @@
 //! Departs: pages in per-CPU folio batches, on their way to an LRU list, are on none here.
 
 use crate::btf::Btf;
-use crate::error::Error;
 use crate::kallsyms::{Symbols, Vmcoreinfo};
 use crate::state::{
     FrameRun, FreeBlock, LruList, NodeState, PageCounts, PageblockState, PcpState, ZoneState,
 };
+use highorder_input::InputError;
 use highorder_kernelfs::PageFlags;
 use highorder_mm::types::{COSTLY_ORDER, Migratetype, Order, Pfn, ZoneKind};
 use std::collections::BTreeMap;
@@ -73,25 +73,28 @@ impl Kcore {
     ///
     /// # Errors
     /// If it cannot be opened (not root, locked down, not there) or is no 64-bit ELF core.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, InputError> {
         const PT_LOAD: u32 = 1;
         const PT_NOTE: u32 = 4;
         let label = path.display().to_string();
-        let file = File::open(path).map_err(|e| Error::io(path, "open", &e))?;
+        let file = File::open(path).map_err(|e| InputError::io(path, "open", &e))?;
         let read = |offset: u64, len: usize| {
             let mut bytes = vec![0; len];
-            file.read_exact_at(&mut bytes, offset).map_err(|e| Error::io(path, "read", &e))?;
-            Ok::<_, Error>(bytes)
+            file.read_exact_at(&mut bytes, offset).map_err(|e| InputError::io(path, "read", &e))?;
+            Ok::<_, InputError>(bytes)
         };
         let header = read(0, 64)?;
         if header[..6] != *b"\x7fELF\x02\x01" {
             let message = format!("begins with {:02x?}, expected 64-bit ELF", &header[..6]);
-            return Err(Error::new(label, message));
+            return Err(InputError::file(label, message));
         }
         let (table, size, nr) =
             (u64_at(&header, 32), u16_at(&header, 54) as usize, u16_at(&header, 56));
         if size < 56 {
-            return Err(Error::new(label, format!("program headers of {size} bytes, expected 56")));
+            return Err(InputError::file(
+                label,
+                format!("program headers of {size} bytes, expected 56"),
+            ));
         }
         let headers = read(table, size * nr as usize)?;
         let mut segments = Vec::new();
@@ -121,13 +124,13 @@ impl Kcore {
     ///
     /// # Errors
     /// If some of it is in no segment.
-    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), InputError> {
         let found = self.read_present(address, bytes);
         if found == bytes.len() {
             return Ok(());
         }
         let message = format!("{found} bytes at {address:#x}, expected {}", bytes.len());
-        Err(Error::new(&self.label, message))
+        Err(InputError::file(&self.label, message))
     }
 
     /// Reads what is there, zeroes the rest, and returns how many bytes were there.
@@ -151,7 +154,7 @@ impl Kcore {
         found.min(bytes.len())
     }
 
-    fn word(&self, address: u64) -> Result<u64, Error> {
+    fn word(&self, address: u64) -> Result<u64, InputError> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
@@ -262,7 +265,7 @@ struct MemcgLayout {
 }
 
 impl Layout {
-    fn new(btf: &Btf) -> Result<Self, Error> {
+    fn new(btf: &Btf) -> Result<Self, InputError> {
         let offset = |strct: &str, path: &str| btf.field(strct, path).map(|f| f.offset);
         let array = |strct: &str, path: &str| {
             btf.field(strct, path).map(|f| (f.offset, f.dims.first().copied().unwrap_or(1)))
@@ -366,7 +369,7 @@ impl Layout {
     }
 
     /// Compares with what the kernel itself says in VMCOREINFO: BTF of another build would not do.
-    fn check(&self, info: &Vmcoreinfo) -> Result<(), Error> {
+    fn check(&self, info: &Vmcoreinfo) -> Result<(), InputError> {
         for (key, found) in [
             ("SIZE(page)", self.page_size),
             ("SIZE(zone)", self.zone_size),
@@ -384,7 +387,7 @@ impl Layout {
                 && said != found as u64
             {
                 let message = format!("{key} is {said}, expected {found} as BTF has it");
-                return Err(Error::new("VMCOREINFO", message));
+                return Err(InputError::file("VMCOREINFO", message));
             }
         }
         Ok(())
@@ -392,7 +395,7 @@ impl Layout {
 }
 
 /// Maps the kernel's migratetype numbers to ours, by name: CMA and ISOLATE may be missing.
-fn migratetypes(btf: &Btf, nr_types: usize) -> Result<Vec<Option<Migratetype>>, Error> {
+fn migratetypes(btf: &Btf, nr_types: usize) -> Result<Vec<Option<Migratetype>>, InputError> {
     let mut types = vec![None; nr_types];
     for (name, migratetype) in [
         ("MIGRATE_UNMOVABLE", Migratetype::Unmovable),
@@ -409,21 +412,24 @@ fn migratetypes(btf: &Btf, nr_types: usize) -> Result<Vec<Option<Migratetype>>, 
         }
     }
     if types.iter().take(3).any(Option::is_none) {
-        return Err(Error::new("BTF", "found no MIGRATE_UNMOVABLE, _MOVABLE and _RECLAIMABLE"));
+        return Err(InputError::file(
+            "BTF",
+            "found no MIGRATE_UNMOVABLE, _MOVABLE and _RECLAIMABLE",
+        ));
     }
     Ok(types)
 }
 
-fn pageblock_bits(btf: &Btf) -> Result<PageblockBits, Error> {
+fn pageblock_bits(btf: &Btf) -> Result<PageblockBits, InputError> {
     let value = |name: &str| {
         btf.enum_value(name)
             .and_then(|value| usize::try_from(value).ok())
-            .ok_or_else(|| Error::new("BTF", format!("found no {name}, expected it")))
+            .ok_or_else(|| InputError::file("BTF", format!("found no {name}, expected it")))
     };
     if btf.enum_value("PB_migrate_isolate").is_some() {
         // 6.16 made isolation a bit of its own beside the type.
         let message = "found PB_migrate_isolate, expected the pageblock bits of 6.15 and before";
-        return Err(Error::new("BTF", message));
+        return Err(InputError::file("BTF", message));
     }
     let (first, last) = (value("PB_migrate")?, value("PB_migrate_end")?);
     let bits = PageblockBits {
@@ -432,7 +438,7 @@ fn pageblock_bits(btf: &Btf) -> Result<PageblockBits, Error> {
         skip: value("PB_migrate_skip")?,
     };
     if first != 0 || bits.nr > 8 {
-        return Err(Error::new("BTF", "pageblock bits unlike those of 6.1 and 6.12"));
+        return Err(InputError::file("BTF", "pageblock bits unlike those of 6.1 and 6.12"));
     }
     Ok(bits)
 }
@@ -512,14 +518,14 @@ impl Plan {
         btf: &Btf,
         symbols: &Symbols,
         machine: &Machine,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, InputError> {
         let layout = Layout::new(btf)?;
         layout.check(&kcore.vmcoreinfo)?;
         let symbol = |name: &str| {
             symbols
                 .get(name)
                 .or_else(|| kcore.vmcoreinfo.symbol(name))
-                .ok_or_else(|| Error::new("kallsyms", format!("found no symbol {name}")))
+                .ok_or_else(|| InputError::file("kallsyms", format!("found no symbol {name}")))
         };
         for name in SYMBOLS {
             if let (Some(a), Some(b)) = (symbols.get(name), kcore.vmcoreinfo.symbol(name))
@@ -527,7 +533,7 @@ impl Plan {
                 && name != "mem_section"
             {
                 let message = format!("{name} is at {a:#x}, expected {b:#x} as VMCOREINFO has it");
-                return Err(Error::new("kallsyms", message));
+                return Err(InputError::file("kallsyms", message));
             }
         }
         let vmemmap_base = kcore.word(symbol("vmemmap_base")?)?;
@@ -581,7 +587,7 @@ impl Plan {
         node: u32,
         pgdat: u64,
         cpus: &[(u32, u64)],
-    ) -> Result<(), Error> {
+    ) -> Result<(), InputError> {
         let mut bytes = vec![0; self.layout.pgdat_size];
         kcore.read(pgdat, &mut bytes)?;
         let region = self.add(pgdat, self.layout.pgdat_size);
@@ -617,7 +623,7 @@ impl Plan {
     }
 
     /// Adds the LRU lists of every memory cgroup: with cgroups on, the root's are not the node's.
-    fn add_memcgs(&mut self, kcore: &Kcore, root: u64, nodes: &[u32]) -> Result<(), Error> {
+    fn add_memcgs(&mut self, kcore: &Kcore, root: u64, nodes: &[u32]) -> Result<(), InputError> {
         let Some(memcg) = &self.layout.memcg else { return Ok(()) };
         let (nodeinfo, lruvec, id) = (memcg.nodeinfo, memcg.lruvec, memcg.id);
         let (children, sibling) = (memcg.children as u64, memcg.sibling as u64);
@@ -651,7 +657,7 @@ impl Plan {
         Ok(())
     }
 
-    fn add_sections(&mut self, kcore: &Kcore, roots: u64) -> Result<(), Error> {
+    fn add_sections(&mut self, kcore: &Kcore, roots: u64) -> Result<(), InputError> {
         let per_root = PAGE_SIZE / self.layout.section_size;
         let pages_per_section = 1usize << SECTION_ORDER;
         let blocks = pages_per_section >> self.pageblock_order.0;
@@ -672,7 +678,10 @@ impl Plan {
             self.sections.push(((number * pages_per_section) as u64, bits.at));
         }
         if self.sections.is_empty() {
-            return Err(Error::new("/proc/kcore", "no memory section has pages, expected some"));
+            return Err(InputError::file(
+                "/proc/kcore",
+                "no memory section has pages, expected some",
+            ));
         }
         Ok(())
     }

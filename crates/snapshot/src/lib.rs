@@ -9,21 +9,20 @@
 //! | [`kcore`], [`btf`], [`kallsyms`] | the running kernel's own memory, and where its structures lie in it |
 //! | [`uses`] | what each frame is used for, mixed pageblocks, consistency checks |
 //!
-//! Reading is strict: whatever contradicts itself is an [`Error`] that names every bad line.
+//! Reading is strict: whatever contradicts itself is an [`InputError`] that names every bad line.
 //! Nothing here writes to the machine that is looked at.
 
 pub mod btf;
 pub mod container;
-mod error;
 mod folder;
 pub mod kallsyms;
 pub mod kcore;
 pub mod live;
 mod placed;
+mod problems;
 pub mod recorded;
 pub mod state;
 pub mod uses;
 
-pub use error::{Error, Problem};
 pub use placed::FilledFrom;
 pub use state::*;

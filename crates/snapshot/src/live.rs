@@ -14,11 +14,11 @@
 //! never do, each difference is noted, and pages that moved between the reads are left out.
 
 use crate::btf::Btf;
-use crate::error::Error;
 use crate::kallsyms::Symbols;
 use crate::kcore::{Kcore, Lists, Machine, Plan, SYMBOLS};
 use crate::placed::largest_order;
 use crate::state::{Exactness, FrameUse, FreeBlock, PageblockState, PcpState, Snapshot, ZoneState};
+use highorder_input::InputError;
 use highorder_kernelfs::{Meminfo, PageFlags, Pagetypeinfo, TextFile, Zoneinfo, ZoneinfoZone};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +79,7 @@ impl Default for Options<'_> {
 ///
 /// # Errors
 /// If the way that was asked for does not work here; for [`Way::Best`], if none does.
-pub fn take(mut options: Options<'_>) -> Result<Snapshot, Error> {
+pub fn take(mut options: Options<'_>) -> Result<Snapshot, InputError> {
     match options.way {
         Way::Lists => take_lists(&mut options),
         Way::Frames => take_frames(&options),
@@ -114,14 +114,16 @@ impl Texts {
         Self { files: TEXT_FILES.iter().filter_map(read).collect() }
     }
 
-    fn zoneinfo(&self, proc: &Path) -> Result<Zoneinfo, Error> {
+    fn zoneinfo(&self, proc: &Path) -> Result<Zoneinfo, InputError> {
         let path = proc.join("zoneinfo");
         let label = path.display().to_string();
         match self.files.get("zoneinfo") {
             Some(text) => {
-                Zoneinfo::parse(&label, text).map_err(|e| Error::new(label, e.to_string()))
+                Zoneinfo::parse(&label, text).map_err(|e| InputError::file(label, e.to_string()))
             }
-            None => Err(Error::new(label, "cannot read, expected a file that everyone may read")),
+            None => {
+                Err(InputError::file(label, "cannot read, expected a file that everyone may read"))
+            }
         }
     }
 
@@ -143,7 +145,11 @@ impl Texts {
 }
 
 /// A snapshot without pages: zones and their counts as `zoneinfo` tells them.
-fn skeleton(options: &Options<'_>, texts: &Texts, exactness: Exactness) -> Result<Snapshot, Error> {
+fn skeleton(
+    options: &Options<'_>,
+    texts: &Texts,
+    exactness: Exactness,
+) -> Result<Snapshot, InputError> {
     let zoneinfo = texts.zoneinfo(&options.proc)?;
     let mut zones = Vec::new();
     let mut inferred = Vec::new();
@@ -238,11 +244,11 @@ fn derive_managed(zones: &mut [ZoneState], total_pages: Option<u64>) -> String {
 // ---------------------------------------------------------------------------------------------
 // Counts
 
-fn take_counts(options: &Options<'_>) -> Result<Snapshot, Error> {
+fn take_counts(options: &Options<'_>) -> Result<Snapshot, InputError> {
     let texts = Texts::read(&options.proc);
     if !texts.files.contains_key("buddyinfo") {
         let label = options.proc.join("buddyinfo").display().to_string();
-        return Err(Error::new(label, "cannot read, expected a file that everyone may read"));
+        return Err(InputError::file(label, "cannot read, expected a file that everyone may read"));
     }
     let mut snapshot = skeleton(options, &texts, Exactness::Counts)?;
     snapshot.inferred.push("positions of free blocks and uses of frames are not known".into());
@@ -258,7 +264,7 @@ fn take_counts(options: &Options<'_>) -> Result<Snapshot, Error> {
 // ---------------------------------------------------------------------------------------------
 // Frames
 
-fn take_frames(options: &Options<'_>) -> Result<Snapshot, Error> {
+fn take_frames(options: &Options<'_>) -> Result<Snapshot, InputError> {
     // Once beforehand, to know its length and have memory for it: whoever allocates while reading the flags
     // changes what they say.
     let mut flags = Vec::new();
@@ -270,7 +276,7 @@ fn take_frames(options: &Options<'_>) -> Result<Snapshot, Error> {
     if flags.len() < snapshot.nr_frames as usize {
         let label = options.proc.join("kpageflags").display().to_string();
         let (found, expected) = (flags.len(), snapshot.nr_frames);
-        return Err(Error::new(
+        return Err(InputError::file(
             label,
             format!("{found} frames, expected {expected} as in zoneinfo"),
         ));
@@ -292,9 +298,9 @@ fn take_frames(options: &Options<'_>) -> Result<Snapshot, Error> {
 }
 
 /// Reads `/proc/kpageflags` into memory that is touched as it is read.
-fn read_kpageflags(proc: &Path, flags: &mut Vec<u64>) -> Result<(), Error> {
+fn read_kpageflags(proc: &Path, flags: &mut Vec<u64>) -> Result<(), InputError> {
     let path = proc.join("kpageflags");
-    let mut file = File::open(&path).map_err(|e| Error::io(&path, "open", &e))?;
+    let mut file = File::open(&path).map_err(|e| InputError::io(&path, "open", &e))?;
     let mut chunk = vec![1u8; 1 << 18];
     flags.clear();
     loop {
@@ -304,7 +310,7 @@ fn read_kpageflags(proc: &Path, flags: &mut Vec<u64>) -> Result<(), Error> {
             match file.read(&mut chunk[len..]) {
                 Ok(0) => break,
                 Ok(nr) => len += nr,
-                Err(error) => return Err(Error::io(&path, "read", &error)),
+                Err(error) => return Err(InputError::io(&path, "read", &error)),
             }
         }
         if len == 0 {
@@ -599,7 +605,7 @@ fn pick_closer_texts(snapshot: &mut Snapshot, before: Texts, after: Texts) -> us
 // ---------------------------------------------------------------------------------------------
 // Lists
 
-fn take_lists(options: &mut Options<'_>) -> Result<Snapshot, Error> {
+fn take_lists(options: &mut Options<'_>) -> Result<Snapshot, InputError> {
     let texts = Texts::read(&options.proc);
     let zoneinfo = texts.zoneinfo(&options.proc)?;
     let kcore = Kcore::open(&options.proc.join("kcore"))?;
@@ -622,10 +628,10 @@ fn take_lists(options: &mut Options<'_>) -> Result<Snapshot, Error> {
     let plan = {
         // Dropped again before anything is copied: megabytes of text.
         let path = options.sys.join("kernel/btf/vmlinux");
-        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", &e))?;
+        let bytes = fs::read(&path).map_err(|e| InputError::io(&path, "read", &e))?;
         let btf = Btf::parse(&path.display().to_string(), &bytes)?;
         let path = options.proc.join("kallsyms");
-        let text = fs::read(&path).map_err(|e| Error::io(&path, "read", &e))?;
+        let text = fs::read(&path).map_err(|e| InputError::io(&path, "read", &e))?;
         let symbols = Symbols::parse(&path.display().to_string(), &text, &SYMBOLS)?;
         Plan::new(&kcore, &btf, &symbols, &machine)?
     };

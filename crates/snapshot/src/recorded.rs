@@ -19,13 +19,14 @@
 //! that its lists do not add up to, a free count that differs from `zones.json`, a block that is
 //! misaligned or leaves its zone, a name that no kernel has.
 
-use crate::error::{Error, Problems};
 use crate::folder::{DATA_FILES, Folder, ZONES};
+use crate::problems::Problems;
 use crate::state::{
     Exactness, FrameRun, FreeBlock, LruList, NodeState, PageCounts, PageblockState, PcpState,
     Snapshot, ZoneState,
 };
 use highorder_files::limits;
+use highorder_input::InputError;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -55,13 +56,13 @@ impl Snapshot {
     ///
     /// # Errors
     /// If a file cannot be written, or the snapshot contradicts itself and so could not be read back.
-    pub fn write_dir(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+    pub fn write_dir(&self, path: impl AsRef<Path>) -> Result<(), InputError> {
         let path = path.as_ref();
         self.to_folder(&path.display().to_string())?.write_dir(path)
     }
 
     /// Reads a recorded folder such as `recordings/NAME/state0`.
-    pub(crate) fn read_dir(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn read_dir(path: &Path) -> Result<Self, InputError> {
         let mut problems = Problems::default();
         let folder = Folder::read_dir(path, &mut problems)?;
         let snapshot = parse(&folder, &mut problems).map(|mut snapshot| {
@@ -74,20 +75,20 @@ impl Snapshot {
     }
 
     /// Reads the sections of a container.
-    pub(crate) fn from_folder(folder: &Folder) -> Result<Self, Error> {
+    pub(crate) fn from_folder(folder: &Folder) -> Result<Self, InputError> {
         let mut problems = Problems::default();
         let snapshot = parse(folder, &mut problems);
         problems.into_result(snapshot)
     }
 
     /// Renders the files, and proves that they read back as this very snapshot.
-    pub(crate) fn to_folder(&self, label: &str) -> Result<Folder, Error> {
+    pub(crate) fn to_folder(&self, label: &str) -> Result<Folder, InputError> {
         let folder = render(self, label)?;
         let back = Self::from_folder(&folder)?;
         if back != *self {
             let message = "the snapshot would not read back as it is: expected zones, CPUs, nodes \
                            and pageblocks in ascending order, lists without pages left out";
-            return Err(Error::new(label, message));
+            return Err(InputError::file(label, message));
         }
         Ok(folder)
     }
@@ -869,12 +870,12 @@ fn pageblock_order_of(pagetypeinfo: &[u8]) -> Option<Order> {
 // Writing
 
 /// Renders the files of a snapshot.
-fn render(snapshot: &Snapshot, label: &str) -> Result<Folder, Error> {
+fn render(snapshot: &Snapshot, label: &str) -> Result<Folder, InputError> {
     let mut folder = Folder::new(label);
     for (name, bytes) in &snapshot.files {
         if name.is_empty() || name.contains(['.', '/', '\0']) || name.len() > 255 {
             let message = format!("the text file is called `{name}`, expected no dot and no slash");
-            return Err(Error::new(label, message));
+            return Err(InputError::file(label, message));
         }
         folder.insert(name, bytes.clone());
     }
@@ -1116,7 +1117,7 @@ mod tests {
         fn problems(&self) -> Vec<String> {
             let error = Snapshot::read(self.0.path()).unwrap_err();
             let prefix = format!("{}/", self.0.path().display());
-            error.problems.iter().map(|p| p.to_string().replace(&prefix, "")).collect()
+            error.problems().iter().map(|p| p.to_string().replace(&prefix, "")).collect()
         }
     }
 

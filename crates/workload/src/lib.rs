@@ -140,7 +140,7 @@ pub fn find(name: &str, values: &BTreeMap<String, Value>) -> Result<Configured, 
     let workload = WORKLOADS.into_iter().find(|workload| workload.name == name);
     let workload = workload.ok_or_else(|| ParameterError {
         key: None,
-        message: format!("no workload `{name}`, {}", highorder_names::expected(name, &NAMES)),
+        message: format!("no workload `{name}`, {}", highorder_input::expected(name, &NAMES)),
     })?;
     let settings = Settings::read(workload.name, workload.parameters, values)?;
     (workload.check)(&settings)?;

@@ -169,7 +169,7 @@ impl Kind {
     /// The end of a message about a value that it does not take.
     fn expected_of(&self, found: &Value) -> String {
         let meant = match (self, found) {
-            (Self::Word(words), Value::Text(text)) => highorder_names::did_you_mean(text, words),
+            (Self::Word(words), Value::Text(text)) => highorder_input::did_you_mean(text, words),
             _ => None,
         };
         meant.unwrap_or_else(|| format!("expected {}", self.expected()))
@@ -266,7 +266,7 @@ impl Settings {
     ) -> Result<Self, ParameterError> {
         if let Some(key) = values.keys().find(|key| !parameters.iter().any(|p| p.name == **key)) {
             let known: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
-            let expected = highorder_names::expected(key, &known);
+            let expected = highorder_input::expected(key, &known);
             let message = format!("`{workload}` has no parameter `{key}`, {expected}");
             return Err(ParameterError::new(key, message));
         }

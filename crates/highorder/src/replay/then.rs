@@ -3,12 +3,13 @@
 use super::{Arguments, Format, PNG_SCALE, as_json, tables};
 use crate::failure::Failure;
 use crate::output::{self, VERSION};
+use highorder_input::InputError;
+use highorder_lab::Kernel;
 use highorder_lab::compact_memory::{
     self, Compacted, Comparison, Recorded, Work, distance, free_blocks_of_order,
 };
 use highorder_lab::free_running::Side;
 use highorder_lab::passes::{Clock, Passes};
-use highorder_lab::{InputError, Kernel};
 use highorder_mm::types::Order;
 use highorder_report::map::MapZone;
 use highorder_report::{

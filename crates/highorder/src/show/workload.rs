@@ -2,8 +2,9 @@
 
 use super::{Shown, begun};
 use crate::failure::Failure;
+use highorder_input::InputError;
+use highorder_lab::Experiment;
 use highorder_lab::catalogue::{self, Kind};
-use highorder_lab::{Experiment, InputError};
 use highorder_workload::{ParameterInfo, describe};
 use serde_json::{Value as Json, json};
 

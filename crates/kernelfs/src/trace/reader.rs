@@ -7,14 +7,16 @@ use std::path::Path;
 use super::event::Event;
 use super::line::{Item, Line};
 use super::value::Mismatch;
-use crate::error::{Error, Problem, TRACE_PROBLEMS_SHOWN, quote};
 use crate::source::{Source, open};
+use highorder_input::{InputError, Problem, quote};
 
 /// Bytes read at a time; a longer line makes the buffer grow.
 const CHUNK_BYTES: usize = 1 << 18;
 
 /// Bad lines after which something is no trace, if not one event was among them.
 const LINES_WITHOUT_EVENT: usize = TRACE_PROBLEMS_SHOWN;
+/// How many bad lines of a trace are printed; a table prints all of its bad lines.
+const TRACE_PROBLEMS_SHOWN: usize = 20;
 
 /// What a line of a trace looks like, for those who gave something else.
 const LINE_LOOKS: &str = "ftrace's text: `TASK-PID [CPU] FLAGS SECONDS: EVENT: ...`";
@@ -53,7 +55,7 @@ impl TraceReader {
     ///
     /// # Errors
     /// As [`open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<TraceReader, Error> {
+    pub fn open(path: impl AsRef<Path>) -> Result<TraceReader, InputError> {
         Ok(TraceReader::new(open(path)?))
     }
 
@@ -87,10 +89,10 @@ impl TraceReader {
     /// Returns the next line as it is, without its newline; `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read on, [`Error::Bad`] if it is compressed and cut
+    /// [`InputError`] if the file cannot be read on, if it is compressed and cut
     /// short, or has a line or is as a whole beyond its limit ([`limits::TRACE`]).
     #[inline]
-    pub fn next_line(&mut self) -> Result<Option<&[u8]>, Error> {
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>, InputError> {
         let Some((start, end)) = self.advance()? else { return Ok(None) };
         Ok(Some(&self.buffer[start..end]))
     }
@@ -98,9 +100,9 @@ impl TraceReader {
     /// Returns the next line taken apart; `None` at the end. Bad lines are passed over.
     ///
     /// # Errors
-    /// As [`Self::next_line`], and [`Error::Bad`] once it is clear that this is no trace.
+    /// As [`Self::next_line`], and [`InputError`] once it is clear that this is no trace.
     #[inline]
-    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, InputError> {
         // The loop can only tell that a line is good, not hand it out and go on borrowing the
         // buffer: a good line is parsed once more below. `for_each` does without.
         let (start, end) = loop {
@@ -131,16 +133,16 @@ impl TraceReader {
     /// Ends the reading; the number of the last line, if the trace ends in the middle of it.
     ///
     /// # Errors
-    /// [`Error::Bad`] if there was a bad line: it holds all of them and prints the first 20. One problem
+    /// [`InputError`] if there was a bad line: it holds all of them and prints the first 20. One problem
     /// alone if there was not one event, lost ones included, beside the bad lines.
-    pub fn finish(self) -> Result<Option<u64>, Error> {
+    pub fn finish(self) -> Result<Option<u64>, InputError> {
         if !self.first_bad.is_empty() && !self.is_trace {
             return Err(self.no_trace());
         }
         if self.problems.is_empty() {
             return Ok(self.cut);
         }
-        Err(Error::Bad { problems: self.problems, shown: TRACE_PROBLEMS_SHOWN })
+        Err(InputError::new(self.problems).showing(TRACE_PROBLEMS_SHOWN))
     }
 
     /// Calls `each` with every line and its event, and reports all bad ones at the end. Returns what
@@ -148,7 +150,7 @@ impl TraceReader {
     ///
     /// # Errors
     /// As [`Self::next_item`] and [`Self::finish`].
-    pub fn for_each(mut self, mut each: impl FnMut(Entry<'_>)) -> Result<Option<u64>, Error> {
+    pub fn for_each(mut self, mut each: impl FnMut(Entry<'_>)) -> Result<Option<u64>, InputError> {
         while let Some((start, end)) = self.advance()? {
             let text = &self.buffer[start..end];
             match Item::parse(text) {
@@ -174,7 +176,7 @@ impl TraceReader {
 
     /// Finds the next line in the buffer, reading on where needed.
     #[inline]
-    fn advance(&mut self) -> Result<Option<(usize, usize)>, Error> {
+    fn advance(&mut self) -> Result<Option<(usize, usize)>, InputError> {
         let mut searched = self.start;
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[searched..self.end]) {
@@ -206,7 +208,7 @@ impl TraceReader {
         }
     }
 
-    fn fill(&mut self) -> Result<(), Error> {
+    fn fill(&mut self) -> Result<(), InputError> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -241,7 +243,7 @@ impl TraceReader {
         end: usize,
         offset: usize,
         mismatch: Mismatch,
-    ) -> Result<(), Error> {
+    ) -> Result<(), InputError> {
         let text = &self.buffer[start..end];
         if self.first_bad.is_empty() {
             self.first_bad = quote(text);
@@ -255,25 +257,22 @@ impl TraceReader {
     }
 
     /// The error of a file without an event, in one problem.
-    fn no_trace(&self) -> Error {
-        let first_line = self.problems.first().map_or(self.line, |problem| problem.line);
+    fn no_trace(&self) -> InputError {
+        let first_line =
+            self.problems.first().and_then(|problem| problem.line).unwrap_or(self.line);
         let found = format!("no trace: line {first_line} is {}", self.first_bad);
-        Error::whole(self.source.file(), found, LINE_LOOKS)
+        InputError::whole(self.source.file(), found, LINE_LOOKS)
     }
 
     /// The error of a trace of which more comes than is read, in the line that is not over yet.
-    fn too_long(&self, limit: Limit) -> Error {
-        let mut error = self.source.too_long(limit);
-        if let Error::Bad { problems, .. } = &mut error {
-            problems.iter_mut().for_each(|problem| problem.line = self.line + 1);
-        }
-        error
+    fn too_long(&self, limit: Limit) -> InputError {
+        self.source.too_long(limit).at_line(self.line + 1)
     }
 
     #[cold]
     fn problem(&mut self, found: String, expected: &str) {
         let file = self.source.file().to_string();
-        self.problems.push(Problem { file, line: self.line, found, expected: expected.into() });
+        self.problems.push(Problem::new(file, Some(self.line), found, expected));
     }
 }
 
@@ -295,11 +294,11 @@ fn is_of_a_trace(item: &Item<'_>) -> bool {
 /// Reads a whole trace, calling `each` with every line. Returns what [`TraceReader::finish`] does.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Bad`] with all its bad lines.
+/// [`InputError`] if the file cannot be read, with all its bad lines.
 pub fn read_events(
     path: impl AsRef<Path>,
     each: impl FnMut(Entry<'_>),
-) -> Result<Option<u64>, Error> {
+) -> Result<Option<u64>, InputError> {
     TraceReader::open(path)?.for_each(each)
 }
 
@@ -337,7 +336,7 @@ mod tests {
             first.to_string(),
             "t/trace.txt:3: `hello` at column 1 of `hello`, expected a task's name, `-` and its pid"
         );
-        assert_eq!((second.line, second.expected.as_str()), (4, "a decimal number"));
+        assert_eq!((second.line, second.expected.as_deref()), (Some(4), Some("a decimal number")));
         assert!(second.found.starts_with("`x` at column 102 of `            bash-1"), "{second}");
     }
 
@@ -352,7 +351,7 @@ mod tests {
         }
         assert_eq!(String::from_utf8(out).unwrap(), text.replace("hello\n", ""));
         assert_eq!(reader.line_number(), 4);
-        assert_eq!(reader.finish().unwrap_err().problems()[0].line, 2);
+        assert_eq!(reader.finish().unwrap_err().problems()[0].line, Some(2));
     }
 
     #[test]
@@ -360,7 +359,7 @@ mod tests {
         let text = format!("{GOOD}{}", "nonsense\n".repeat(50));
         let error = reader(&text).for_each(|_| {}).unwrap_err();
         assert_eq!(error.problems().len(), 50);
-        assert!(error.to_string().ends_with("\n... and 30 more bad lines"));
+        assert!(error.to_string().ends_with("\n... and 30 more"));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! An error is the distance as a share of the real figure, which is not taken for smaller than the quantity's
 //! floor: below it, differences are of no account.
 
-use crate::InputError;
 use crate::free_running::{FallbackWay, variation};
 use highorder_files::limits;
+use highorder_input::InputError;
 use highorder_mm::Order;
 use highorder_record::{Record, State};
 use serde::Deserialize;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use highorder_input::{InputError, Source};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
@@ -158,27 +159,24 @@ impl Claims {
     /// Reads the claims of a file; the path is for messages.
     ///
     /// # Errors
-    /// Everything that is misspelt, missing or contradicts itself, a line each with file and line.
-    pub fn parse(path: &str, text: &str) -> Result<Self, String> {
-        let line_of =
-            |at: usize| text[..at.min(text.len())].bytes().filter(|b| *b == b'\n').count() + 1;
-        let file: File = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line_of(span.start));
-            format!("{path}:{line}: {}", error.message().trim_end())
-        })?;
+    /// Everything that is misspelt, missing or contradicts itself, with file and line.
+    pub fn parse(path: &str, text: &str) -> Result<Self, InputError> {
+        let source = Source { path: path.into(), text: text.to_owned(), is_built_in: false };
+        let file: File = toml::from_str(text).map_err(|error| source.refuse_toml(&error))?;
         let (mut claims, mut problems) = (Vec::<Claim>::new(), Vec::new());
         for values in file.claims {
-            let line = line_of(values.span().start);
+            let span = values.span();
             match values.into_inner().finish() {
                 Ok(claim) if claims.iter().any(|other| other.id == claim.id) => {
                     let id = claim.id;
-                    problems.push(format!("{path}:{line}: `{id}` is there twice, expected once"));
+                    let message = format!("`{id}` is there twice, expected once");
+                    problems.push(source.refuse(&span, message));
                 }
                 Ok(claim) => claims.push(claim),
-                Err(problem) => problems.push(format!("{path}:{line}: {problem}")),
+                Err(problem) => problems.push(source.refuse(&span, problem)),
             }
         }
-        if problems.is_empty() { Ok(Self(claims)) } else { Err(problems.join("\n")) }
+        if problems.is_empty() { Ok(Self(claims)) } else { Err(InputError::all(problems)) }
     }
 }
 
@@ -606,11 +604,12 @@ relation = "reduction > 0.1"
             ("x.csv", "x.tsv", "x.toml:2: 000-x: `data` is `x.tsv`, expected a file"),
             ("quote", "qoute", "x.toml:14: unknown field `qoute`"),
         ] {
-            let error = Claims::parse("x.toml", &CLAIM.replacen(from, to, 1)).unwrap_err();
+            let error = Claims::parse("x.toml", &CLAIM.replacen(from, to, 1));
+            let error = error.unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
         let twice = format!("{CLAIM}{CLAIM}");
         let error = Claims::parse("x.toml", &twice).unwrap_err();
-        assert_eq!(error, "x.toml:17: `000-x` is there twice, expected once");
+        assert_eq!(error.to_string(), "x.toml:17: `000-x` is there twice, expected once");
     }
 }

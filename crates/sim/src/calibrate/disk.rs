@@ -6,7 +6,7 @@
 )]
 
 use super::{PAGE, shuffled};
-use crate::error::InputError;
+use highorder_input::InputError;
 use memmap2::MmapMut;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fstatvfs};
 use std::fs::File;
@@ -302,7 +302,7 @@ mod tests {
         };
         let of_missing = told(&Place::Folder(missing.clone()));
         assert!(
-            of_missing.starts_with(&format!("{}: cannot be read: ", missing.display())),
+            of_missing.starts_with(&format!("{}: cannot read: ", missing.display())),
             "{of_missing}"
         );
         let file = folder.path().join("file");

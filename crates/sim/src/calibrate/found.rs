@@ -1,7 +1,7 @@
 //! A machine's shape, from what its kernel says of it.
 
 use super::disk;
-use crate::error::InputError;
+use highorder_input::InputError;
 use highorder_kernelfs::{Swaps, TextFile, Zoneinfo, ZoneinfoZone};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -169,8 +169,7 @@ fn node_numbers(folder: &Path) -> Vec<u32> {
 }
 
 fn read(path: &Path) -> Result<String, InputError> {
-    std::fs::read_to_string(path)
-        .map_err(|e| InputError::file(path, format!("cannot be read: {e}")))
+    std::fs::read_to_string(path).map_err(|error| InputError::io(path, "read", &error))
 }
 
 /// A list such as `0-3,8`.

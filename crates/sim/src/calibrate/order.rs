@@ -1,7 +1,7 @@
 //! What has to be true of costs, whatever the machine: else something disturbed the measurement.
 
 use super::Measured;
-use crate::error::InputError;
+use highorder_input::InputError;
 
 /// A step, one that cannot be cheaper, how many of the former the latter is worth at least, and why.
 type Relation = (&'static str, &'static str, f64, &'static str);

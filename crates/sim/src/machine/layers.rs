@@ -8,18 +8,15 @@
 //!   say from the base's entry of the same number, and a node beyond those from the base's first.
 //! - No description: it is of another machine.
 
-use crate::error::InputError;
-use crate::input_file::{Kind, Source};
-use serde_spanned::Spanned;
-use std::ops::Range;
-use toml::de::{DeArray, DeString, DeTable, DeValue};
+use highorder_input::layers::{Table, Value, lay_keys};
+use highorder_input::{InputError, Layers};
+use toml::de::{DeTable, DeValue};
 
 /// Tables whose values have one source.
 const SOURCED: [&str; 3] = ["memory", "in_use", "sched"];
 /// Tables whose values have a source each.
 const COSTS: &str = "costs";
 const DESCRIPTION: &str = "description";
-const BASED_ON: &str = "based_on";
 /// Lists of tables.
 const LISTS: [&str; 3] = [NODE, DISK, SWAP];
 const NODE: &str = "node";
@@ -32,82 +29,28 @@ const DISTANCES: &str = "distances";
 const DISK_KINDS: [&str; 2] = ["rotating", "flash"];
 const SAYS_ROTATIONAL: &str = "says_rotational";
 
-type Table<'i> = Spanned<DeTable<'i>>;
-type Value<'i> = Spanned<DeValue<'i>>;
-
-/// The texts of a file and its bases. Spans count through all of them, the file's own first.
-pub(super) struct Layers(Vec<Source>);
-
-impl Layers {
-    /// The file and all that it is based on.
-    ///
-    /// # Errors
-    /// The line of what is no TOML, or of a `based_on` that names no file, or one of those that led to it.
-    pub(super) fn read(kind: &Kind, file: Source) -> Result<Self, InputError> {
-        kind.chain(file, base_of).map(Self)
+/// The file's values over those of its bases.
+///
+/// # Errors
+/// A table that changes what its base says and does not say where its values are from.
+pub(super) fn merged(layers: &Layers) -> Result<Table<'_>, InputError> {
+    let mut laying = Laying { layers, problems: Vec::new() };
+    let merged = layers.merged(|own, base| laying.lay(own, base))?;
+    match laying.problems {
+        problems if problems.is_empty() => Ok(merged),
+        problems => Err(InputError::all(problems)),
     }
+}
 
-    /// The file itself.
-    pub(super) fn file(&self) -> &Source {
-        &self.0[0]
-    }
+/// One file after another laid over its base.
+struct Laying<'a> {
+    layers: &'a Layers,
+    problems: Vec<InputError>,
+}
 
-    /// What the file is based on.
-    pub(super) fn base(&self) -> Option<&Source> {
-        self.0.get(1)
-    }
-
-    /// A problem at a place of one of the texts.
-    pub(super) fn refuse(
-        &self,
-        span: &Range<usize>,
-        message: impl std::fmt::Display,
-    ) -> InputError {
-        let (at, start) = self.source_at(span.start);
-        let span = span.start - start..span.end.saturating_sub(start);
-        if at == 0 {
-            return self.0[0].refuse(&span, message);
-        }
-        let file = self.file().path.display();
-        self.0[at].refuse(&span, format!("{message} ({file} is based on this file)"))
-    }
-
-    /// The number of the source in which a byte lies, and where that begins.
-    fn source_at(&self, byte: usize) -> (usize, usize) {
-        let mut start = 0;
-        for (at, source) in self.0.iter().enumerate() {
-            let end = start + source.text.len() + 1;
-            if byte < end || at + 1 == self.0.len() {
-                return (at, start);
-            }
-            start = end;
-        }
-        (0, 0)
-    }
-
-    /// The file's values over those of its bases.
-    ///
-    /// # Errors
-    /// A table that changes what its base says and does not say where its values are from.
-    pub(super) fn merged(&self) -> Result<Table<'_>, InputError> {
-        let mut start = 0;
-        let mut tables = Vec::new();
-        for source in &self.0 {
-            tables.push(shifted(parse(source)?, start));
-            start += source.text.len() + 1;
-        }
-        let mut problems = Vec::new();
-        let mut merged = tables.pop().expect("a file is there");
-        for mut own in tables.into_iter().rev() {
-            self.lay(own.get_mut(), merged.into_inner(), &mut problems);
-            merged = own;
-        }
-        if problems.is_empty() { Ok(merged) } else { Err(InputError::all(&problems)) }
-    }
-
+impl Laying<'_> {
     /// Adds to a file's values what only its base says.
-    fn lay<'i>(&self, own: &mut DeTable<'i>, base: DeTable<'i>, problems: &mut Vec<InputError>) {
-        own.remove(BASED_ON);
+    fn lay<'i>(&mut self, own: &mut DeTable<'i>, base: DeTable<'i>) {
         for (key, base) in base {
             let name = key.get_ref().to_string();
             let Some(own) = own.get_mut(name.as_str()) else {
@@ -117,10 +60,10 @@ impl Layers {
                 continue;
             };
             if LISTS.contains(&name.as_str()) {
-                self.lay_list(&name, own, base, problems);
+                self.lay_list(&name, own, base);
             } else if SOURCED.contains(&name.as_str()) || name == COSTS {
                 if name != COSTS {
-                    self.expect_source(&format!("[{name}]"), own, problems);
+                    self.expect_source(&format!("[{name}]"), own);
                 }
                 lay_keys(own, base, |_| true);
             }
@@ -128,13 +71,7 @@ impl Layers {
     }
 
     /// Adds to the entries of a list what they have from the base's.
-    fn lay_list<'i>(
-        &self,
-        name: &str,
-        own: &mut Value<'i>,
-        base: Value<'i>,
-        problems: &mut Vec<InputError>,
-    ) {
+    fn lay_list<'i>(&mut self, name: &str, own: &mut Value<'i>, base: Value<'i>) {
         let (DeValue::Array(own), DeValue::Array(base)) = (own.get_mut(), base.into_inner()) else {
             return;
         };
@@ -148,7 +85,7 @@ impl Layers {
                     lay_keys(own, same, |key| key != DISTANCES || is_same_shape);
                 }
                 DISK => {
-                    self.expect_source("[[disk]]", own, problems);
+                    self.expect_source("[[disk]]", own);
                     lay_disk(own, same);
                 }
                 _ => lay_keys(own, same, |_| true),
@@ -157,7 +94,7 @@ impl Layers {
     }
 
     /// Refuses a table that changes values and does not say where they are from.
-    fn expect_source(&self, name: &str, own: &Value<'_>, problems: &mut Vec<InputError>) {
+    fn expect_source(&mut self, name: &str, own: &Value<'_>) {
         if let DeValue::Table(table) = own.get_ref()
             && !table.is_empty()
             && !table.contains_key(SOURCE)
@@ -165,23 +102,12 @@ impl Layers {
             let message = format!(
                 "`{name}` changes what the file is based on, expected a `source` of its own"
             );
-            problems.push(self.refuse(&own.span(), message));
+            self.problems.push(self.layers.refuse(&own.span(), message));
         }
     }
 }
 
-/// Adds to a table those keys of another that it lacks and that are wanted.
-fn lay_keys<'i>(own: &mut Value<'i>, base: Value<'i>, wants: impl Fn(&str) -> bool) {
-    if let (DeValue::Table(own), DeValue::Table(base)) = (own.get_mut(), base.into_inner()) {
-        for (key, value) in base {
-            if wants(key.get_ref()) && !own.contains_key(&**key.get_ref()) {
-                own.insert(key, value);
-            }
-        }
-    }
-}
-
-/// The same for a disk: one of another kind has nothing of the base's kind, one of the same kind the rest of it.
+/// Adds to a disk what it lacks and another has: one of another kind has nothing of the base's kind, one of the same kind the rest of it.
 fn lay_disk<'i>(own: &mut Value<'i>, base: Value<'i>) {
     let (DeValue::Table(table), DeValue::Table(of_base)) = (own.get_mut(), base.get_ref()) else {
         return;
@@ -198,59 +124,4 @@ fn lay_disk<'i>(own: &mut Value<'i>, base: Value<'i>) {
     lay_keys(own, base, |key| {
         !is_other_kind || !(DISK_KINDS.contains(&key) || key == SAYS_ROTATIONAL)
     });
-}
-
-/// The file that a file says it is based on, and where it says so.
-fn base_of(source: &Source) -> Result<Option<(String, Range<usize>)>, InputError> {
-    let table = parse(source)?;
-    let Some(value) = table.get_ref().get(BASED_ON) else { return Ok(None) };
-    match value.get_ref() {
-        DeValue::String(name) => Ok(Some((name.to_string(), value.span()))),
-        other => {
-            let found = other.type_str();
-            let message =
-                format!("`{BASED_ON}` is of type {found}, expected a file's name as text");
-            Err(source.refuse(&value.span(), message))
-        }
-    }
-}
-
-fn parse(source: &Source) -> Result<Table<'_>, InputError> {
-    DeTable::parse(&source.text).map_err(|error| {
-        source.refuse(&error.span().unwrap_or_default(), error.message().trim_end())
-    })
-}
-
-/// The same table with every place later by so many bytes.
-fn shifted(table: Table<'_>, by: usize) -> Table<'_> {
-    Spanned::new(moved(table.span(), by), shifted_entries(table.into_inner(), by))
-}
-
-fn shifted_entries(table: DeTable<'_>, by: usize) -> DeTable<'_> {
-    let entries = table.into_iter();
-    entries.map(|(key, value)| (shifted_key(key, by), shifted_value(value, by))).collect()
-}
-
-fn shifted_key(key: Spanned<DeString<'_>>, by: usize) -> Spanned<DeString<'_>> {
-    Spanned::new(moved(key.span(), by), key.into_inner())
-}
-
-fn shifted_value(value: Value<'_>, by: usize) -> Value<'_> {
-    let span = moved(value.span(), by);
-    let value = match value.into_inner() {
-        DeValue::Array(items) => {
-            let mut moved = DeArray::new();
-            for item in items {
-                moved.push(shifted_value(item, by));
-            }
-            DeValue::Array(moved)
-        }
-        DeValue::Table(table) => DeValue::Table(shifted_entries(table, by)),
-        other => other,
-    };
-    Spanned::new(span, value)
-}
-
-fn moved(span: Range<usize>, by: usize) -> Range<usize> {
-    span.start + by..span.end + by
 }

@@ -360,7 +360,7 @@ impl Settings {
 }
 
 fn unknown(name: &str) -> String {
-    format!("unknown knob `{name}`, {}", highorder_names::expected(name, &knobs::names()))
+    format!("unknown knob `{name}`, {}", highorder_input::expected(name, &knobs::names()))
 }
 
 /// A knob that not every kernel has.
@@ -373,7 +373,7 @@ fn word<T: Copy>(name: &str, value: &str, words: &[(&'static str, T)]) -> Result
     let found = words.iter().find(|(word, _)| *word == value);
     found.map(|&(_, meant)| meant).ok_or_else(|| {
         let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-        format!("`{name}` is `{value}`, {}", highorder_names::expected(value, &words))
+        format!("`{name}` is `{value}`, {}", highorder_input::expected(value, &words))
     })
 }
 

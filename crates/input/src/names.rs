@@ -5,8 +5,8 @@
 //!
 //! ```
 //! let known = ["memory", "passes", "threads"];
-//! assert_eq!(highorder_names::expected("pases", &known), "did you mean `passes`?");
-//! assert_eq!(highorder_names::expected("speed", &known), "expected one of memory, passes, threads");
+//! assert_eq!(highorder_input::expected("pases", &known), "did you mean `passes`?");
+//! assert_eq!(highorder_input::expected("speed", &known), "expected one of memory, passes, threads");
 //! ```
 
 /// Letters of a name for each mistake in it; a shorter name may have one mistake.

@@ -1,7 +1,9 @@
 //! Files that may be based on one another: how a file names its base, and where that is found.
 
-use crate::error::InputError;
+use crate::names::{expected_or_file, shortened};
+use crate::problem::InputError;
 use highorder_files::limits;
+use serde::de::DeserializeOwned;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +14,17 @@ pub struct Kind {
     pub word: &'static str,
     /// Those that come with the program: names and texts.
     pub built_in: &'static [(&'static str, &'static str)],
+}
+
+/// Reads values out of a TOML text; the path is for messages.
+///
+/// # Errors
+/// The line of what is no TOML, misspelt, missing or of another type.
+pub fn read_toml<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, InputError> {
+    toml::from_str(text).map_err(|error| {
+        let source = Source { path: path.to_owned(), text: text.to_owned(), is_built_in: false };
+        source.refuse_toml(&error)
+    })
 }
 
 /// Text of a file and where it is from.
@@ -31,7 +44,11 @@ impl Kind {
     /// # Errors
     /// The file cannot be read, or there is no such name.
     pub fn find(&self, name: &str) -> Result<Source, InputError> {
-        if is_path(name) { read(Path::new(name)) } else { self.built_in(name).map_err(unplaced) }
+        if is_path(name) {
+            read(Path::new(name))
+        } else {
+            self.built_in(name).map_err(InputError::other)
+        }
     }
 
     /// The file that another one is based on: a path, relative to that one's folder; or the name of a file
@@ -93,7 +110,7 @@ impl Kind {
             }),
             None => {
                 let names: Vec<&str> = built_in.iter().map(|(name, _)| *name).collect();
-                let expected = highorder_names::expected_or_file(name, &names);
+                let expected = expected_or_file(name, &names);
                 Err(format!("no {word} `{name}`, {expected}"))
             }
         }
@@ -107,11 +124,16 @@ impl Source {
         InputError::line(&self.path, self.line(span.start), message)
     }
 
+    /// What reading the text as TOML found wrong; a near miss is told what was meant.
+    #[must_use]
+    pub fn refuse_toml(&self, error: &toml::de::Error) -> InputError {
+        self.refuse(&error.span().unwrap_or_default(), shortened(error.message().trim_end()))
+    }
+
     /// The line of a byte of the text, counted from 1.
     #[must_use]
     pub fn line(&self, byte: usize) -> usize {
-        let until = self.text.as_bytes().get(..byte).unwrap_or(self.text.as_bytes());
-        until.iter().filter(|byte| **byte == b'\n').count() + 1
+        line_of(&self.text, byte)
     }
 
     /// Name of the file, without its ending.
@@ -138,10 +160,12 @@ pub fn is_path(name: &str) -> bool {
 
 fn read(path: &Path) -> Result<Source, InputError> {
     let text = highorder_files::read_text(path, limits::SETUP)
-        .map_err(|error| InputError::file(path, error))?;
+        .map_err(|error| InputError::read(path, error))?;
     Ok(Source { path: path.to_owned(), text, is_built_in: false })
 }
 
-fn unplaced(message: String) -> InputError {
-    InputError::other(message)
+/// The line of a byte of a text, counted from 1.
+pub(crate) fn line_of(text: &str, byte: usize) -> usize {
+    let until = text.as_bytes().get(..byte).unwrap_or(text.as_bytes());
+    until.iter().filter(|byte| **byte == b'\n').count() + 1
 }

@@ -1,5 +1,6 @@
 //! The values of a TOML file with the comments beside them, which say where a value is from.
 
+use crate::based::line_of;
 use serde_spanned::Spanned;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
@@ -27,11 +28,6 @@ pub fn commented_values(text: &str) -> Result<Vec<Commented>, toml::de::Error> {
     collect(text, "", root.get_ref(), None, &mut found);
     found.sort_by_key(|(start, _)| *start);
     Ok(found.into_iter().map(|(_, value)| value).collect())
-}
-
-/// The line of a place in a text, counted from 1.
-pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
-    text[..span.start.min(text.len())].matches('\n').count() + 1
 }
 
 /// Adds a table's values; `said` is the comment of what is around it.
@@ -71,7 +67,7 @@ fn add(
             }
         }
         _ => {
-            let line = line_of(text, &key);
+            let line = line_of(text, key.start);
             let text = text[span].to_owned();
             found.push((key.start, Commented { key: name.to_owned(), text, line, comment }));
         }
