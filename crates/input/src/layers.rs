@@ -102,12 +102,44 @@ impl Layers {
     ///
     /// # Errors
     /// The file and line of one that is misspelt, missing or of another type.
-    pub fn values<T: DeserializeOwned>(&self, merged: Table<'_>) -> Result<T, InputError> {
-        T::deserialize(toml::de::Deserializer::from(merged)).map_err(|error: toml::de::Error| {
-            let message = shortened(error.message().trim_end());
-            self.refuse(&error.span().unwrap_or_default(), message)
+    pub fn values<T: DeserializeOwned>(&self, merged: &Table<'_>) -> Result<T, InputError> {
+        let values = toml::de::Deserializer::from(merged.clone());
+        T::deserialize(values).map_err(|error: toml::de::Error| {
+            let span = error.span().unwrap_or_default();
+            let key = key_at("", merged.get_ref(), &span).unwrap_or_default();
+            self.refuse(&span, told(error.message().trim_end(), &key))
         })
     }
+}
+
+/// What is wrong with the value or the table of this key, so that it says which.
+///
+/// A bound that is not kept reads "is 3, expected 4..=5": it is the value's own type that knows no more.
+fn told(message: &str, key: &str) -> String {
+    if message.starts_with("is ") {
+        return format!("`{key}` {message}");
+    }
+    let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    match missing {
+        Some(name) => {
+            let dot = if key.is_empty() { "" } else { "." };
+            format!("`{key}{dot}{name}` is set neither here nor in what this file is based on")
+        }
+        None => shortened(message),
+    }
+}
+
+/// The key of what has this place, `outer.inner` for one in a table.
+fn key_at(prefix: &str, table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    table.iter().find_map(|(key, value)| {
+        let dot = if prefix.is_empty() { "" } else { "." };
+        let name = format!("{prefix}{dot}{}", key.get_ref());
+        match value.get_ref() {
+            _ if value.span() == *span => Some(name),
+            DeValue::Table(inner) => key_at(&name, inner, span),
+            _ => None,
+        }
+    })
 }
 
 /// Adds to a table those keys of another that it lacks and that are wanted.

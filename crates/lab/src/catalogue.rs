@@ -1,7 +1,8 @@
 //! What there is by name: experiments, kernels, machines, workloads, knobs, published tables and claims.
 
-use crate::{Experiment, Kernel, experiment, kernel_file};
+use crate::{Experiment, experiment};
 use highorder_input::InputError;
+use highorder_kernels::KernelFile;
 use highorder_record::published;
 use highorder_record::score::Claims;
 use highorder_sim::{Machine, machine};
@@ -94,7 +95,7 @@ pub fn names(kind: Kind) -> Vec<String> {
     }
     match kind {
         Kind::Experiment => of(experiment::BUILT_IN.map(|(name, _)| name)),
-        Kind::Kernel => of(kernel_file::names()),
+        Kind::Kernel => of(highorder_kernels::names()),
         Kind::Machine => of(machine::BUILT_IN.map(|(name, _)| name)),
         Kind::Workload => of(highorder_workload::names().iter().copied()),
         Kind::Knob => of(knobs().iter().map(|knob| knob.name)),
@@ -117,7 +118,7 @@ pub fn entries(kind: Kind) -> Result<Vec<Entry>, InputError> {
     let about = |name: &str| -> Result<String, InputError> {
         Ok(match kind {
             Kind::Experiment => Experiment::load(name)?.description,
-            Kind::Kernel => Kernel::load(name)?.description,
+            Kind::Kernel => KernelFile::load(name)?.description,
             Kind::Machine => Machine::load(name)?.description,
             Kind::Workload => {
                 highorder_workload::describe(name).map_or("", |workload| workload.about).to_owned()

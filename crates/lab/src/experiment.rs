@@ -4,10 +4,11 @@
 //! there are, step by step; and the seeds. `docs/experiments.md` describes the file. Everything it names
 //! is read and checked before anything runs, and what is wrong is told all at once, each with its line.
 
+use crate::Target;
 use crate::demands::DemandValues;
-use crate::{Kernel, Target, kernel_file};
 use highorder_files::limits;
 use highorder_input::{InputError, Source};
+use highorder_kernels::KernelFile;
 use highorder_real::knobs::Knobs;
 use highorder_record::matrix::BETWEEN_PARTS;
 use highorder_record::{PublishedForm, published};
@@ -93,7 +94,7 @@ pub struct Variant {
     /// The machine at full scale, with the variant's swap.
     pub machine: Machine,
     /// The kernel.
-    pub kernel: Kernel,
+    pub kernel: KernelFile,
     /// Knobs that differ from what the kernel sets at boot.
     pub knobs: BTreeMap<String, String>,
     /// Of knobs that a scale has changed, the values at full scale.
@@ -327,7 +328,7 @@ impl Checks<'_> {
         *start
     }
 
-    /// What [`load`](Kernel::load) of a machine or kernel is to be given: the name of a built-in one, or a
+    /// What [`load`](KernelFile::load) of a machine or kernel is to be given: the name of a built-in one, or a
     /// path, relative to the experiment's folder.
     fn source(
         &mut self,
@@ -373,9 +374,9 @@ impl Checks<'_> {
         self.keep(Machine::load(&source).map_err(InputError::from))
     }
 
-    fn kernel(&mut self, name: &Spanned<String>) -> Option<Kernel> {
-        let source = self.source("kernel", name, &kernel_file::BUILT_IN)?;
-        self.keep(Kernel::load(&source))
+    fn kernel(&mut self, name: &Spanned<String>) -> Option<KernelFile> {
+        let source = self.source("kernel", name, highorder_kernels::BUILT_IN)?;
+        self.keep(KernelFile::load(&source))
     }
 
     /// The workload with the variant's parameters over the experiment's.

@@ -7,7 +7,6 @@ pub mod experiment;
 pub mod fallbacks;
 pub mod free_running;
 pub mod future;
-pub mod kernel_file;
 pub mod lockstep;
 pub mod machine;
 pub mod memory_map;
@@ -23,7 +22,6 @@ pub mod trace_text;
 pub mod validate;
 
 pub use experiment::{Experiment, Scale, Variant};
-pub use kernel_file::Kernel;
 pub use recording::Recording;
 pub use run::{ExecuteError, Executed, ModelSize, Plan, Run, RunKind, Watch};
 pub use target::{RealError, RealOptions, Target};

@@ -9,12 +9,12 @@
 pub(crate) mod compaction;
 pub(crate) mod follow;
 
-use crate::Kernel;
 use crate::future::Future;
 use crate::machine;
 use crate::recording::Recording;
 use follow::Follower;
 use highorder_input::InputError;
+use highorder_kernels::KernelFile;
 use std::fmt;
 
 /// The kinds of choice that a recording shows.
@@ -211,7 +211,7 @@ impl Report {
 /// A recording whose machine the model has no room for, or that names a CPU its state does not have.
 pub fn replay(
     recording: &Recording,
-    kernel: &Kernel,
+    kernel: &KernelFile,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, InputError> {
     let memory = machine::restore(&recording.before, kernel, &recording.cpu_nodes())?;

@@ -5,11 +5,12 @@
 //! interruptions. Those on real kernels come after them: first guests, few at once, then the host's, alone.
 
 use crate::experiment::{Experiment, Scale, Variant};
+use crate::memory_map;
 use crate::run_inputs::{kernel_values, machine_values};
 use crate::target::{NO_FOLDER, Ready, Real, RealError, RealOptions, Target, different};
 use crate::trace_text::{self, Whose};
-use crate::{Kernel, memory_map};
 use highorder_input::InputError;
+use highorder_kernels::KernelFile;
 use highorder_mm::Memory;
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
 use highorder_sim::kernel::demand::Demand;
@@ -47,7 +48,7 @@ pub struct Run {
     /// None on the model.
     real: Option<Real>,
     machine: Machine,
-    kernel: Kernel,
+    kernel: KernelFile,
     knobs: BTreeMap<String, String>,
     /// What a reader of its results should know.
     notes: Vec<String>,

@@ -4,203 +4,143 @@
 //! nothing that cannot: no description, no source of a number, no path, and not what other runs of the
 //! experiment there are.
 
-use crate::Kernel;
-use highorder_sim::machine::{InUse, Node, Reserved, SwapArea};
-use highorder_sim::{DeviceSpec, Machine};
+use highorder_kernels::KernelFile;
+use highorder_sim::Machine;
+use serde::Serialize;
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Write as _};
 
 /// Values by key.
 type Map = BTreeMap<String, String>;
 
 /// All values of a machine.
 pub(crate) fn machine_values(machine: &Machine) -> Map {
-    // Taken apart whole, so that a field to come cannot be forgotten here.
-    let Machine {
-        name: _,
-        description: _,
-        nodes,
-        dma32_end_bytes,
-        device_hole_bytes,
-        reserved,
-        in_use,
-        disks,
-        file_systems,
-        swap,
-        sched,
-        costs,
-        sources: _,
-    } = machine;
     let mut map = Map::new();
-    let mut put = |key: String, value: String| drop(map.insert(key, value));
-    for (number, Node { memory_bytes, cpus, distances }) in nodes.iter().enumerate() {
-        put(format!("node.{number}.memory_bytes"), memory_bytes.to_string());
-        put(format!("node.{number}.cpus"), format!("{}..{}", cpus.start, cpus.end));
-        put(format!("node.{number}.distances"), format!("{distances:?}"));
-    }
-    put("dma32_end_bytes".into(), dma32_end_bytes.to_string());
-    put("device_hole_bytes".into(), device_hole_bytes.to_string());
-    let Reserved { memmap_bytes_per_page, low_bytes, high_bytes } = reserved;
-    put("reserved.memmap_bytes_per_page".into(), memmap_bytes_per_page.to_string());
-    put("reserved.low_bytes".into(), low_bytes.to_string());
-    put("reserved.high_bytes".into(), high_bytes.to_string());
-    if let Some(InUse { unmovable_blocks_per_1000, holes_per_1000_blocks }) = in_use {
-        put("in_use.unmovable_blocks_per_1000".into(), unmovable_blocks_per_1000.to_string());
-        put("in_use.holes_per_1000_blocks".into(), format!("{holes_per_1000_blocks:?}"));
-    }
-    for (number, disk) in disks.iter().enumerate() {
-        let DeviceSpec {
-            name,
-            capacity_bytes,
-            nr_requests,
-            max_request_bytes,
-            says_rotational,
-            kind,
-        } = disk;
-        put(format!("disk.{number}.name"), name.clone());
-        put(format!("disk.{number}.capacity_bytes"), capacity_bytes.to_string());
-        put(format!("disk.{number}.nr_requests"), nr_requests.to_string());
-        put(format!("disk.{number}.max_request_bytes"), max_request_bytes.to_string());
-        put(format!("disk.{number}.says_rotational"), says_rotational.to_string());
-        put(format!("disk.{number}.kind"), format!("{kind:?}"));
-    }
-    for (number, file_system) in file_systems.iter().enumerate() {
-        put(format!("disk.{number}.filesystem"), file_system.name().to_owned());
-    }
-    for (number, SwapArea { device, offset_bytes, bytes }) in swap.iter().enumerate() {
-        put(format!("swap.{number}.disk"), device.0.to_string());
-        put(format!("swap.{number}.offset_bytes"), offset_bytes.to_string());
-        put(format!("swap.{number}.bytes"), bytes.to_string());
-    }
-    map.extend(fields("sched", sched));
-    for (name, cost) in costs.by_name() {
-        map.insert(format!("cost.{name}_ps"), cost.picoseconds().to_string());
-    }
+    flatten("", serialized(machine), &mut map);
     map
 }
 
-/// All values of a kernel: its policy, its flows' and the knobs that were set.
-pub(crate) fn kernel_values(kernel: &Kernel, knobs: &BTreeMap<String, String>) -> Map {
-    let Kernel { name, release, description: _, policy, flows } = kernel;
-    let mut map = fields("", policy);
-    map.extend(fields("flows", flows));
+/// All values of a kernel, under the names that kernel files have for them, and the knobs that were set.
+pub(crate) fn kernel_values(kernel: &KernelFile, knobs: &BTreeMap<String, String>) -> Map {
+    let KernelFile { name, release, description: _, policy, flows } = kernel;
+    let mut map = Map::new();
+    flatten("", serialized(policy), &mut map);
+    flatten("", serialized(flows), &mut map);
     map.insert("kernel".to_owned(), name.clone());
     map.insert("release".to_owned(), release.clone());
     map.extend(knobs.clone());
     map
 }
 
-/// The fields of a structure of numbers and words, `outer.inner` for nested ones, each with its value as
-/// `Debug` prints it.
-///
-/// # Panics
-/// If `Debug` does not print a structure.
-fn fields(prefix: &str, value: &impl Debug) -> Map {
-    let mut map = Map::new();
-    let text = format!("{value:?}");
-    let (_, inside) = body(&text).unwrap_or_else(|| panic!("`{text}` is no structure"));
-    collect(prefix, inside, &mut map);
-    map
+/// Numbers as a value of a record's inputs.
+pub(crate) fn list(numbers: &[u32]) -> String {
+    serialized(&numbers).to_string()
 }
 
-/// The name and what stands between the braces of `Name { ... }`.
-fn body(text: &str) -> Option<(&str, &str)> {
-    let (name, rest) = text.split_once(" { ")?;
-    let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    Some((name, rest.strip_suffix(" }").filter(|_| is_name)?))
+fn serialized(value: &impl Serialize) -> Json {
+    serde_json::to_value(value).expect("plain values under names")
 }
 
-/// Adds `key: value, key: value`.
-fn collect(prefix: &str, inside: &str, map: &mut Map) {
-    for field in split(inside) {
-        let Some((name, value)) = field.split_once(": ") else {
-            panic!("`{field}` is no field with its value");
-        };
-        let mut key = prefix.to_owned();
-        let dot = if prefix.is_empty() { "" } else { "." };
-        let _ = write!(key, "{dot}{name}");
-        let Some((kind, inside)) = body(value) else {
-            map.insert(key, value.to_owned());
-            continue;
-        };
-        collect(&key, inside, map);
-        // `kswapd: Kswapd { ... }` says nothing more, but one of several choices does.
-        if !kind.eq_ignore_ascii_case(&name.replace('_', "")) {
-            map.insert(key, kind.to_owned());
-        }
-    }
-}
-
-/// Splits at commas that are in no brackets.
-fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0_i32, 0);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth -= 1,
-            b',' if depth == 0 => {
-                parts.push(text[start..at].trim());
-                start = at + 1;
+/// Adds each value that is within another one: `outer.inner` of a structure or a choice with values, `outer.0` of a
+/// list of such. What there is not is no value.
+fn flatten(prefix: &str, value: Json, map: &mut Map) {
+    let inner = |key: &str| match prefix {
+        "" => key.to_owned(),
+        prefix => format!("{prefix}.{key}"),
+    };
+    match value {
+        Json::Null => {}
+        Json::Object(fields) => {
+            for (key, value) in fields {
+                flatten(&inner(&key), value, map);
             }
-            _ => {}
         }
+        Json::Array(items) if items.iter().any(Json::is_object) => {
+            for (number, item) in items.into_iter().enumerate() {
+                flatten(&inner(&number.to_string()), item, map);
+            }
+        }
+        Json::String(text) => drop(map.insert(prefix.to_owned(), text)),
+        plain => drop(map.insert(prefix.to_owned(), plain.to_string())),
     }
-    parts.push(text[start..].trim());
-    parts.retain(|part| !part.is_empty());
-    parts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_file;
 
     #[test]
-    fn every_field_of_a_policy_is_a_value_of_its_own() {
-        #[derive(Debug)]
-        #[allow(dead_code, reason = "read through Debug")]
+    fn every_field_is_a_value_of_its_own() {
+        #[derive(Serialize)]
         struct Outer {
             plain: u32,
             inner: Inner,
             list: [u32; 3],
             choice: Choice,
+            parts: Vec<Inner>,
         }
-        #[derive(Debug)]
-        #[allow(dead_code, reason = "read through Debug")]
+        #[derive(Clone, Serialize)]
         struct Inner {
             optional: Option<u8>,
             word: Choice,
         }
-        #[derive(Debug)]
-        #[allow(dead_code, reason = "read through Debug")]
+        #[derive(Clone, Serialize)]
+        #[serde(rename_all = "kebab-case")]
         enum Choice {
-            Plain,
+            AsBefore,
             With { least: u32, most: u32 },
         }
+        let inner = Inner { optional: Some(3), word: Choice::AsBefore };
         let value = Outer {
             plain: 7,
-            inner: Inner { optional: Some(3), word: Choice::Plain },
+            inner: inner.clone(),
             list: [1, 2, 3],
             choice: Choice::With { least: 1, most: 2 },
+            parts: vec![Inner { optional: None, ..inner }],
         };
-        let found: Vec<_> = fields("x", &value).into_iter().collect();
+        let mut found = Map::new();
+        flatten("x", serialized(&value), &mut found);
         let expected = [
-            ("x.choice", "With"),
-            ("x.choice.least", "1"),
-            ("x.choice.most", "2"),
-            ("x.inner.optional", "Some(3)"),
-            ("x.inner.word", "Plain"),
-            ("x.list", "[1, 2, 3]"),
+            ("x.choice.with.least", "1"),
+            ("x.choice.with.most", "2"),
+            ("x.inner.optional", "3"),
+            ("x.inner.word", "as-before"),
+            ("x.list", "[1,2,3]"),
+            ("x.parts.0.word", "as-before"),
             ("x.plain", "7"),
         ];
-        assert_eq!(found, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
+        assert_eq!(found, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    }
+
+    #[test]
+    fn the_values_of_a_machine_and_a_kernel_have_the_names_of_their_files() {
+        let machine = Machine::load("two-node-64g").unwrap();
+        let values = machine_values(&machine);
+        for (key, number) in [
+            ("node.1.memory_bytes", machine.nodes[1].memory_bytes),
+            ("node.1.cpus.end", machine.nodes[1].cpus.end.into()),
+            ("disk.0.capacity_bytes", machine.disks[0].capacity_bytes),
+            ("cost.clear_base_page.picoseconds", machine.costs.clear_base_page.picoseconds()),
+        ] {
+            assert_eq!(values.get(key), Some(&number.to_string()), "{key}");
+        }
+        assert_eq!(values["node.0.distances"], list(&machine.nodes[0].distances));
+        let kernel = kernel_values(&KernelFile::load("linux-3.3").unwrap(), &Map::new());
+        for (key, value) in [
+            ("freelist.max_order", "10"),
+            ("stall.rule", "congestion-by-share"),
+            ("khugepaged.max_ptes_swap", "0"),
+            ("watermark.lowmem_reserve_ratio", "[256,256,32]"),
+        ] {
+            assert_eq!(kernel.get(key).map(String::as_str), Some(value), "{key}");
+        }
     }
 
     #[test]
     fn kernels_that_differ_have_different_values() {
         let mut seen = Vec::new();
-        for (name, _) in kernel_file::BUILT_IN {
-            let mut values = kernel_values(&Kernel::load(name).unwrap(), &Map::new());
+        for (name, _) in highorder_kernels::BUILT_IN {
+            let mut values = kernel_values(&KernelFile::load(name).unwrap(), &Map::new());
             assert!(values.contains_key("freelist.max_order"), "{values:?}");
             values.retain(|key, _| key != "kernel" && key != "release");
             assert!(!seen.contains(&values), "{name}");

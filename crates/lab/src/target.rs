@@ -5,6 +5,7 @@
 //! nothing; a guest takes nodes, CPUs, memory and swap, and no costs.
 
 use crate::experiment::{Scale, Variant};
+use crate::run_inputs::list;
 use highorder_input::InputError;
 use highorder_real::host::{self, HostError, HostSpec, MemoryRule};
 use highorder_real::knobs::Knobs;
@@ -323,7 +324,7 @@ fn guest_values(machine: &Machine) -> BTreeMap<String, String> {
     for (number, node) in machine.nodes.iter().enumerate() {
         put(format!("node.{number}.memory_bytes"), node.memory_bytes.to_string());
         put(format!("node.{number}.cpus"), format!("{}..{}", node.cpus.start, node.cpus.end));
-        put(format!("node.{number}.distances"), format!("{:?}", node.distances));
+        put(format!("node.{number}.distances"), list(&node.distances));
     }
     for (number, area) in machine.swap.iter().enumerate() {
         let says_rotational = machine.disks[area.device.0 as usize].says_rotational;
@@ -368,8 +369,8 @@ fn host_values(found: &Found) -> BTreeMap<String, String> {
     for node in &found.nodes {
         let bytes = node.memory_mib << 20;
         put(format!("node.{}.memory_bytes", node.number), bytes.to_string());
-        put(format!("node.{}.cpus", node.number), format!("{:?}", node.cpus));
-        put(format!("node.{}.distances", node.number), format!("{:?}", node.distances));
+        put(format!("node.{}.cpus", node.number), list(&node.cpus));
+        put(format!("node.{}.distances", node.number), list(&node.distances));
     }
     for (number, area) in found.swap.iter().enumerate() {
         put(format!("swap.{number}.bytes"), area.bytes.to_string());

@@ -142,7 +142,7 @@ fn a_scaled_run_has_less_memory_smaller_sizes_and_as_many_cpus() {
     assert_eq!(both("node.0.memory_bytes"), expected(8 << 30, 512 << 20));
     assert_eq!(both("swap.0.bytes"), expected(512 << 20, 32 << 20));
     assert_eq!(both("reserved.high_bytes"), expected(64 << 20, 4 << 20));
-    assert_eq!(both("node.0.cpus"), ("0..4".to_owned(), "0..4".to_owned()));
+    assert_eq!(both("node.0.cpus.end"), ("4".to_owned(), "4".to_owned()));
     assert_eq!(both("disk.0.capacity_bytes").0, both("disk.0.capacity_bytes").1);
     assert_eq!(whole.workload.values["memory"], "1 GiB");
     assert_eq!(part.workload.values["memory"], "64 MiB");
@@ -544,7 +544,7 @@ fn two_machines_differ_in_the_disks_bandwidth_alone() {
     let values = |n: usize| &runs[n].machine.values;
     let differing: Vec<&String> =
         values(0).iter().filter(|(k, v)| values(1).get(*k) != Some(*v)).map(|(k, _)| k).collect();
-    assert_eq!(differing, ["disk.0.kind"]);
+    assert_eq!(differing, ["disk.0.kind.rotating.bandwidth"]);
     assert_eq!(values(0).len(), values(1).len());
     let bandwidth = |variant: &Variant| match variant.machine.disks[0].kind {
         DeviceKind::Rotating { bandwidth, .. } => bandwidth,

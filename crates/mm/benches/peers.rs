@@ -13,18 +13,8 @@ use bitmap_allocator::{BitAlloc, BitAlloc16M};
 use buddy_system_allocator::FrameAllocator;
 use criterion::{Criterion, criterion_group, criterion_main};
 use highorder_mm::alloc::Request;
-use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
-use highorder_mm::policy::{
-    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
-    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
-    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, HighOrderMode,
-    Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru,
-    LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement,
-    Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator,
-    SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat, Watermark,
-    WatermarkCheck, Zone, ZonelistOrder,
-};
+use highorder_mm::policy::{FallbackRule, ListType, LruKind, PcpHigh, Policy};
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
@@ -38,164 +28,19 @@ const FRAMES: u32 = 1 << 21;
 /// 256 MiB for criterion's samples.
 const FEW_FRAMES: u32 = 1 << 16;
 
+/// 6.12's policy, or what of 6.1's changes the cost of the paths here.
 fn policy(modern: bool) -> Policy {
-    Policy {
-        freelist: Freelist {
-            max_order: Order(10),
-            pageblock_order: Order(9),
-            merge: Placement::LookAhead,
-            list_type: if modern { ListType::Pageblock } else { ListType::Remembered },
-            split_large_frees: modern,
-            mobility_grouping: true,
-            boot_to_tail: true,
-            init_on_alloc: false,
-        },
-        pcp: Pcp {
-            orders: PcpOrders::CostlyAndThp,
-            high: if modern { PcpHigh::AutoTuned } else { PcpHigh::LowWatermark },
-            drain: PcpDrain::ListFirst,
-            batch_limit: 256,
-            batch_scale_max: 5,
-            cold: false,
-        },
-        fallback: Fallback {
-            rule: if modern {
-                FallbackRule::ClaimThenSteal
-            } else {
-                FallbackRule::MoveAndRetry { moved_to: End::Tail }
-            },
-            movable_min_order: Order(4),
-            stall_order: Order(0),
-            claim_min_pages: 256,
-        },
-        zone: Zone {
-            fair_batches: false,
-            fragment_avoidance: FragmentAvoidance::LowerZone,
-            zonelist_order: ZonelistOrder::Node,
-            dirty_percent: 0,
-        },
-        watermark: Watermark {
-            min_free_kbytes_max: 262_144,
-            thp_recommendation: true,
-            scale_factor: Some(10),
-            boost_factor: 15_000,
-            boost_single_steals: !modern,
-            boost_limit: BoostLimit::High,
-            boost_wakes: BoostWakes::AfterAllocation,
-            boost_small_zones: false,
-            boost_spares_urgent: true,
-            lowmem_reserve_ratio: [256, 256, 32],
-            check: WatermarkCheck::AnyBlock,
-            urgency: Urgency::HighThenNonBlocking,
-            reserve_blocks_max: 0,
-        },
-        highatomic: Highatomic::PercentRoundedUp,
-        compaction: Compaction {
-            target_search: TargetSearch::UntilEnough,
-            migrate_search: MigrateSearch::FinishBlocks,
-            free_pages: FreePages::Scanner,
-            free_scan: FreeScan::Strided,
-            positions: Positions::Together,
-            skip_hints: SkipHints::FirstScan,
-            sampled_reset: true,
-            flush_by: FlushBy::Direct,
-            async_sources: AsyncSources::Requested,
-            skip_on_failure: true,
-            rescan: Rescan::AfterFailure,
-            skip_huge_blocks: true,
-            asks_block_ends: false,
-            count_jumped: true,
-            count_taken: true,
-            target_head: TargetHead::BelowRequest,
-            finish: Finish::BetweenBlocks,
-            suitable: Suitable::CallersMark,
-            defer_by_order: true,
-            defer_shift_max: 6,
-            extfrag_threshold: 500,
-            queue_length: 0,
-            isolate_mark: IsolateMark::BareMin,
-            contention: Contention::FinishBlock,
-            capture: true,
-            large_folios: true,
-            batched: true,
-            keeps_accessed: true,
-            writeback_needs_sync: true,
-            unevictable: true,
-            movable_ops: true,
-            isolated_limit: IsolatedLimit::SixteenthWithFs,
-            kcompactd_ignores_hints: false,
-            proactiveness: 20,
-            counters: CompactCounters::DaemonScanned,
-        },
-        lru: Lru {
-            kind: LruKind::Classic,
-            scope: LruScope::Node,
-            batch: 31,
-            batch_flushes_when_full: true,
-            batch_flushes_for_huge: true,
-            anon: AnonEntry::Inactive,
-            inactive_ratio: InactiveRatio::ListSize,
-            balance: Balance::WrittenAndRotated,
-            deactivate_on_refault: true,
-            scan_unit: ScanUnit::Page,
-            refaults: true,
-            swapins_activate: false,
-        },
-        reclaim: Reclaim {
-            swappiness: 60,
-            busy_pages: BusyPages::Activate,
-            free_order: FreeOrder::FirstFirst,
-            huge_partial_unmap: HugePartialUnmap::Defer,
-            huge_swapout: true,
-            file_writes: FileWrites::ManyDirtySeenTwice,
-            mapped_count_twice: false,
-            mode: HighOrderMode::None,
-            lumpy: LumpyIsolation::Never,
-            proportional: true,
-            target_decrement: false,
-            freeing_restores_hope: false,
-        },
-        filemap: Filemap { fault_around_pages: 16 },
-        slab: Slab {
-            allocator: SlabAllocator::Slub,
-            high_order: HighOrder::Neither,
-            order: SlabOrder::MoreWaste,
-            cpu_partial: CpuPartial::Slabs,
-            xfs_log_reclaimable: true,
-            dentry_bytes: 192,
-            ext4_inode_bytes: 1168,
-            xfs_inode_bytes: 1024,
-            xfs_ili_bytes: 208,
-            xfs_buf_bytes: 384,
-            radix_tree_node_bytes: 584,
-            buffer_head_bytes: 104,
-        },
-        stack: Stack { order: Order(2), mapped: true },
-        swap: Swap {
-            cluster: 512,
-            slot_cache: true,
-            readahead: Readahead::Addresses,
-            page_cluster: 3,
-        },
-        vmstat: Vmstat {
-            reclaim_by_zone: false,
-            allocstall_by_zone: true,
-            reclaim_by_type: true,
-            khugepaged_apart: true,
-            thp_split_apart: true,
-            steal_apart: true,
-            workingset: true,
-            direct_throttle: true,
-            fragment_stall: false,
-            skip_congestion_wait: false,
-            numa_balancing: true,
-            thp_zero_page: true,
-            swap_ra: true,
-            kernel_stack_kib: true,
-            anon_counts_huge: true,
-            drops: true,
-        },
+    let file = include_str!("../../../kernels/linux-6.12.toml");
+    let mut policy: Policy = toml::from_str(file).expect("a kernel file");
+    policy.lru.kind = LruKind::Classic;
+    if !modern {
+        policy.freelist.list_type = ListType::Remembered;
+        policy.freelist.split_large_frees = false;
+        policy.pcp.high = PcpHigh::LowWatermark;
+        policy.fallback.rule = FallbackRule::MoveAndRetry;
+        policy.watermark.boost_single_steals = true;
     }
+    policy
 }
 
 /// What every allocator here can do.

@@ -11,7 +11,7 @@
 use crate::frame::{End, State};
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
-use crate::policy::{BoostWakes, FallbackRule, Highatomic, ListType};
+use crate::policy::{BoostWakes, FallbackRule, HighatomicReserve, ListType};
 use crate::types::{Migratetype, NR_MIGRATETYPES, Order, Pfn};
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -172,7 +172,8 @@ impl Memory {
                 *mode = SearchMode::Steal;
                 Some(pfn)
             }
-            FallbackRule::MoveAndRetry { moved_to } => {
+            FallbackRule::MoveAndRetry => {
+                let moved_to = self.policy.freelist.moved_to;
                 self.move_fallback_block(id, order, migratetype, flags, moved_to)?;
                 self.rmqueue_smallest(id, order, migratetype)
             }
@@ -539,7 +540,7 @@ impl Memory {
     fn change_block(&mut self, id: ZoneId, start: Pfn, to: Migratetype) {
         self.set_block_type(start, to);
         if let Some(range) = self.movable_range(id, start) {
-            self.move_freepages(id, range, to, self.moved_to());
+            self.move_freepages(id, range, to, self.policy.freelist.moved_to);
         }
     }
 
@@ -551,11 +552,11 @@ impl Memory {
         let pageblock = u64::from(self.policy.freelist.pageblock_order.pages());
         let zone = &self.zones[id.index()];
         let percent = zone.managed_pages / 100;
-        let limit = match self.policy.highatomic {
-            Highatomic::Off => return,
-            Highatomic::PercentPlusBlock => percent + pageblock,
-            Highatomic::PercentRoundedUp if percent < pageblock => return,
-            Highatomic::PercentRoundedUp => percent.next_multiple_of(pageblock),
+        let limit = match self.policy.highatomic.reserve {
+            HighatomicReserve::Off => return,
+            HighatomicReserve::PercentPlusBlock => percent + pageblock,
+            HighatomicReserve::PercentRoundedUp if percent < pageblock => return,
+            HighatomicReserve::PercentRoundedUp => percent.next_multiple_of(pageblock),
         };
         if zone.nr_reserved_highatomic >= limit {
             return;
@@ -572,22 +573,18 @@ impl Memory {
         }
         match self.movable_range(id, pfn) {
             Some(range) => {
-                self.move_freepages(id, range, Migratetype::HighAtomic, self.moved_to());
+                self.move_freepages(
+                    id,
+                    range,
+                    Migratetype::HighAtomic,
+                    self.policy.freelist.moved_to,
+                );
             }
             None if follows => return,
             None => {}
         }
         self.set_block_type(pfn, Migratetype::HighAtomic);
         self.zones[id.index()].nr_reserved_highatomic += pageblock;
-    }
-
-    /// Which end of the lists free pages go to when their pageblock changes type.
-    fn moved_to(&self) -> End {
-        match self.policy.fallback.rule {
-            FallbackRule::MoveOrTake | FallbackRule::MoveAndSplit => End::Head,
-            FallbackRule::MoveAndRetry { moved_to } => moved_to,
-            FallbackRule::ClaimThenSteal | FallbackRule::Never => End::Tail,
-        }
     }
 
     /// Gives one pageblock of the zone's highatomic reserve to requests of this type. Unless `force`d
@@ -622,12 +619,12 @@ impl Memory {
             if order >= self.policy.freelist.pageblock_order {
                 let typed = if follows { order } else { self.policy.freelist.pageblock_order };
                 self.set_block_types(pfn, typed, migratetype);
-                self.move_to_free_list(id, pfn, order, migratetype, self.moved_to());
+                self.move_to_free_list(id, pfn, order, migratetype, self.policy.freelist.moved_to);
                 return true;
             }
             self.set_block_type(pfn, migratetype);
             if let Some(range) = self.movable_range(id, pfn) {
-                self.move_freepages(id, range, migratetype, self.moved_to());
+                self.move_freepages(id, range, migratetype, self.policy.freelist.moved_to);
                 return true;
             }
             // Nothing moves out of a pageblock that the zone's end cuts.

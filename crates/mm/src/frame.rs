@@ -163,6 +163,11 @@ impl List {
 
 /// Which end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum End {
     /// Where allocation takes from.
     Head,

@@ -350,12 +350,14 @@ impl Memory {
     pub fn lru_cache_add(&mut self, pfn: Pfn, cpu: usize) {
         let lru = self.policy.lru;
         self.frames.set_flags(pfn, PageFlags::BATCHED);
-        if !lru.batch_flushes_when_full && self.lru.batches[cpu].len() >= usize::from(lru.batch) {
+        if !lru.batch_flushes_when_full
+            && self.lru.batches[cpu].len() >= usize::from(lru.batch_pages)
+        {
             self.lru_add_drain(cpu);
         }
         let batch = &mut self.lru.batches[cpu];
         batch.push(pfn);
-        let is_full = batch.len() >= usize::from(lru.batch);
+        let is_full = batch.len() >= usize::from(lru.batch_pages);
         let is_huge = lru.batch_flushes_for_huge && self.frames.order(pfn) > Order(0);
         if lru.batch_flushes_when_full && is_full || is_huge {
             self.lru_add_drain(cpu);

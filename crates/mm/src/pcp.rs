@@ -140,12 +140,13 @@ impl Memory {
         for zone in &mut self.zones {
             let local = self.machine.nr_cpus(zone.node);
             let cpus = if local == 0 { nr_cpus } else { local }.max(1);
-            let batch = batch_size(zone.managed_pages, policy.batch_limit);
+            let batch = batch_size(zone.managed_pages, policy.batch_limit_pages);
             let at_least = u64::from(batch) * 4;
             let low = zone.watermarks.pages(Mark::Low) / cpus;
             let (high_min, high_max) = match policy.high {
                 PcpHigh::SixBatches => {
-                    let high = u64::from(batch_or_none(zone.managed_pages, policy.batch_limit)) * 6;
+                    let high =
+                        u64::from(batch_or_none(zone.managed_pages, policy.batch_limit_pages)) * 6;
                     (high, high)
                 }
                 PcpHigh::LowWatermark => (low.max(at_least), low.max(at_least)),

@@ -1,12 +1,19 @@
 //! Every decision the allocator takes, as a named value.
 //!
-//! A kernel file (`kernels/*.toml`) gives these values; nothing else in this crate knows of kernel
-//! versions.
+//! A kernel file (`kernels/*.toml`) gives these values, each under the name of its field; nothing else in this crate
+//! knows of kernel versions. What is said of a field here is what docs/kernels.md says of the value.
 
+#[cfg(feature = "serde")]
+pub mod written;
+
+use crate::frame::End;
 use crate::types::Order;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
 
 /// The page allocator's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize))]
 pub struct Policy {
     /// Free lists: how blocks are placed, merged and typed.
     pub freelist: Freelist,
@@ -40,10 +47,13 @@ pub struct Policy {
 
 /// Free-list policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Freelist {
     /// Largest order (`MAX_PAGE_ORDER`).
+    #[cfg_attr(feature = "serde", serde(with = "written::order"))]
     pub max_order: Order,
     /// Order of a pageblock.
+    #[cfg_attr(feature = "serde", serde(with = "written::order"))]
     pub pageblock_order: Order,
     /// Where a freed block goes.
     pub merge: Placement,
@@ -59,10 +69,14 @@ pub struct Freelist {
     /// Every page is filled with zeros when it is handed out, whether that was asked for or not
     /// (`CONFIG_INIT_ON_ALLOC_DEFAULT_ON`; 6471384af2a6, 5.3).
     pub init_on_alloc: bool,
+    /// Where on the lists of the new type free pages of a pageblock go whose type changes (`move_freepages`: to the
+    /// head before 5.10's shuffling work, to the tail since).
+    pub moved_to: End,
 }
 
 /// Where a freed block goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Placement {
     /// To the tail if the block it would merge into next is half free already, else to the head
     /// (6dda9d55bf54, 2.6.35).
@@ -73,6 +87,7 @@ pub enum Placement {
 
 /// Which type's list a block joins when a per-CPU list gives it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum ListType {
     /// Its pageblock's, looked up at that moment; so every list holds its own pageblocks only
     /// (c0cd6f557b90, 6.10).
@@ -83,6 +98,7 @@ pub enum ListType {
 
 /// Per-CPU list policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Pcp {
     /// Which orders have lists.
     pub orders: PcpOrders,
@@ -92,9 +108,10 @@ pub struct Pcp {
     pub drain: PcpDrain,
     /// Pages at most in a zone's thousandth, from which the batch follows (512 KiB: 128 pages before
     /// 4.19, 1 MiB: 256 pages since, d8a759b57035).
-    pub batch_limit: u32,
+    pub batch_limit_pages: u32,
     /// A batch grows up to `2^batch_scale_max` times (`CONFIG_PCP_BATCH_SCALE_MAX`, 6.7; the fixed
     /// bound of `free_factor` before).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 6, _, _>"))]
     pub batch_scale_max: u8,
     /// Pages that are expected to be cold lie at the lists' tails: reclaimed ones are freed there, and
     /// requests that want such (`__GFP_COLD`) take from there (before 4.15; 2d4894b5d2ae, 453f85d43fa9).
@@ -103,6 +120,7 @@ pub struct Pcp {
 
 /// Which orders per-CPU lists hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum PcpOrders {
     /// Order 0 (before 5.14).
     Zero,
@@ -113,6 +131,7 @@ pub enum PcpOrders {
 
 /// When a per-CPU list set is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum PcpHigh {
     /// Six batches (before 5.14).
     SixBatches,
@@ -124,6 +143,7 @@ pub enum PcpHigh {
 
 /// Which blocks a drain takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum PcpDrain {
     /// From the tails of the types' lists in turn, more from one after each empty one; movable pages
     /// come first (4.4 to 5.19).
@@ -137,14 +157,17 @@ pub enum PcpDrain {
 
 /// Fallback policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Fallback {
     /// The rule.
     pub rule: FallbackRule,
     /// A movable request may take over other types' blocks only from this order up
     /// (`pageblock_order / 2`).
+    #[cfg_attr(feature = "serde", serde(with = "written::order"))]
     pub movable_min_order: Order,
     /// Whoever would rather wait than mix pageblocks is refused blocks below this order
     /// (`fragment_stall_order`, posted in November 2018 and never merged); 0 refuses none.
+    #[cfg_attr(feature = "serde", serde(with = "written::order"))]
     pub stall_order: Order,
     /// Free or compatible pages at least for a pageblock to change its type (half of it).
     pub claim_min_pages: u32,
@@ -152,6 +175,7 @@ pub struct Fallback {
 
 /// How a request is served from another type's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum FallbackRule {
     /// Largest first: where the block found is large, or a reclaimable request wants it, free pages of the
     /// pageblock move, its type changes if half of it is free, and the block is split onto the wanted
@@ -163,10 +187,7 @@ pub enum FallbackRule {
     MoveAndSplit,
     /// Largest first (smallest for small movable requests): free pages of the pageblock move, its type
     /// changes if half of it is free or compatible; then the own lists are searched again (4.12 to 6.14).
-    MoveAndRetry {
-        /// Where moved free pages go (head before 5.10's shuffling work, tail after).
-        moved_to: crate::frame::End,
-    },
+    MoveAndRetry,
     /// Claim a whole pageblock, largest first, moving nothing if it is too full; if none can be claimed
     /// steal the smallest block, which leaves its pageblock as it is (e47f1f56dd82 and following, 6.15
     /// and stable kernels).
@@ -177,6 +198,7 @@ pub enum FallbackRule {
 
 /// Zone policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Zone {
     /// The zones of a node fill in proportion to their sizes, before other nodes are looked at
     /// (`ALLOC_FAIR`: 81c0a2bb515f, 3.12, to 4.7).
@@ -187,11 +209,13 @@ pub struct Zone {
     pub zonelist_order: ZonelistOrder,
     /// The fast path passes over zones of which more than this share of what may be dirty is, for pages
     /// that will be written, in percent (`zone_dirty_ok`, a756cf590853, 3.3); 0 if it does not look.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 100, _, _>"))]
     pub dirty_percent: u32,
 }
 
 /// Whether the fast path prefers a lower zone of the node over mixing pageblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum FragmentAvoidance {
     /// It does not (before 5.0; and in 5.0, whose 0a79cdad5eb2 loses the flag).
     Off,
@@ -207,6 +231,7 @@ pub enum FragmentAvoidance {
 
 /// In which order zonelists go through nodes and zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum ZonelistOrder {
     /// All zones of the nearest node first.
     Node,
@@ -217,12 +242,14 @@ pub enum ZonelistOrder {
 
 /// Watermark policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Watermark {
     /// `min_free_kbytes` computed at boot is at most this (65536 before 5.8, 262144 since).
     pub min_free_kbytes_max: u64,
     /// khugepaged raises `min_free_kbytes` to its recommendation.
     pub thp_recommendation: bool,
-    /// Distance between marks in 1/10000 of the zone (`watermark_scale_factor`); `None` before 4.6.
+    /// Distance between marks in 1/10000 of the zone (`watermark_scale_factor`); 0 before 4.6: a quarter of min.
+    #[cfg_attr(feature = "serde", serde(with = "written::zero_is_none"))]
     pub scale_factor: Option<u32>,
     /// Boost after a fragmenting fallback in 1/10000 of the high mark (`watermark_boost_factor`); 0 is
     /// off.
@@ -253,6 +280,7 @@ pub struct Watermark {
 
 /// Which high mark a zone's boost is limited by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum BoostLimit {
     /// The one without the boost (1c30844d2dfe, 5.0).
     High,
@@ -263,6 +291,7 @@ pub enum BoostLimit {
 
 /// When kswapd is told of a boost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum BoostWakes {
     /// Nothing is boosted, and there is no `vm.watermark_boost_factor` (before 5.0).
     Never,
@@ -278,6 +307,7 @@ pub enum BoostWakes {
 
 /// What a watermark check asks for a request of order > 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum WatermarkCheck {
     /// A free block of at least that order (97a16fc82a7c, 4.4).
     AnyBlock,
@@ -287,6 +317,7 @@ pub enum WatermarkCheck {
 
 /// Which requests may go how far below a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Urgency {
     /// `__GFP_HIGH` by a half; those of them that cannot wait by a quarter of the rest. Either counts the
     /// highatomic reserve as free, and the latter take from it when all else fails (1ebbb21811b7, 6.4).
@@ -298,9 +329,18 @@ pub enum Urgency {
     NonBlockingAlone,
 }
 
-/// High-atomic reserve policy.
+/// Policy of the reserve for atomic requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Highatomic {
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
+pub struct Highatomic {
+    /// How much of a zone is kept for requests of higher orders that cannot wait (`MIGRATE_HIGHATOMIC`).
+    pub reserve: HighatomicReserve,
+}
+
+/// How much of a zone is kept for requests of higher orders that cannot wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
+pub enum HighatomicReserve {
     /// None (before 4.4).
     Off,
     /// Up to 1 % of the zone and one pageblock more; watermark checks subtract all of the reserve.
@@ -312,6 +352,7 @@ pub enum Highatomic {
 
 /// Compaction policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Compaction {
     /// The search for targets.
     pub target_search: TargetSearch,
@@ -356,8 +397,10 @@ pub struct Compaction {
     /// Deferral knows which order failed (aff622495c9a, 3.4).
     pub defer_by_order: bool,
     /// Runs are deferred up to `2^defer_shift_max` times (`COMPACT_MAX_DEFER_SHIFT`).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 31, _, _>"))]
     pub defer_shift_max: u8,
     /// `vm.extfrag_threshold` unless set: up to this fragmentation index a failure is for want of memory.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 1000, _, _>"))]
     pub extfrag_threshold: u16,
     /// Mixed pageblocks that a zone remembers for kcompactd (`COMPACT_QUEUE_LENGTH`, posted in October and
     /// on 7 November 2018, never merged); 0 if none.
@@ -389,6 +432,7 @@ pub struct Compaction {
     /// kcompactd scans pageblocks even if that was in vain the last time (4.6 to 4.14; 4.20 minds them).
     pub kcompactd_ignores_hints: bool,
     /// `vm.compaction_proactiveness` unless set (facdaa917c4d, 5.9); 0 is off.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 100, _, _>"))]
     pub proactiveness: u8,
     /// Which counters there are.
     pub counters: CompactCounters,
@@ -396,6 +440,7 @@ pub struct Compaction {
 
 /// Where compaction's targets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum FreePages {
     /// From the free scanner, and the search of the lists where the kernel has one.
     Scanner,
@@ -404,14 +449,14 @@ pub enum FreePages {
     DirectHeld,
     /// Every run takes whole blocks from the heads of the lists, and puts those of the pageblock that is being
     /// emptied at their tails (the patch posted in reply, never merged).
-    DirectTail {
-        /// As it was posted: having enough ends only the list at hand, so that each longer list gives a block.
-        as_posted: bool,
-    },
+    DirectTail,
+    /// Likewise, as it was posted: having enough ends only the list at hand, so that each longer list gives a block.
+    DirectTailAsPosted,
 }
 
 /// How the free scanner goes through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum FreeScan {
     /// It takes all of a pageblock, whatever was wanted (3.x).
     WholeBlocks,
@@ -426,6 +471,7 @@ pub enum FreeScan {
 
 /// What is remembered of where the scanners were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Positions {
     /// Nothing: each run begins at the zone's ends (before 3.7).
     None,
@@ -439,6 +485,7 @@ pub enum Positions {
 
 /// When a pageblock is marked as one to be skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum SkipHints {
     /// Never (before 3.7).
     Off,
@@ -453,6 +500,7 @@ pub enum SkipHints {
 
 /// Who asks for skip marks to be cleared once the scanners have met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum FlushBy {
     /// Every run but kswapd's (before 4.6).
     AllButKswapd,
@@ -462,6 +510,7 @@ pub enum FlushBy {
 
 /// In which pageblocks async compaction looks for pages to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum AsyncSources {
     /// Movable ones (before 4.12).
     Movable,
@@ -471,6 +520,7 @@ pub enum AsyncSources {
 
 /// What happens to a pageblock that is scanned a second time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Rescan {
     /// It is scanned on, 32 pages at a time (before 5.1).
     Plain,
@@ -482,6 +532,7 @@ pub enum Rescan {
 
 /// Which pageblocks are refused as targets for the free block at their head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum TargetHead {
     /// None: one that is free as a whole is a target whatever its type (3.x).
     Any,
@@ -493,6 +544,7 @@ pub enum TargetHead {
 
 /// When a run is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Finish {
     /// The low mark with the wanted block on top holds, and there is a block of the type, or one of a
     /// pageblock (3.x).
@@ -508,6 +560,7 @@ pub enum Finish {
 
 /// When a zone is worth a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Suitable {
     /// Room above the low mark, and a failure that is not for want of memory; nothing to do if a block is
     /// free at that mark (3.x).
@@ -521,6 +574,7 @@ pub enum Suitable {
 
 /// The mark above which a free block may be isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum IsolateMark {
     /// Low (4.4, 4.6).
     Low,
@@ -532,6 +586,7 @@ pub enum IsolateMark {
 
 /// What contention does to an async run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Contention {
     /// It ends at once.
     Abort,
@@ -541,6 +596,7 @@ pub enum Contention {
 
 /// How many pages may be off the LRU before a run waits or gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum IsolatedLimit {
     /// As many as half of those on it.
     Half,
@@ -550,6 +606,7 @@ pub enum IsolatedLimit {
 
 /// Which counters of compaction there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum CompactCounters {
     /// `compact_blocks_moved` and its like (before 3.8).
     Moved,
@@ -563,6 +620,7 @@ pub enum CompactCounters {
 
 /// How far compaction searches the free lists for targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum TargetSearch {
     /// Not at all: only the scanner finds targets (before 5.1).
     Off,
@@ -575,6 +633,7 @@ pub enum TargetSearch {
 
 /// How compaction searches the free lists for a pageblock to empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum MigrateSearch {
     /// Not at all: the scanner takes one pageblock after the other (before 5.1).
     Off,
@@ -586,13 +645,15 @@ pub enum MigrateSearch {
 
 /// LRU policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Lru {
     /// How pages are ordered by age.
     pub kind: LruKind,
     /// What has lists of its own.
     pub scope: LruScope,
     /// Pages a CPU gathers before they go on the lists (`PAGEVEC_SIZE`: 14, 15 since 4.16, 31 in 6.12).
-    pub batch: u8,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<1, 254, _, _>"))]
+    pub batch_pages: u8,
     /// A full batch is emptied by the page that fills it; between 3.11 and 4.6, by the next one.
     pub batch_flushes_when_full: bool,
     /// A huge page empties the batch (8f182270dfec, 4.7).
@@ -618,6 +679,7 @@ pub struct Lru {
 
 /// How pages are ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum LruKind {
     /// An active and an inactive list of each type.
     Classic,
@@ -628,6 +690,7 @@ pub enum LruKind {
 
 /// What has LRU lists of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum LruScope {
     /// Each zone (before 4.8).
     Zone,
@@ -637,6 +700,7 @@ pub enum LruScope {
 
 /// Where anonymous pages begin, and what one reference does for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum AnonEntry {
     /// New pages are active; one reference makes an inactive one active again (before 5.9).
     Active,
@@ -647,6 +711,7 @@ pub enum AnonEntry {
 
 /// Which size decides how many inactive pages are too few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum InactiveRatio {
     /// For anonymous pages the zone's, fixed at boot; file pages one to one (before 4.7).
     ZoneSize,
@@ -656,6 +721,7 @@ pub enum InactiveRatio {
 
 /// How scanning is shared between anonymous and file pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Balance {
     /// As [`Self::Rotated`], but swappiness counts one more for either type, and anonymous pages are not
     /// spared while there are enough inactive pages of files (before 3.5 and 3.8; fe35004fbf9e,
@@ -680,6 +746,7 @@ impl Balance {
 
 /// What a huge page counts in the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum ScanUnit {
     /// One, and what was taken bounds nothing: 32 huge pages may be taken at once (3.x).
     EntryUnbounded,
@@ -691,8 +758,10 @@ pub enum ScanUnit {
 
 /// Reclaim policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Reclaim {
     /// `vm.swappiness` unless set: the weight of anonymous pages (0..=200; 0..=100 before 5.8).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 200, _, _>"))]
     pub swappiness: u8,
     /// What becomes of a page found under writeback or dirty.
     pub busy_pages: BusyPages,
@@ -724,6 +793,7 @@ pub struct Reclaim {
 /// What reclaim for a high order aims at (`reclaim_mode_t`): for order 4 and more, and at a priority below 10 for
 /// any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum HighOrderMode {
     /// Nothing is remembered: order and priority say it all (patch 3 of the series, 9b4f98cdac95 and its
     /// neighbours, 3.5).
@@ -737,6 +807,7 @@ pub enum HighOrderMode {
 /// Whether the pages around a victim, in the block of the order that is wanted, are taken off the lists with it
 /// (`isolate_lru_pages`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum LumpyIsolation {
     /// They stay (c53919adc045, 3.5).
     Never,
@@ -748,6 +819,7 @@ pub enum LumpyIsolation {
 
 /// When kswapd writes dirty pages of files; others never do (since 3.2, ee72886d8ed5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum FileWrites {
     /// Once its priority has fallen below `DEF_PRIORITY - 2` (f84f6e2b0868, 3.2; before 3.11). A page found
     /// under writeback is not marked to be reclaimed next (before 3.11; 283aba9f9e0e).
@@ -760,14 +832,17 @@ pub enum FileWrites {
 
 /// Policy of mapped files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Filemap {
     /// A read fault maps what is in memory of this many pages around it, a power of two: 1 is the page
     /// alone (before 3.15), 16 since (`fault_around_bytes`, 8c6e50b0290c).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::power_of_two::<512, _>"))]
     pub fault_around_pages: u32,
 }
 
 /// What becomes of a page that reclaim finds under writeback or dirty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum BusyPages {
     /// It stays inactive, at the head (before 4.12).
     Keep,
@@ -777,6 +852,7 @@ pub enum BusyPages {
 
 /// The order in which a batch of pages is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum FreeOrder {
     /// The last first: the list is built by adding at its front.
     LastFirst,
@@ -786,6 +862,7 @@ pub enum FreeOrder {
 
 /// What unmapping a part of a huge page does to the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum HugePartialUnmap {
     /// The page is split at once (before 4.5).
     Split,
@@ -795,6 +872,7 @@ pub enum HugePartialUnmap {
 
 /// Policy of slab caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Slab {
     /// Which allocator.
     pub allocator: SlabAllocator,
@@ -807,25 +885,34 @@ pub struct Slab {
     /// XFS's log items and buffers count as reclaimable.
     pub xfs_log_reclaimable: bool,
     /// Bytes of a directory entry.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<8, 8192, _, _>"))]
     pub dentry_bytes: u32,
     /// Bytes of an inode of ext4.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<8, 8192, _, _>"))]
     pub ext4_inode_bytes: u32,
     /// Bytes of an inode of XFS.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<8, 8192, _, _>"))]
     pub xfs_inode_bytes: u32,
     /// Bytes of XFS's note of what changed in an inode.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<8, 8192, _, _>"))]
     pub xfs_ili_bytes: u32,
     /// Bytes of what XFS knows of a buffer.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<8, 8192, _, _>"))]
     pub xfs_buf_bytes: u32,
     /// Bytes of a node of a file's tree of pages.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<8, 8192, _, _>"))]
     pub radix_tree_node_bytes: u32,
     /// Bytes of a buffer head.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<8, 8192, _, _>"))]
     pub buffer_head_bytes: u32,
 }
 
 /// Policy of the stacks that threads have within the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Stack {
     /// Order of its pages (`THREAD_SIZE_ORDER`: 2 since 3.15, 6538b8ea886e; 1 before).
+    #[cfg_attr(feature = "serde", serde(with = "written::order"))]
     pub order: Order,
     /// It is of single pages that are mapped in a row (`CONFIG_VMAP_STACK`, 4.9; ba14a194a434), instead of
     /// one block.
@@ -834,6 +921,7 @@ pub struct Stack {
 
 /// The allocators of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum SlabAllocator {
     /// A slab for each CPU, partial slabs for CPUs and nodes (mm/slub.c).
     Slub,
@@ -843,6 +931,7 @@ pub enum SlabAllocator {
 
 /// What a request for a slab of a larger order than the least may do, if the caller's may reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum HighOrder {
     /// What the caller's may do, without trying hard (before 4.4).
     MayReclaim,
@@ -854,6 +943,7 @@ pub enum HighOrder {
 
 /// How SLUB gives in where no order up to 3 holds the objects it wants with little waste.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum SlabOrder {
     /// Fewer objects, of a waste up to a quarter (before 6.7).
     FewerObjects,
@@ -863,6 +953,7 @@ pub enum SlabOrder {
 
 /// How much SLUB lets a CPU keep in partial slabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum CpuPartial {
     /// Up to 30 free objects, fewer of larger ones (49e2258586b4, 3.2).
     Objects,
@@ -872,20 +963,24 @@ pub enum CpuPartial {
 
 /// Swap policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Swap {
     /// Slots of a cluster (`SWAPFILE_CLUSTER`: 256, as many as a huge page has where those are swapped
     /// whole).
-    pub cluster: u32,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<1, 65536, _, _>"))]
+    pub cluster_pages: u32,
     /// CPUs fetch 64 slots at a time (67afa38e012e, 4.11).
     pub slot_cache: bool,
     /// What is read beside the page asked for.
     pub readahead: Readahead,
     /// `vm.page-cluster` unless set: binary logarithm of the largest read-ahead window.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 5, _, _>"))]
     pub page_cluster: u8,
 }
 
 /// What is read beside the page asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Readahead {
     /// The whole aligned window of slots, whatever it was good for before (before 3.14; 579f82901f6f).
     WholeWindow,
@@ -897,6 +992,7 @@ pub enum Readahead {
 
 /// Which counters `/proc/vmstat` has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Vmstat {
     /// `pgscan_*`, `pgsteal_*` and `pgrefill` by zone (before 4.8).
     pub reclaim_by_zone: bool,

@@ -368,7 +368,7 @@ impl Memory {
     pub fn swapon(&mut self, nr_slots: u32, priority: i32, rotational: bool) -> usize {
         let start = self.swap.areas.last().map_or(0, |area| area.slots.end);
         let end = start.checked_add(nr_slots).expect("swap stays below 2^32 slots");
-        let cluster = self.policy.swap.cluster;
+        let cluster = self.policy.swap.cluster_pages;
         let clusters = if rotational { 0 } else { nr_slots.div_ceil(cluster) };
         self.swap.areas.push(SwapArea {
             slots: start..end,
@@ -394,7 +394,7 @@ impl Memory {
 
     /// Takes one slot of the first area by priority that has one; equal areas take turns.
     fn take_slot(&mut self, cpu: usize) -> Option<Slot> {
-        let cluster = self.policy.swap.cluster;
+        let cluster = self.policy.swap.cluster_pages;
         for at in 0..self.swap.turn.len() {
             let number = self.swap.turn[at];
             let area = &mut self.swap.areas[number as usize];
@@ -445,7 +445,7 @@ impl Memory {
             if order == Order(0) { self.alloc_slot(cpu) } else { self.take_slot_cluster(order) };
         let Some(first) = first else { return false };
         let vpn = Vpn(self.frames.owner(pfn));
-        let cluster = self.policy.swap.cluster;
+        let cluster = self.policy.swap.cluster_pages;
         for i in 0..order.pages() {
             let slot = Slot(first.0 + i);
             self.swap.change_use(slot, CACHED, RESERVED, cluster);
@@ -459,7 +459,7 @@ impl Memory {
     }
 
     fn take_slot_cluster(&mut self, order: Order) -> Option<Slot> {
-        let cluster = self.policy.swap.cluster;
+        let cluster = self.policy.swap.cluster_pages;
         if order.pages() != cluster {
             return None;
         }
@@ -480,7 +480,7 @@ impl Memory {
         let first = self.slot_of(pfn).expect("the page is in the swap cache");
         let pages = self.frames.order(pfn).pages();
         let owner = self.vpn_of(pfn).map_or(u32::MAX, |vpn| vpn.0);
-        let cluster = self.policy.swap.cluster;
+        let cluster = self.policy.swap.cluster_pages;
         for i in 0..pages {
             let slot = Slot(first.0 + i);
             self.swap.cache[slot.index()] = shadow.map_or(0, |shadow| shadow | SHADOW_MARK);
@@ -499,7 +499,7 @@ impl Memory {
 
     /// Makes a page table entry name the slot of a page of the swap cache.
     pub(crate) fn map_slot(&mut self, slot: Slot, vpn: Vpn) {
-        self.swap.change_use(slot, MAPPED, 0, self.policy.swap.cluster);
+        self.swap.change_use(slot, MAPPED, 0, self.policy.swap.cluster_pages);
         self.swap.set_owner(slot, Some(vpn));
     }
 
@@ -507,7 +507,7 @@ impl Memory {
     /// copy keeps `owner` as the page it may be mapped at.
     pub(crate) fn unmap_slot(&mut self, slot: Slot, owner: Option<Vpn>) {
         self.swap.set_owner(slot, owner);
-        self.swap.change_use(slot, 0, MAPPED, self.policy.swap.cluster);
+        self.swap.change_use(slot, 0, MAPPED, self.policy.swap.cluster_pages);
     }
 
     /// The slot of a page in the swap cache.
@@ -642,7 +642,7 @@ impl Memory {
             CacheEntry::Shadow(shadow) => Some(shadow),
             CacheEntry::Empty => None,
         };
-        self.swap.change_use(slot, CACHED, 0, self.policy.swap.cluster);
+        self.swap.change_use(slot, CACHED, 0, self.policy.swap.cluster_pages);
         self.swap.cache[slot.index()] = PAGE_MARK | u64::from(pfn.0);
         self.swap.nr_cached += 1;
         self.frames.set_owner(pfn, slot.0);

@@ -379,9 +379,13 @@ impl Memory {
                     (false, compaction.counters == CompactCounters::DaemonScanned)
                 }
                 Form::CompactHeld => (false, compaction.free_pages == FreePages::DirectHeld),
-                Form::CompactTail => {
-                    (false, matches!(compaction.free_pages, FreePages::DirectTail { .. }))
-                }
+                Form::CompactTail => (
+                    false,
+                    matches!(
+                        compaction.free_pages,
+                        FreePages::DirectTail | FreePages::DirectTailAsPosted
+                    ),
+                ),
             };
             if !shown {
             } else if form == Form::Steal && !vmstat.steal_apart {

@@ -18,7 +18,7 @@
 
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
-use crate::policy::{BoostLimit, Highatomic, Urgency, Watermark, WatermarkCheck};
+use crate::policy::{BoostLimit, HighatomicReserve, Urgency, Watermark, WatermarkCheck};
 use crate::types::{Migratetype, NR_ZONE_KINDS, Order, ZoneKind};
 use crate::zone::{Zone, ZoneId};
 
@@ -223,10 +223,10 @@ impl Memory {
             }
         };
         if !counts_reserve {
-            unusable += match self.policy.highatomic {
-                Highatomic::Off => 0,
-                Highatomic::PercentPlusBlock => zone.nr_reserved_highatomic,
-                Highatomic::PercentRoundedUp => zone.nr_free_highatomic,
+            unusable += match self.policy.highatomic.reserve {
+                HighatomicReserve::Off => 0,
+                HighatomicReserve::PercentPlusBlock => zone.nr_reserved_highatomic,
+                HighatomicReserve::PercentRoundedUp => zone.nr_free_highatomic,
             };
         }
         // CMA pages serve movable requests only; the check counts for all (no CMA in the kernels

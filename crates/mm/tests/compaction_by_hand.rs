@@ -481,7 +481,7 @@ fn held_pages_of_the_block_at_hand_are_kept_until_it_is_done() {
 #[test]
 fn blocks_of_the_pageblock_at_hand_go_to_the_tail() {
     let blocks = ["m.m.m.m.kkkkkkkk", "kkkkkkkkkkkkkkkk", "k.....kkkkkkkkkk", "kkkkkkkkkkkkkkkk"];
-    let (mut memory, _) = zone(&with_direct(FreePages::DirectTail { as_posted: false }), &blocks);
+    let (mut memory, _) = zone(&with_direct(FreePages::DirectTail), &blocks);
     memory.zones[0].watermarks.marks = [0; 4];
     let mut request = CompactRequest::user(ZONE, 0);
     request.whole_zone = true;

@@ -60,8 +60,8 @@ fn policies() -> Vec<(&'static str, Policy)> {
         ("4.4", linux_4_4()),
         ("3.4", linux_3_4()),
         ("held", direct(FreePages::DirectHeld)),
-        ("tail", direct(FreePages::DirectTail { as_posted: false })),
-        ("tail as posted", direct(FreePages::DirectTail { as_posted: true })),
+        ("tail", direct(FreePages::DirectTail)),
+        ("tail as posted", direct(FreePages::DirectTailAsPosted)),
     ]
 }
 

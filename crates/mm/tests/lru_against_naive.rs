@@ -56,7 +56,7 @@ struct NaiveLru {
 impl NaiveLru {
     fn new(policy: &Policy) -> Self {
         Self {
-            batch_size: usize::from(policy.lru.batch),
+            batch_size: usize::from(policy.lru.batch_pages),
             flushes_when_full: policy.lru.batch_flushes_when_full,
             begins_active: policy.lru.anon == AnonEntry::Active,
             swapins_activate: policy.lru.swapins_activate,

@@ -188,7 +188,7 @@ fn a_page_is_written_once_and_dropped_the_second_time_unless_it_changed() {
 fn a_full_area_leaves_pages_in_memory_and_unmapping_empties_it() {
     let mut policy = linux_6_12();
     policy.lru.kind = LruKind::Classic;
-    policy.swap.cluster = 8;
+    policy.swap.cluster_pages = 8;
     let mut user = user(&policy, 1024);
     user.memory.swapon(24, 0, false);
     user.sync_writes = true;

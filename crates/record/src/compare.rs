@@ -294,7 +294,7 @@ const CONGESTION_WAITS: [(&str, &str); 2] =
 /// Behind the class of waits, that of those which took as long as they were asked to at most.
 const FULL: &str = "-full";
 /// The kernel's value that says for what reclaim waits, and how it begins if that is congestion.
-const STALL_RULE: (&str, &str) = ("flows.stall.rule", "Congestion");
+const STALL_RULE: (&str, &str) = ("stall.rule", "congestion");
 
 /// Compares how often and how long reclaim waited for congested devices, summed over each group's runs: the
 /// rows that reports of 2012 made of the tracepoints `writeback_congestion_wait` and

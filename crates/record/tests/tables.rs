@@ -212,7 +212,7 @@ fn results_in_a_published_form_have_its_rows_in_its_order_and_then_the_rest() {
 #[test]
 fn waits_for_congestion_are_told_as_reports_of_2012_do() {
     let mut record = Record::new(Inputs::default());
-    let rule = ("flows.stall.rule".to_owned(), "CongestionByShare".to_owned());
+    let rule = ("stall.rule".to_owned(), "congestion-by-share".to_owned());
     record.inputs.kernel.values = [rule].into();
     for (class, waits) in [
         ("congestion-wait-kswapd", &[50_900_000, 100_000_000][..]),
@@ -245,10 +245,10 @@ fn waits_for_congestion_are_told_as_reports_of_2012_do() {
 fn waits_that_nobody_looked_for_are_missing() {
     // A model's kernel that does not wait for congestion, and a real kernel.
     let mut other_rule = Record::new(Inputs::default());
-    let rule = ("flows.stall.rule".to_owned(), "Throttle".to_owned());
+    let rule = ("stall.rule".to_owned(), "throttle".to_owned());
     other_rule.inputs.kernel.values = [rule].into();
     let mut real = Record::new(Inputs { source: Source::Host, ..Inputs::default() });
-    real.inputs.kernel.values = [("flows.stall.rule".to_owned(), "Congestion".to_owned())].into();
+    real.inputs.kernel.values = [("stall.rule".to_owned(), "congestion".to_owned())].into();
     for record in [other_rule, real] {
         let groups = [Group { label: "x".into(), records: vec![&record] }];
         assert_eq!(compare::congestion_waits("", &groups).rows, []);

@@ -18,6 +18,7 @@
 //! write cliffs.
 
 use crate::time::Ns;
+use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Requests of one direction served before the other is considered: `fifo_batch`,
@@ -103,7 +104,7 @@ pub struct Completion {
 }
 
 /// What a device is like.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceSpec {
     /// Name: `sda`.
     pub name: String,
@@ -121,7 +122,8 @@ pub struct DeviceSpec {
 }
 
 /// How a device works, with its times.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
     /// A disk with one set of heads, serving one request at a time.
     Rotating {
@@ -148,7 +150,7 @@ pub enum DeviceKind {
 }
 
 /// Times of one direction of a flash device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FlashTimes {
     /// From a request's start until its data may move; overlaps with other requests.
     pub access: Ns,

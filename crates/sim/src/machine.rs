@@ -14,7 +14,7 @@ use crate::time::Ns;
 use highorder_input::{InputError, Kind, Layers, Source};
 use highorder_mm::types::{Pfn, ZoneKind};
 use highorder_mm::{NodeSpec, ZoneSpec};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 use std::ops::Range;
 use std::path::Path;
@@ -70,10 +70,11 @@ const REMOTE_DISTANCE: u32 = 20;
 const DISTANCE_MAX: u32 = 254;
 
 /// A price: time, and where the number is from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cost {
     picoseconds: u64,
     /// Who measured or published it.
+    #[serde(skip)]
     pub source: String,
 }
 
@@ -101,7 +102,7 @@ impl Cost {
 macro_rules! costs {
     ($($(#[doc = $doc:literal])+ $name:ident),* $(,)?) => {
         /// What primitive work costs, in time of one CPU that does nothing else meanwhile.
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         pub struct Costs { $($(#[doc = $doc])+ pub $name: Cost),* }
 
         impl Costs {
@@ -180,7 +181,7 @@ costs! {
 }
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Node {
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -191,7 +192,7 @@ pub struct Node {
 }
 
 /// A file system, as far as its inodes and pages take memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
     /// ext4.
@@ -213,7 +214,7 @@ impl FileSystem {
 }
 
 /// Where swapped pages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SwapArea {
     /// The disk it is on.
     pub device: DeviceId,
@@ -224,7 +225,7 @@ pub struct SwapArea {
 }
 
 /// Memory that is there and that the page allocator does not hand out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reserved {
     /// Bytes of `struct page` for each page.
     pub memmap_bytes_per_page: u64,
@@ -235,7 +236,7 @@ pub struct Reserved {
 }
 
 /// Pageblocks that a running system has filled with unmovable pages, and the holes in them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct InUse {
     /// Of 1000 pageblocks of 2 MiB, those.
     pub unmovable_blocks_per_1000: u32,
@@ -247,13 +248,18 @@ pub struct InUse {
 pub const HOLE_ORDERS: usize = 9;
 
 /// A machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Serialized it has what a run on it depends on: neither names nor sources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Name of the file, without its ending.
+    #[serde(skip)]
     pub name: String,
     /// One line for people.
+    #[serde(skip)]
     pub description: String,
     /// Nodes, ascending.
+    #[serde(rename = "node")]
     pub nodes: Vec<Node>,
     /// Where ZONE_DMA32 ends, in bytes: 4 GiB, unless the machine was [`scaled`](Machine::scaled).
     pub dma32_end_bytes: u64,
@@ -265,16 +271,20 @@ pub struct Machine {
     /// What a running system holds; `None`: nothing.
     pub in_use: Option<InUse>,
     /// Disks; their positions are their [`DeviceId`]s.
+    #[serde(rename = "disk")]
     pub disks: Vec<DeviceSpec>,
     /// The file system on each disk.
+    #[serde(rename = "file_system")]
     pub file_systems: Vec<FileSystem>,
     /// Swap areas, the first to be filled first.
     pub swap: Vec<SwapArea>,
     /// Times of the scheduler, but for the context switch, which is among the costs.
     pub sched: SchedSpec,
     /// What primitive work costs.
+    #[serde(rename = "cost")]
     pub costs: Costs,
     /// Where the numbers are from that are no costs.
+    #[serde(skip)]
     pub sources: Sources,
 }
 
@@ -312,7 +322,7 @@ impl Machine {
 
     fn finish(file: Source) -> Result<Self, InputError> {
         let layers = Layers::read(&KIND, file)?;
-        let values: Values = layers.values(layers::merged(&layers)?)?;
+        let values: Values = layers.values(&layers::merged(&layers)?)?;
         let mut checks = Checks { layers: &layers, problems: Vec::new() };
         let machine = values.finish(&mut checks);
         if checks.problems.is_empty() { Ok(machine) } else { Err(InputError::all(checks.problems)) }

@@ -24,10 +24,11 @@ use crate::task::{
 };
 use crate::time::Ns;
 use balance::{Load, Rota};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Times of the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SchedSpec {
     /// In this time every runnable task of a CPU runs once: `sched_latency_ns`.
     pub latency: Ns,
@@ -64,7 +65,7 @@ pub struct LockId(pub(crate) u32);
 pub struct BarrierId(pub(crate) u32);
 
 /// Names a block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct DeviceId(pub u32);
 
 /// What a task does while a lock is held by another one.

@@ -1,5 +1,6 @@
 //! Virtual time: nanoseconds since the machine was started.
 
+use serde::Serialize;
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
@@ -7,7 +8,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 /// A moment of virtual time, or a length of it, in nanoseconds.
 ///
 /// 2^64 ns are 584 years, so arithmetic does not guard against overflow beyond what Rust does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Ns(pub u64);
 
 impl Ns {

@@ -4,7 +4,7 @@ use super::{Arguments, Format, PNG_SCALE, as_json, tables};
 use crate::failure::Failure;
 use crate::output::{self, VERSION};
 use highorder_input::InputError;
-use highorder_lab::Kernel;
+use highorder_kernels::KernelFile;
 use highorder_lab::compact_memory::{
     self, Compacted, Comparison, Recorded, Work, distance, free_blocks_of_order,
 };
@@ -22,14 +22,14 @@ const PICTURES: [&str; 2] = ["memory.png", "free-blocks.png"];
 
 /// Compacts, prints the comparison, draws it where asked for.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let kernel = arguments.kernel.as_deref().map(Kernel::load).transpose()?;
+    let kernel = arguments.kernel.as_deref().map(KernelFile::load).transpose()?;
     let others: Vec<_> =
-        arguments.vs.iter().map(|name| Kernel::load(name)).collect::<Result<_, _>>()?;
+        arguments.vs.iter().map(|name| KernelFile::load(name)).collect::<Result<_, _>>()?;
     let spinner = output::progress(None, "compacting");
     let recorded = Recorded::read(&arguments.recording)?;
     let kernel = match (kernel, recorded.before.kernel_release.as_deref()) {
         (Some(kernel), _) => kernel,
-        (None, Some(release)) => Kernel::for_release(release)?,
+        (None, Some(release)) => KernelFile::for_release(release)?,
         (None, None) => {
             return Err(Failure::input(format!(
                 "{}: the snapshot does not say which kernel it is of, expected --kernel K",
@@ -229,7 +229,7 @@ fn print_json(
 fn draw(
     recorded: &Recorded,
     comparison: &Comparison,
-    kernels: &[&Kernel],
+    kernels: &[&KernelFile],
     arguments: &Arguments,
     folder: &Path,
 ) -> Result<(), Failure> {
@@ -273,7 +273,7 @@ fn recorded_trace(recorded: &Recorded, arguments: &Arguments) -> Option<PathBuf>
 }
 
 /// The model's runs, read from the text of its events: as those of a real kernel are.
-fn passes_of(model: &Compacted, kernel: &Kernel) -> Result<Passes, InputError> {
+fn passes_of(model: &Compacted, kernel: &KernelFile) -> Result<Passes, InputError> {
     Passes::parse("events of the model", model.trace_text(kernel, &kernel.name))
 }
 

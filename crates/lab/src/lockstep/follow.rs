@@ -2,9 +2,9 @@
 
 use super::compaction::{Compactions, Searched, Told};
 use super::{Choice, Disagreement, EndState, Inferred, Report, Tally};
-use crate::Kernel;
 use crate::future::{Cursor, Future};
 use crate::recording::{Event, Kind, Recording};
+use highorder_kernels::KernelFile;
 use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fallback::{Extfrag, SearchMode};
@@ -187,7 +187,7 @@ impl<'a> Follower<'a> {
             .before
             .kernel_release
             .as_deref()
-            .and_then(|release| Kernel::for_release(release).ok())
+            .and_then(|release| KernelFile::for_release(release).ok())
             .map_or(memory.policy.fallback.rule, |kernel| kernel.policy.fallback.rule);
         Self {
             recording,
@@ -806,7 +806,8 @@ impl<'a> Follower<'a> {
         let own = self.memory.peek_smallest(run.zone, event.order, event.migratetype);
         let mut foreseen = None;
         if own.is_none() {
-            if let FallbackRule::MoveAndRetry { moved_to } = self.memory.policy.fallback.rule {
+            if self.memory.policy.fallback.rule == FallbackRule::MoveAndRetry {
+                let moved_to = self.memory.policy.freelist.moved_to;
                 let flags = self.flags_of_request(at);
                 let Run { zone, order, migratetype, .. } = run;
                 foreseen = self.memory.attempt(zone, |memory| {

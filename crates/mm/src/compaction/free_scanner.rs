@@ -152,7 +152,8 @@ impl Memory {
     pub(super) fn find_free_pages(&mut self, run: &mut CompactRun) -> CompactStep {
         match self.policy.compaction.free_pages {
             FreePages::DirectHeld if run.is_brief() => return self.take_single_pages(run),
-            FreePages::DirectTail { as_posted } => return self.take_listed_blocks(run, as_posted),
+            FreePages::DirectTail => return self.take_listed_blocks(run, false),
+            FreePages::DirectTailAsPosted => return self.take_listed_blocks(run, true),
             FreePages::Scanner | FreePages::DirectHeld => {}
         }
         let free_pfn = run.cc.free_pfn;

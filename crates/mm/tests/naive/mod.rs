@@ -9,8 +9,9 @@ use highorder_mm::fallback::Extfrag;
 use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
-    BoostLimit, BoostWakes, FallbackRule, FragmentAvoidance, Highatomic, IsolateMark, ListType,
-    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Urgency, WatermarkCheck, ZonelistOrder,
+    BoostLimit, BoostWakes, FallbackRule, FragmentAvoidance, HighatomicReserve, IsolateMark,
+    ListType, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Urgency, WatermarkCheck,
+    ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -368,11 +369,7 @@ impl Naive {
 
     /// Where moved pages go in this kernel.
     fn moved_end(&self) -> End {
-        match self.policy.fallback.rule {
-            FallbackRule::MoveOrTake | FallbackRule::MoveAndSplit => End::Head,
-            FallbackRule::MoveAndRetry { moved_to } => moved_to,
-            _ => End::Tail,
-        }
+        self.policy.freelist.moved_to
     }
 
     /// The part of `pfn`'s pageblock that may be moved. Kernels with list hygiene want all of it in the
@@ -740,11 +737,11 @@ impl Naive {
     fn reserve_highatomic(&mut self, zone: usize, pfn: u32, order: u8) {
         let block = u64::from(self.block_pages());
         let percent = self.zones[zone].managed / 100;
-        let limit = match self.policy.highatomic {
-            Highatomic::Off => return,
-            Highatomic::PercentPlusBlock => percent + block,
-            Highatomic::PercentRoundedUp if percent < block => return,
-            Highatomic::PercentRoundedUp => percent.div_ceil(block) * block,
+        let limit = match self.policy.highatomic.reserve {
+            HighatomicReserve::Off => return,
+            HighatomicReserve::PercentPlusBlock => percent + block,
+            HighatomicReserve::PercentRoundedUp if percent < block => return,
+            HighatomicReserve::PercentRoundedUp => percent.div_ceil(block) * block,
         };
         if self.zones[zone].reserved_highatomic >= limit || !mergeable(self.block_type(pfn)) {
             return;
@@ -845,7 +842,7 @@ impl Naive {
     }
 
     fn setup_cpu_limits(&mut self) {
-        let limit = u64::from(self.policy.pcp.batch_limit);
+        let limit = u64::from(self.policy.pcp.batch_limit_pages);
         for z in &mut self.zones {
             let local = self.machine.cpu_nodes.iter().filter(|&&node| node == z.node).count();
             let cpus = if local > 0 { local } else { self.machine.cpu_nodes.len() } as i64;
@@ -895,10 +892,10 @@ impl Naive {
         }
         let mut free = z.nr_free_pages() as i64 - ((1i64 << order) - 1);
         if !privileged {
-            free -= match self.policy.highatomic {
-                Highatomic::Off => 0,
-                Highatomic::PercentPlusBlock => z.reserved_highatomic as i64,
-                Highatomic::PercentRoundedUp => z.free_of(HighAtomic) as i64,
+            free -= match self.policy.highatomic.reserve {
+                HighatomicReserve::Off => 0,
+                HighatomicReserve::PercentPlusBlock => z.reserved_highatomic as i64,
+                HighatomicReserve::PercentRoundedUp => z.free_of(HighAtomic) as i64,
             };
         }
         let mut min = mark as i64;

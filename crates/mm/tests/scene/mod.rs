@@ -8,13 +8,11 @@ use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::pcp::NR_PCP_LISTS;
 use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
-    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
-    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, HighOrderMode,
-    Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru,
-    LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement,
-    Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator,
-    SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat, Watermark,
-    WatermarkCheck, Zone, ZonelistOrder,
+    Compaction, Contention, FallbackRule, FileWrites, Finish, FlushBy, FragmentAvoidance,
+    FreeOrder, FreeScan, HighOrderMode, HighatomicReserve, HugePartialUnmap, InactiveRatio,
+    IsolateMark, IsolatedLimit, ListType, LruKind, LruScope, LumpyIsolation, MigrateSearch,
+    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Rescan, ScanUnit,
+    SkipHints, Suitable, TargetHead, TargetSearch, Urgency, WatermarkCheck, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -25,161 +23,12 @@ use rand_pcg::Pcg64;
 
 // Policies.
 
-/// Debian's 6.12.
+/// Debian's 6.12, with the waking for boosted marks that its source describes.
 pub(crate) fn linux_6_12() -> Policy {
-    Policy {
-        freelist: Freelist {
-            max_order: Order(10),
-            pageblock_order: Order(9),
-            merge: Placement::LookAhead,
-            list_type: ListType::Pageblock,
-            split_large_frees: true,
-            mobility_grouping: true,
-            boot_to_tail: true,
-            init_on_alloc: false,
-        },
-        pcp: Pcp {
-            orders: PcpOrders::CostlyAndThp,
-            high: PcpHigh::AutoTuned,
-            drain: PcpDrain::ListFirst,
-            batch_limit: 256,
-            batch_scale_max: 5,
-            cold: false,
-        },
-        fallback: Fallback {
-            rule: FallbackRule::ClaimThenSteal,
-            movable_min_order: Order(4),
-            stall_order: Order(0),
-            claim_min_pages: 256,
-        },
-        zone: Zone {
-            fair_batches: false,
-            fragment_avoidance: FragmentAvoidance::LowerZone,
-            zonelist_order: ZonelistOrder::Node,
-            dirty_percent: 0,
-        },
-        watermark: Watermark {
-            min_free_kbytes_max: 262_144,
-            thp_recommendation: true,
-            scale_factor: Some(10),
-            boost_factor: 15_000,
-            boost_single_steals: false,
-            boost_limit: BoostLimit::High,
-            boost_wakes: BoostWakes::AfterAllocation,
-            boost_small_zones: false,
-            boost_spares_urgent: true,
-            lowmem_reserve_ratio: [256, 256, 32],
-            check: WatermarkCheck::AnyBlock,
-            urgency: Urgency::HighThenNonBlocking,
-            reserve_blocks_max: 0,
-        },
-        highatomic: Highatomic::PercentRoundedUp,
-        compaction: Compaction {
-            target_search: TargetSearch::UntilEnough,
-            migrate_search: MigrateSearch::FinishBlocks,
-            free_pages: FreePages::Scanner,
-            free_scan: FreeScan::Strided,
-            positions: Positions::Together,
-            skip_hints: SkipHints::FirstScan,
-            sampled_reset: true,
-            flush_by: FlushBy::Direct,
-            async_sources: AsyncSources::Requested,
-            skip_on_failure: true,
-            rescan: Rescan::AfterFailure,
-            skip_huge_blocks: true,
-            asks_block_ends: false,
-            count_jumped: true,
-            count_taken: true,
-            target_head: TargetHead::BelowRequest,
-            finish: Finish::BetweenBlocks,
-            suitable: Suitable::CallersMark,
-            defer_by_order: true,
-            defer_shift_max: 6,
-            extfrag_threshold: 500,
-            queue_length: 0,
-            isolate_mark: IsolateMark::BareMin,
-            contention: Contention::FinishBlock,
-            capture: true,
-            large_folios: true,
-            batched: true,
-            keeps_accessed: true,
-            writeback_needs_sync: true,
-            unevictable: true,
-            movable_ops: true,
-            isolated_limit: IsolatedLimit::SixteenthWithFs,
-            kcompactd_ignores_hints: false,
-            proactiveness: 20,
-            counters: CompactCounters::DaemonScanned,
-        },
-        lru: Lru {
-            kind: LruKind::MultiGenerational,
-            scope: LruScope::Node,
-            batch: 31,
-            batch_flushes_when_full: true,
-            batch_flushes_for_huge: true,
-            anon: AnonEntry::Inactive,
-            inactive_ratio: InactiveRatio::ListSize,
-            balance: Balance::WrittenAndRotated,
-            deactivate_on_refault: true,
-            scan_unit: ScanUnit::Page,
-            refaults: true,
-            swapins_activate: false,
-        },
-        reclaim: Reclaim {
-            swappiness: 60,
-            busy_pages: BusyPages::Activate,
-            free_order: FreeOrder::FirstFirst,
-            huge_partial_unmap: HugePartialUnmap::Defer,
-            huge_swapout: true,
-            file_writes: FileWrites::ManyDirtySeenTwice,
-            mapped_count_twice: false,
-            mode: HighOrderMode::None,
-            lumpy: LumpyIsolation::Never,
-            proportional: true,
-            target_decrement: false,
-            freeing_restores_hope: false,
-        },
-        filemap: Filemap { fault_around_pages: 16 },
-        slab: Slab {
-            allocator: SlabAllocator::Slub,
-            high_order: HighOrder::Neither,
-            order: SlabOrder::MoreWaste,
-            cpu_partial: CpuPartial::Slabs,
-            xfs_log_reclaimable: true,
-            dentry_bytes: 192,
-            ext4_inode_bytes: 1168,
-            xfs_inode_bytes: 1024,
-            xfs_ili_bytes: 208,
-            xfs_buf_bytes: 384,
-            radix_tree_node_bytes: 584,
-            buffer_head_bytes: 104,
-        },
-        stack: Stack { order: Order(2), mapped: true },
-        swap: Swap {
-            cluster: 512,
-            slot_cache: true,
-            readahead: Readahead::Addresses,
-            page_cluster: 3,
-        },
-        vmstat: Vmstat {
-            reclaim_by_zone: false,
-            allocstall_by_zone: true,
-            reclaim_by_type: true,
-            khugepaged_apart: true,
-            thp_split_apart: true,
-            steal_apart: true,
-            workingset: true,
-            direct_throttle: true,
-            fragment_stall: false,
-            skip_congestion_wait: false,
-            numa_balancing: true,
-            thp_zero_page: true,
-            swap_ra: true,
-            kernel_stack_kib: true,
-            anon_counts_huge: true,
-            drops: true,
-        },
-    }
+    let file = include_str!("../../../../kernels/linux-6.12.toml");
+    let mut policy: Policy = toml::from_str(file).unwrap();
+    policy.watermark.boost_wakes = BoostWakes::AfterAllocation;
+    policy
 }
 
 /// Debian's 6.1.
@@ -188,9 +37,9 @@ pub(crate) fn linux_6_1() -> Policy {
     policy.freelist.list_type = ListType::Remembered;
     policy.freelist.split_large_frees = false;
     policy.pcp.high = PcpHigh::LowWatermark;
-    policy.fallback.rule = FallbackRule::MoveAndRetry { moved_to: End::Tail };
+    policy.fallback.rule = FallbackRule::MoveAndRetry;
     policy.watermark.boost_single_steals = true;
-    policy.highatomic = Highatomic::PercentPlusBlock;
+    policy.highatomic.reserve = HighatomicReserve::PercentPlusBlock;
     policy.compaction = Compaction {
         target_search: TargetSearch::UntilFound,
         migrate_search: MigrateSearch::MarkFound,
@@ -204,7 +53,7 @@ pub(crate) fn linux_6_1() -> Policy {
         ..policy.compaction
     };
     policy.lru.kind = LruKind::Classic;
-    policy.lru.batch = 15;
+    policy.lru.batch_pages = 15;
     policy.lru.balance = Balance::Written;
     policy.reclaim.free_order = FreeOrder::LastFirst;
     policy.vmstat.khugepaged_apart = false;
@@ -223,7 +72,8 @@ pub(crate) fn linux_4_20() -> Policy {
     let mut policy = linux_5_15();
     policy.pcp.orders = PcpOrders::Zero;
     policy.pcp.high = PcpHigh::SixBatches;
-    policy.fallback.rule = FallbackRule::MoveAndRetry { moved_to: End::Head };
+    policy.fallback.rule = FallbackRule::MoveAndRetry;
+    policy.freelist.moved_to = End::Head;
     policy.zone.fragment_avoidance = FragmentAvoidance::Off;
     policy.compaction = Compaction {
         target_search: TargetSearch::Off,
@@ -292,11 +142,11 @@ pub(crate) fn linux_4_4() -> Policy {
         counters: CompactCounters::Scanned,
         ..policy.compaction
     };
-    policy.pcp.batch_limit = 128;
+    policy.pcp.batch_limit_pages = 128;
     policy.watermark.scale_factor = None;
     policy.lru.scope = LruScope::Zone;
     policy.lru.swapins_activate = false;
-    policy.lru.batch = 14;
+    policy.lru.batch_pages = 14;
     policy.lru.batch_flushes_when_full = false;
     policy.lru.batch_flushes_for_huge = false;
     policy.pcp.cold = true;
@@ -306,7 +156,7 @@ pub(crate) fn linux_4_4() -> Policy {
     policy.reclaim.huge_partial_unmap = HugePartialUnmap::Split;
     policy.reclaim.huge_swapout = false;
     policy.reclaim.file_writes = FileWrites::ManyDirty;
-    policy.swap.cluster = 256;
+    policy.swap.cluster_pages = 256;
     policy.swap.slot_cache = false;
     policy.swap.readahead = Readahead::Slots;
     policy.vmstat.reclaim_by_zone = true;
@@ -328,7 +178,7 @@ pub(crate) fn linux_3_3() -> Policy {
     policy.watermark.check = WatermarkCheck::EachOrder;
     policy.watermark.urgency = Urgency::NonBlockingAlone;
     policy.watermark.reserve_blocks_max = 2;
-    policy.highatomic = Highatomic::Off;
+    policy.highatomic.reserve = HighatomicReserve::Off;
     policy.lru.batch_flushes_when_full = true;
     policy.lru.balance = Balance::RotatedAlways;
     policy.lru.scan_unit = ScanUnit::EntryUnbounded;
@@ -370,7 +220,7 @@ pub(crate) fn plain() -> Policy {
     let mut policy = linux_6_12();
     policy.freelist.merge = Placement::Head;
     policy.freelist.mobility_grouping = false;
-    policy.highatomic = Highatomic::Off;
+    policy.highatomic.reserve = HighatomicReserve::Off;
     policy
 }
 

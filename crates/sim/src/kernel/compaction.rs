@@ -230,7 +230,7 @@ pub(crate) fn direct_compact(
     priority: Priority,
 ) -> (CompactResult, Option<Pfn>) {
     let Request { order, gfp, .. } = want.request;
-    let policy = cx.world().flows.compaction;
+    let policy = cx.world().flows.compactors;
     let needs = match policy.direct {
         DirectCompaction::Priorities => Gfp::IO,
         DirectCompaction::AsyncThenSync | DirectCompaction::AsyncUnlessDeferred => {
@@ -305,7 +305,7 @@ fn compact_by_zones(
     priority: Priority,
 ) -> (CompactResult, Option<Pfn>) {
     let Request { order, gfp, .. } = want.request;
-    let policy = cx.world().flows.compaction;
+    let policy = cx.world().flows.compactors;
     let mut best = None;
     let mut captured = None;
     // Whether each run was broken off for a lock; a zone that is skipped counts as one that was not.
@@ -433,7 +433,7 @@ pub(crate) fn should_retry(
     if order == Order(0) || is_killed(cx, want) {
         return false;
     }
-    let policy = cx.world().flows.compaction;
+    let policy = cx.world().flows.compactors;
     let is_costly = order > COSTLY_ORDER;
     let withdrawn = match result {
         CompactResult::NotSuitableZone | CompactResult::Skipped => true,
@@ -520,7 +520,7 @@ pub fn compact_memory(cx: &mut KernelCx<'_>) {
 /// Asks a node's kcompactd for blocks of `order` in zones up to `highest`.
 pub(crate) fn wakeup_kcompactd(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) {
     let kernel = cx.world();
-    if order == Order(0) || kernel.flows.compaction.kcompactd == KcompactdWake::Never {
+    if order == Order(0) || kernel.flows.compactors.kcompactd == KcompactdWake::Never {
         return;
     }
     let has_mixed = kernel.has_mixed_blocks(node);
@@ -597,7 +597,7 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
     let (order, highest) = (state.order, state.highest.unwrap_or(ZoneKind::Movable));
     trace::note(cx, TraceEvent::KcompactdWake(Wake { node, order, highest }));
     let kernel = cx.world();
-    let includes_highest = kernel.flows.compaction.kcompactd != KcompactdWake::BelowHighest;
+    let includes_highest = kernel.flows.compactors.kcompactd != KcompactdWake::BelowHighest;
     let zones: Vec<ZoneId> = kernel
         .zones_of(node, highest)
         .filter(|id| includes_highest || kernel.memory.zones[id.index()].kind < highest)

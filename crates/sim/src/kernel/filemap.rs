@@ -843,7 +843,7 @@ impl Kernel {
     fn wants_buffer(&self, file: FileId) -> bool {
         let device = self.file(file).device;
         let is_ext4 = self.vfs.file_system(device) == FileSystem::Ext4;
-        is_ext4 || self.flows.slab.xfs_buffer_heads || self.vfs.metadata(device) == Some(file)
+        is_ext4 || self.flows.shrinkers.xfs_buffer_heads || self.vfs.metadata(device) == Some(file)
     }
 
     /// What pages of a file are asked for with. XFS keeps metadata in buffers of its own, whose pages do not move

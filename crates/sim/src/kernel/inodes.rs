@@ -523,11 +523,11 @@ impl Kernel {
 
     /// The node whose list an object belongs to.
     fn node_of(&self, cache: CacheId, object: Object) -> u32 {
-        if self.flows.slab.by_node { self.memory.node_of_object(cache, object) } else { 0 }
+        if self.flows.shrinkers.by_node { self.memory.node_of_object(cache, object) } else { 0 }
     }
 
     fn list_dentry(&mut self, id: EntryId) {
-        let references = self.flows.slab.first_use_references;
+        let references = self.flows.shrinkers.first_use_references;
         let dentry = self.vfs.entry(id).dentry;
         let Some(object) = dentry.some() else {
             self.list_inode(id);
@@ -553,7 +553,7 @@ impl Kernel {
     #[doc(alias = "inode_add_lru")]
     #[doc(alias = "iput_final")]
     fn list_inode(&mut self, id: EntryId) {
-        let policy = self.flows.slab;
+        let policy = self.flows.shrinkers;
         let entry = self.vfs.entry(id);
         let Some(object) = entry.inode.some() else { return };
         if entry.users > 0 || entry.dentry != Object::NONE || entry.inode_since.0 != 0 {
@@ -632,7 +632,7 @@ impl Kernel {
     #[doc(alias = "d_delete")]
     pub(crate) fn unlink_entry(&mut self, file: FileId, cpu: usize) {
         let Some(&id) = self.vfs.by_file.get(&file) else { return };
-        let keeps = self.flows.slab.unlink_keeps_dentry;
+        let keeps = self.flows.shrinkers.unlink_keeps_dentry;
         let entry = self.vfs.entry(id);
         let (has_dentry, superblock) = (entry.dentry != Object::NONE, entry.superblock);
         if keeps && has_dentry {
@@ -717,7 +717,7 @@ impl Kernel {
         if entry.users > 0 || entry.dentry != Object::NONE {
             return Fate::Leaves;
         }
-        let keeps = self.flows.slab.inodes == InodeLists::AllKeepingPages;
+        let keeps = self.flows.shrinkers.inodes == InodeLists::AllKeepingPages;
         let with_pages = match entry.kind {
             Kind::File(file) => Some((file, self.memory.files.counts(file).0)),
             Kind::Directory | Kind::Negative => None,
@@ -745,7 +745,7 @@ impl Kernel {
                 let pages = self.invalidate_pages(file, cpu);
                 let event = if is_kswapd { Vm::KswapdInodeSteal } else { Vm::PgInodeSteal };
                 self.memory.vm.add(event, pages);
-                if self.memory.files.counts(file).0 > 0 || !self.flows.slab.emptied_inodes_go {
+                if self.memory.files.counts(file).0 > 0 || !self.flows.shrinkers.emptied_inodes_go {
                     self.list_inode_again(id);
                     return pages;
                 }

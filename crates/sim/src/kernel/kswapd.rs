@@ -186,7 +186,7 @@ fn try_to_sleep(
     let queue = cx.world().nodes[node as usize].kswapd_wait;
     let mut woken = Wakeup::TimedOut;
     if prepare_sleep(cx, node, balanced_order, highest) {
-        if cx.world().flows.compaction.kcompactd == KcompactdWake::BeforeDoze {
+        if cx.world().flows.compactors.kcompactd == KcompactdWake::BeforeDoze {
             hand_over(cx, node, wanted, highest);
         }
         woken = cx.wait_timeout(queue, TENTH);
@@ -197,7 +197,7 @@ fn try_to_sleep(
         }
     }
     if woken == Wakeup::TimedOut && prepare_sleep(cx, node, balanced_order, highest) {
-        if cx.world().flows.compaction.kcompactd != KcompactdWake::BeforeDoze {
+        if cx.world().flows.compactors.kcompactd != KcompactdWake::BeforeDoze {
             hand_over(cx, node, wanted, highest);
         }
         trace::note_reclaim(cx, ReclaimEvent::KswapdSleep { node });

@@ -186,7 +186,7 @@ fn settle(
     }
     let order = scan.order;
     let is_served = zones.iter().any(|&id| kernel.is_above(id, order, Mark::Low, ZoneKind::Dma));
-    if kernel.flows.compaction.by_kswapd && !is_served {
+    if kernel.flows.compactors.by_kswapd && !is_served {
         let node = kernel.memory.zones[zones[0].index()].node;
         compaction::compact_for_kswapd(cx, node, order);
     }

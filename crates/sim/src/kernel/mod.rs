@@ -184,12 +184,12 @@ pub struct Knobs {
 impl Knobs {
     /// Those that a kernel boots with.
     #[must_use]
-    pub const fn at_boot(policy: &Policy, flows: &Flows) -> Self {
+    pub fn at_boot(policy: &Policy, flows: &Flows) -> Self {
         Self {
             swappiness: policy.reclaim.swappiness,
             zone_reclaim_mode: 0,
             numa_balancing: flows.numa.default_on,
-            thp: flows.thp.knobs,
+            thp: flows.thp_knobs(),
         }
     }
 }
@@ -389,7 +389,7 @@ pub fn boot(machine: &Machine, policy: Policy, flows: Flows, knobs: Knobs) -> Si
 #[must_use]
 pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) -> Sim<Kernel> {
     assert_eq!(memory.machine.cpu_nodes, machine.cpu_nodes(), "memory of this machine's CPUs");
-    let has_kcompactd = flows.compaction.kcompactd != policy::KcompactdWake::Never;
+    let has_kcompactd = flows.compactors.kcompactd != policy::KcompactdWake::Never;
     let mut swap_devices = Vec::new();
     for (number, area) in machine.swap.iter().enumerate() {
         let nr_slots = (area.bytes / PAGE_BYTES) as u32;

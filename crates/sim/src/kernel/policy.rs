@@ -1,9 +1,15 @@
-//! Every decision the flows take, as a named value; `kernels/*.toml` gives them.
+//! Every decision the flows take, as a named value; `kernels/*.toml` gives them, each under the name of its field.
+//!
+//! What is said of a field here is what docs/kernels.md says of the value.
 
-use super::thp::ThpKnobs;
+use super::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
+use crate::time::Ns;
+use highorder_mm::page_table::PTRS_PER_TABLE;
+use highorder_mm::policy::written;
+use serde::{Deserialize, Serialize};
 
 /// The flows' policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Flows {
     /// What kswapd works for.
     pub kswapd: Kswapd,
@@ -16,11 +22,13 @@ pub struct Flows {
     /// What reading and writing files does to pages.
     pub files: Files,
     /// How objects of slab caches are reclaimed.
-    pub slab: Slab,
+    pub shrinkers: Shrinkers,
     /// How huge pages are asked for.
     pub thp: Thp,
+    /// How khugepaged makes huge pages.
+    pub khugepaged: Khugepaged,
     /// When compaction runs, and for whom.
-    pub compaction: Compactors,
+    pub compactors: Compactors,
     /// How memory and tasks come together on nodes.
     pub numa: NumaBalancing,
     /// Who waits for whom in an address space.
@@ -28,7 +36,8 @@ pub struct Flows {
 }
 
 /// Policy of a process's lock on its mappings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct MmapLocking {
     /// Faults take the lock of the mapping instead (5e31275cc997 and 0bff0aaea03e, 6.4).
     pub per_vma: bool,
@@ -37,7 +46,8 @@ pub struct MmapLocking {
 }
 
 /// Policy of automatic NUMA balancing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct NumaBalancing {
     /// Which memory hinting faults are to tell about.
     pub scan: NumaScan,
@@ -48,7 +58,8 @@ pub struct NumaBalancing {
 }
 
 /// Which memory hinting faults are to tell about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum NumaScan {
     /// None: there are no such faults (before 3.8).
     None,
@@ -59,7 +70,8 @@ pub enum NumaScan {
 }
 
 /// Policy of compaction's users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Compactors {
     /// How requests compact.
     pub direct: DirectCompaction,
@@ -78,7 +90,8 @@ pub struct Compactors {
 }
 
 /// How requests compact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DirectCompaction {
     /// Async before the first reclaim, sync ever after; deferral is the preferred zone's (3.x).
     AsyncThenSync,
@@ -91,7 +104,8 @@ pub enum DirectCompaction {
 }
 
 /// When kcompactd is woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum KcompactdWake {
     /// There is none (before 4.6).
     Never,
@@ -103,7 +117,8 @@ pub enum KcompactdWake {
 }
 
 /// When a request for a costly order that does not try hard gives up before it reclaims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CostlyExit {
     /// When runs are deferred and it does not wake kswapd (before 4.7).
     HugeDeferred,
@@ -118,10 +133,13 @@ pub enum CostlyExit {
 }
 
 /// Huge pages' policy, and the settings a kernel boots with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Thp {
-    /// Settings at boot.
-    pub knobs: ThpKnobs,
+    /// `transparent_hugepage/enabled` unless set.
+    pub enabled: Enabled,
+    /// `transparent_hugepage/defrag` unless set.
+    pub defrag: Defrag,
     /// `transparent_hugepage/defrag` can be `defer` (444eb2a449ef, 4.6).
     pub knows_defer: bool,
     /// It can be `defer+madvise` (21440d7eb904, 4.11).
@@ -137,6 +155,35 @@ pub struct Thp {
     pub aligns_mappings: bool,
     /// What `prctl(PR_SET_THP_DISABLE)` does.
     pub disable: ThpDisable,
+}
+
+/// khugepaged's policy, and the settings it boots with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Khugepaged {
+    /// `defrag` unless set: may reclaim and compact.
+    pub defrag: bool,
+    /// `pages_to_scan` unless set: base pages a pass.
+    pub pages_to_scan: u32,
+    /// `scan_sleep_millisecs` unless set.
+    pub scan_sleep_ms: u32,
+    /// `alloc_sleep_millisecs` unless set: after a huge page could not be had.
+    pub alloc_sleep_ms: u32,
+    /// `max_ptes_none` unless set.
+    #[serde(deserialize_with = "written::within::<0, PTES_MAX, _, _>")]
+    pub max_ptes_none: u32,
+    /// `max_ptes_swap` unless set (4.8): how many are read; 0 on kernels that leave a unit with any.
+    #[serde(
+        deserialize_with = "written::zero_is_none::up_to::<PTES_MAX, _>",
+        serialize_with = "written::zero_is_none::serialize"
+    )]
+    pub max_ptes_swap: Option<u32>,
+    /// `max_ptes_shared` unless set (71a2c112a0f6, 5.8); 0 if there is no such knob. No page of the model is shared.
+    #[serde(
+        deserialize_with = "written::zero_is_none::up_to::<PTES_MAX, _>",
+        serialize_with = "written::zero_is_none::serialize"
+    )]
+    pub max_ptes_shared: Option<u32>,
     /// Of which units khugepaged wants half the entries referenced.
     pub half_referenced: HalfReferenced,
     /// A page of a unit that has to be waited for ends khugepaged's swapping in (4d928e20fd5b, 6.0); before, it
@@ -144,8 +191,41 @@ pub struct Thp {
     pub swapin_stops: bool,
 }
 
+/// As many entries as may be wanting of a table that is collapsed: all but one.
+const PTES_MAX: u32 = PTRS_PER_TABLE as u32 - 1;
+
+impl Flows {
+    /// The settings of huge pages that a kernel boots with.
+    #[must_use]
+    pub fn thp_knobs(&self) -> ThpKnobs {
+        let Khugepaged {
+            defrag,
+            pages_to_scan,
+            scan_sleep_ms,
+            alloc_sleep_ms,
+            max_ptes_none,
+            max_ptes_swap,
+            max_ptes_shared,
+            half_referenced: _,
+            swapin_stops: _,
+        } = self.khugepaged;
+        let khugepaged = KhugepagedKnobs {
+            defrag,
+            pages_to_scan,
+            scan_sleep: Ns::from_millis(scan_sleep_ms.into()),
+            alloc_sleep: Ns::from_millis(alloc_sleep_ms.into()),
+            max_ptes_none,
+            max_ptes_swap,
+            max_ptes_shared,
+        };
+        let Thp { enabled, defrag, .. } = self.thp;
+        ThpKnobs { enabled, defrag, use_zero_page: true, khugepaged }
+    }
+}
+
 /// Of which units khugepaged wants half the entries referenced (`HPAGE_PMD_NR / 2`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum HalfReferenced {
     /// Of those with entries in swap, when it looks at them (ffe945e633b5, 5.8). Before 4.8 these were left.
     Swapped,
@@ -154,7 +234,8 @@ pub enum HalfReferenced {
 }
 
 /// What a process does to its mappings that wants no huge pages (`PR_SET_THP_DISABLE`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ThpDisable {
     /// There is no such call (before 3.15).
     Unknown,
@@ -165,7 +246,8 @@ pub enum ThpDisable {
 }
 
 /// Which huge faults that may reclaim do not try hard (`__GFP_NORETRY`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DefragNoretry {
     /// All (before 4.8).
     Always,
@@ -174,7 +256,8 @@ pub enum DefragNoretry {
 }
 
 /// From which nodes a huge page may come for a mapping that is not interleaved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ThpNuma {
     /// All nodes, the nearest first (before 4.0).
     Anywhere,
@@ -194,7 +277,8 @@ pub enum ThpNuma {
 }
 
 /// Policy of the page cache's users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Files {
     /// Writing a page counts as a use of it (before 4.7; bbddabe2e436).
     pub writes_mark_accessed: bool,
@@ -213,7 +297,8 @@ pub struct Files {
 }
 
 /// When reclaim has dirty pages written by those who write them anyway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WakesFlushers {
     /// Direct reclaim that has looked at half as many pages again as it wants: as many as it has looked at
     /// (before 4.11).
@@ -224,14 +309,19 @@ pub enum WakesFlushers {
 }
 
 /// Policy of shrinkers, and of what they shrink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slab {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shrinkers {
     /// How much is asked of shrinkers, and when.
     pub pressure: SlabPressure,
     /// Unused objects are listed by node, and shrunk so (0ce3d74450815 and its fellows, 3.12).
     pub by_node: bool,
     /// Nodes of nothing but shadows are shrunk if there are more than all pages divided by two to this power
-    /// (`count_shadow_nodes`: 4 since 3.15, 3 since 4.10); `None` where there are no shadows.
+    /// (`count_shadow_nodes`: 4 since 3.15, 3 since 4.10); 0 where there are no shadows.
+    #[serde(
+        deserialize_with = "written::zero_is_none::up_to::<16, _>",
+        serialize_with = "written::zero_is_none::serialize"
+    )]
     pub shadow_nodes_shift: Option<u32>,
     /// Which inodes may be shrunk.
     pub inodes: InodeLists,
@@ -246,7 +336,8 @@ pub struct Slab {
 }
 
 /// How much is asked of shrinkers, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SlabPressure {
     /// The share of pages scanned, of all zones in question: after each zone that kswapd looks at, and after
     /// each pass of direct reclaim (before 3.19 or so).
@@ -263,7 +354,8 @@ pub enum SlabPressure {
 }
 
 /// Which inodes may be shrunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum InodeLists {
     /// All that nobody uses: their clean pages go with them (before 5.16).
     All,
@@ -274,15 +366,18 @@ pub enum InodeLists {
 }
 
 /// kswapd's policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Kswapd {
     /// When a node needs no more.
     pub balanced: Balanced,
     /// Zones are balanced this many thousandths of their pages above the high mark, but not more than
     /// their low mark above (`KSWAPD_ZONE_BALANCE_GAP_RATIO`: 10 before 4.8, 0 since reclaim is by node).
+    #[serde(deserialize_with = "written::within::<0, 1000, _, _>")]
     pub balance_gap_permille: u32,
     /// Runs without success after which a node is hopeless (`MAX_RECLAIM_RETRIES` = 16 since 4.12,
-    /// c73322d098e4); `None` before, where zones are given up one by one.
+    /// c73322d098e4); 0 before, where zones are given up one by one.
+    #[serde(with = "written::zero_is_none")]
     pub failures_max: Option<u32>,
     /// Whether the loop begins at the highest zone that is not balanced and ages what lies above
     /// (before 4.8).
@@ -303,7 +398,8 @@ pub struct Kswapd {
 }
 
 /// When kswapd begins again at the lowest pressure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Rounds {
     /// Pressure rises as long as fewer pages are looked at than are wanted (3.11 and later).
     UntilBalanced,
@@ -313,7 +409,8 @@ pub enum Rounds {
 }
 
 /// Which mark a zone has to be below for kswapd to be woken for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WokenBelow {
     /// Low (3.x).
     Low,
@@ -322,7 +419,8 @@ pub enum WokenBelow {
 }
 
 /// When a node needs no more of kswapd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Balanced {
     /// All zones for order 0; zones with a quarter of the pages for higher orders (before 4.8).
     AllZones,
@@ -331,7 +429,8 @@ pub enum Balanced {
 }
 
 /// The slow path's policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Slowpath {
     /// When a request tries again.
     pub retry: Retry,
@@ -340,7 +439,8 @@ pub struct Slowpath {
 }
 
 /// Which requests for one node alone fail at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ThisnodeExit {
     /// Those that say all of `GFP_THISNODE`: not to try hard, and not to warn (before 4.0; 4167e9b2cf10).
     Full,
@@ -351,7 +451,8 @@ pub enum ThisnodeExit {
 }
 
 /// When a request that may block tries again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Retry {
     /// Always up to order 3, killing somebody if there is no progress; above, those that say so
     /// (`__GFP_REPEAT`) until as much as they want is reclaimed (3.x).
@@ -363,7 +464,8 @@ pub enum Retry {
 }
 
 /// Direct reclaim's policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Direct {
     /// Without progress all is tried once more, which counts another stall: before 4.12 in case a control
     /// group was spared (afterwards only if one was, d6622f6365db); since 6.11 with a full walk of them
@@ -381,23 +483,25 @@ pub struct Direct {
 }
 
 /// Until when a look at some lists for a high order is repeated (`should_continue_reclaim`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Continues {
     /// While it frees anything and has freed less than compaction needs, then until compaction is suitable; but
     /// only if no page of the last batch was kept for another reason than that it is being written (3.3: the mode
     /// falls back).
-    Kept,
+    UntilKept,
     /// The same, if no active page was aged after that batch either (3.4).
-    KeptOrAged,
+    UntilKeptOrAged,
     /// While it frees anything and has freed less than compaction needs; then until compaction is suitable
     /// (9b4f98cdac95, 3.5).
-    Gap,
+    UntilGap,
     /// While it frees anything and compaction is not suitable (1c6c15971e4e, 5.4).
-    Suitable,
+    UntilSuitable,
 }
 
 /// What a zone that is ready for compaction does to a request for a costly order (`compaction_ready`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Ready {
     /// It is passed over, and the request counts as successful in the end (3.x).
     PassesOver,
@@ -406,7 +510,8 @@ pub enum Ready {
 }
 
 /// When reclaim waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Stall {
     /// For what.
     pub rule: StallRule,
@@ -429,7 +534,8 @@ pub struct Stall {
 /// How long a movable request that may reclaim waits for kswapd at the end of the slow path's first look at its
 /// node, having boosted the marks of the nearest zone (`fragment_stall_order`, posted in November 2018, never
 /// merged), and where it looks then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FragmentStall {
     /// It does not wait.
     Off,
@@ -442,7 +548,8 @@ pub enum FragmentStall {
 }
 
 /// Above which limit of pages being written, and a tenth more, whoever reclaims waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WriteoutLimit {
     /// The dirty limit (before 3.4).
     Dirty,
@@ -453,7 +560,8 @@ pub enum WriteoutLimit {
 }
 
 /// What reclaim waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StallRule {
     /// For a device to be less congested, after each 32 pages of which many were under writeback: all at
     /// first, half of them at the next priority, and so on (before 3.11).

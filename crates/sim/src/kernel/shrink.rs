@@ -109,8 +109,10 @@ struct Round {
 fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) -> bool {
     let order = scan.order;
     let is_for_compaction = match kernel.flows.direct.continues {
-        Continues::Kept | Continues::KeptOrAged => scan.mode == Some(ReclaimMode::Compaction),
-        Continues::Gap | Continues::Suitable => {
+        Continues::UntilKept | Continues::UntilKeptOrAged => {
+            scan.mode == Some(ReclaimMode::Compaction)
+        }
+        Continues::UntilGap | Continues::UntilSuitable => {
             order > Order(0) && (order > COSTLY_ORDER || scan.control.priority < WRITES_BELOW)
         }
     };
@@ -118,7 +120,7 @@ fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) ->
         return false;
     }
     let insists = scan.gfp.intersects(Gfp::REPEAT | Gfp::RETRY_MAYFAIL);
-    let by_gap = kernel.flows.direct.continues != Continues::Suitable;
+    let by_gap = kernel.flows.direct.continues != Continues::UntilSuitable;
     if round.reclaimed == 0 && !(by_gap && insists && round.scanned > 0) {
         return false;
     }
@@ -318,7 +320,7 @@ fn remember_mode(kernel: &Kernel, scan: &mut Scan, shrunk: &Shrunk) {
     let was_active = shrunk.isolation.is_some_and(|isolation| isolation.list.is_active());
     if shrunk.mode.is_some() {
         scan.mode = shrunk.mode;
-    } else if was_active && kernel.flows.direct.continues == Continues::KeptOrAged {
+    } else if was_active && kernel.flows.direct.continues == Continues::UntilKeptOrAged {
         scan.mode = Some(ReclaimMode::Single);
     }
 }

@@ -274,7 +274,7 @@ pub(crate) fn after_node(
     if kernel.memory.policy.lru.scope != LruScope::Node || scan.spares_slab {
         return;
     }
-    let rule = kernel.flows.slab.pressure;
+    let rule = kernel.flows.shrinkers.pressure;
     let pressure = match Pressure::of_priority(rule, scan.control.priority) {
         Some(pressure) => pressure,
         None if rule == SlabPressure::ByZone => Pressure::Share {
@@ -303,7 +303,7 @@ pub(crate) fn after_zone(
     }
     let node = kernel.memory.zones[id.index()].node;
     let lru_of = |id: ZoneId| kernel.memory.reclaimable_pages(kernel.memory.lru.of_zone(id));
-    let lru = match kernel.flows.slab.pressure {
+    let lru = match kernel.flows.shrinkers.pressure {
         SlabPressure::ByZone if kernel.zones_of(node, class).next_back() == Some(id) => lru_of(id),
         SlabPressure::PerPass if scan.is_kswapd() => kernel.zones_of(node, class).map(lru_of).sum(),
         _ => return 0,
@@ -317,7 +317,7 @@ pub(crate) fn after_zone(
 /// After direct reclaim has looked through all lists that a request could use, on the oldest kernels. Suspends.
 pub(crate) fn after_pass(cx: &mut KernelCx<'_>, lruvecs: &[usize], scan: &mut Scan) {
     let kernel = cx.world();
-    if kernel.flows.slab.pressure != SlabPressure::PerPass {
+    if kernel.flows.shrinkers.pressure != SlabPressure::PerPass {
         return;
     }
     let lru = lruvecs.iter().map(|&lruvec| kernel.memory.reclaimable_pages(lruvec)).sum();
@@ -347,7 +347,7 @@ pub(crate) fn shrink_slab(
     gfp: Gfp,
     is_kswapd: bool,
 ) -> u64 {
-    let by_node = cx.world().flows.slab.by_node;
+    let by_node = cx.world().flows.shrinkers.by_node;
     let node = if by_node { node } else { 0 };
     let mut freed = 0;
     for superblock in 0..cx.world().vfs.nr_superblocks() {
@@ -373,7 +373,7 @@ fn shrink_superblock(
     is_kswapd: bool,
 ) -> u64 {
     let kernel = cx.world();
-    let policy = kernel.flows.slab;
+    let policy = kernel.flows.shrinkers;
     let (dentries, inodes) = kernel.vfs.unused(superblock, node);
     if dentries + inodes == 0 {
         return 0;
@@ -407,7 +407,7 @@ fn shrink_superblock(
 #[doc(alias = "count_shadow_nodes")]
 fn shrink_shadows(cx: &mut KernelCx<'_>, pressure: Pressure) -> u64 {
     let kernel = cx.world();
-    let Some(shift) = kernel.flows.slab.shadow_nodes_shift else { return 0 };
+    let Some(shift) = kernel.flows.shrinkers.shadow_nodes_shift else { return 0 };
     let present: u64 = kernel.memory.zones.iter().map(|zone| zone.present_pages).sum();
     let nodes = kernel.memory.files.nr_shadow_nodes();
     let freeable = nodes.saturating_sub(present >> shift);
@@ -455,7 +455,7 @@ pub fn drop_slab(cx: &mut KernelCx<'_>) {
         let objects = cx.world().vfs.nr_objects();
         for node in 0..nodes {
             // drop_slab_node: priority 0, or a thousand pages of a thousand.
-            let all = Pressure::of_priority(cx.world().flows.slab.pressure, 0)
+            let all = Pressure::of_priority(cx.world().flows.shrinkers.pressure, 0)
                 .unwrap_or(Pressure::Share { scanned: 1000, lru: 1000 });
             shrink_slab(cx, node, all, Gfp::KERNEL, false);
         }

@@ -114,7 +114,7 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
     let mut no_progress = 0;
     // Whether this is a beginning, at which kswapd is woken, and not another attempt.
     let (mut begins, mut reclaimed) = (true, 0);
-    let mut compaction = Compacting::new(cx.world().flows.compaction.direct);
+    let mut compaction = Compacting::new(cx.world().flows.compactors.direct);
     if cx.world().flows.stall.fragment != FragmentStall::Off {
         if gfp.contains(Gfp::KSWAPD_RECLAIM) {
             wake_all_kswapds(cx, want);
@@ -336,7 +336,7 @@ fn gives_up(cx: &mut KernelCx<'_>, want: Want, result: CompactResult) -> bool {
     let is_deferred = result == CompactResult::Deferred;
     let is_skipped =
         matches!(result, CompactResult::NotSuitableZone | CompactResult::Skipped) || is_deferred;
-    match kernel.flows.compaction.costly_exit {
+    match kernel.flows.compactors.costly_exit {
         CostlyExit::HugeDeferred => false,
         CostlyExit::Deferred => gives_in && is_deferred,
         CostlyExit::SkippedHuge => {

@@ -28,9 +28,11 @@ use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
 use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
+use serde::{Deserialize, Serialize};
 
 /// Who may have huge pages (`transparent_hugepage/enabled`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Enabled {
     /// Every mapping that was not advised against.
     Always,
@@ -41,13 +43,15 @@ pub enum Enabled {
 }
 
 /// What a huge fault may do when no huge page is free (`transparent_hugepage/defrag`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Defrag {
     /// Reclaim and compact.
     Always,
     /// Wake kswapd, and through it kcompactd.
     Defer,
     /// Reclaim and compact for mappings with `MADV_HUGEPAGE`, wake kswapd for others.
+    #[serde(rename = "defer+madvise")]
     DeferMadvise,
     /// Reclaim and compact for mappings with `MADV_HUGEPAGE`, nothing for others.
     Madvise,
@@ -351,7 +355,7 @@ fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut O
     let limits = CollapseLimits {
         ptes_none: knobs.khugepaged.max_ptes_none,
         ptes_swap: knobs.khugepaged.max_ptes_swap.unwrap_or(0),
-        ptes_referenced: match cx.world().flows.thp.half_referenced {
+        ptes_referenced: match cx.world().flows.khugepaged.half_referenced {
             HalfReferenced::Swapped => HALF_OF_UNIT,
             HalfReferenced::All => 1,
         },
@@ -493,7 +497,7 @@ fn swap_in_unit(
     unit: Vpn,
     scan: &UnitScan,
 ) -> ScanResult {
-    let policy = cx.world().flows.thp;
+    let policy = cx.world().flows.khugepaged;
     let wants_half = policy.half_referenced == HalfReferenced::All;
     if scan.swapped.is_empty() && !wants_half {
         return ScanResult::Succeed;

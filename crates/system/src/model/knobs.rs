@@ -264,9 +264,15 @@ impl Knob {
         KNOBS.iter().find(|knob| knob.name == name)
     }
 
-    /// The knob as a kernel of these values boots with it; `None` if it has none.
+    /// The knob as a kernel of this release (as `uname -r` begins) and of these values boots with it; `None` if it has
+    /// none.
     #[must_use]
-    pub fn on(&self, policy: &Policy, flows: &Flows) -> Option<KnobValue> {
+    pub fn on(&self, release: &str, policy: &Policy, flows: &Flows) -> Option<KnobValue> {
+        let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        let release = (parts.next()?.ok()?, parts.next()?.ok()?);
+        if self.since.is_some_and(|since| release < since) {
+            return None;
+        }
         let settings = Settings::of(policy, flows);
         let default = settings.at_boot(self.name)?;
         Some(KnobValue { default, allowed: self.allowed_by(&settings) })

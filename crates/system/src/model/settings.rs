@@ -8,7 +8,7 @@ use highorder_mm::Order;
 use highorder_mm::policy::{BoostWakes, Policy};
 use highorder_sim::Ns;
 use highorder_sim::kernel::policy::{
-    DefragNoretry, FragmentStall, HalfReferenced, NumaScan, Thp, ThpDisable, ThpNuma,
+    DefragNoretry, FragmentStall, NumaScan, Thp, ThpDisable, ThpNuma,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_sim::kernel::{Flows, Kernel, Knobs};
@@ -71,7 +71,7 @@ const DEFRAG: [(&str, Defrag); 5] = [
 
 impl Settings {
     /// As the kernel has them at boot.
-    pub(super) const fn of(policy: &Policy, flows: &Flows) -> Self {
+    pub(super) fn of(policy: &Policy, flows: &Flows) -> Self {
         Self {
             knobs: Knobs::at_boot(policy, flows),
             thp: flows.thp,
@@ -105,20 +105,8 @@ impl Settings {
     /// Those of a kernel that has every knob.
     pub(super) const fn most_permissive() -> Self {
         let thp = Thp {
-            knobs: ThpKnobs {
-                enabled: Enabled::Always,
-                defrag: Defrag::Madvise,
-                use_zero_page: true,
-                khugepaged: KhugepagedKnobs {
-                    defrag: true,
-                    pages_to_scan: 4096,
-                    scan_sleep: Ns::from_secs(10),
-                    alloc_sleep: Ns::from_secs(60),
-                    max_ptes_none: 511,
-                    max_ptes_swap: Some(64),
-                    max_ptes_shared: Some(256),
-                },
-            },
+            enabled: Enabled::Always,
+            defrag: Defrag::Madvise,
             knows_defer: true,
             knows_defer_madvise: true,
             noretry: DefragNoretry::NotAdvised,
@@ -126,15 +114,23 @@ impl Settings {
             zero_page: true,
             aligns_mappings: true,
             disable: ThpDisable::AtOnce,
-            half_referenced: HalfReferenced::Swapped,
-            swapin_stops: true,
         };
+        let khugepaged = KhugepagedKnobs {
+            defrag: true,
+            pages_to_scan: 4096,
+            scan_sleep: Ns::from_secs(10),
+            alloc_sleep: Ns::from_secs(60),
+            max_ptes_none: 511,
+            max_ptes_swap: Some(64),
+            max_ptes_shared: Some(256),
+        };
+        let Thp { enabled, defrag, .. } = thp;
         Self {
             knobs: Knobs {
                 swappiness: 60,
                 zone_reclaim_mode: 0,
                 numa_balancing: false,
-                thp: thp.knobs,
+                thp: ThpKnobs { enabled, defrag, use_zero_page: true, khugepaged },
             },
             thp,
             knows_numa_balancing: true,
