@@ -1,6 +1,6 @@
 //! `docs/kernels.md`: the kernels that come with the program, and what a kernel file may say.
 
-use crate::page::{self, Field, blocks, code, fields, source, table};
+use crate::page::{self, blocks, code, fields, source, table};
 use highorder_kernels::KernelFile;
 use highorder_kernels::{Explained, names};
 use std::collections::BTreeMap;
@@ -95,27 +95,16 @@ fn differences(all: &[Explained]) -> String {
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// What the code says of the keys of kernel files.
+/// What the code says of the keys of kernel files: a table is a field of a policy, a key a field of its type.
 struct Keys {
-    /// The file that reads them.
-    reader: String,
-    /// The files in which the decisions are.
+    /// The files in which the policies are, and the words that their values take.
     policies: [String; 4],
-    /// The type of each table by its name.
-    tables: BTreeMap<String, String>,
+    /// The type of each table by its name, and which of the files has it.
+    tables: BTreeMap<String, (usize, String)>,
 }
 
 impl Keys {
     fn read() -> Self {
-        let reader = source("crates/lab/src/kernel_file.rs");
-        // Short tables stand on one line.
-        let lines = reader.lines().map(|line| match line.strip_suffix(" });") {
-            Some(table) if table.starts_with("table!(") => {
-                format!("{},\n}});\n", table.replacen("{ ", "{\n", 1).replace(", ", ",\n"))
-            }
-            _ => format!("{line}\n"),
-        });
-        let reader: String = lines.collect();
         let policies = [
             "crates/mm/src/policy.rs",
             "crates/sim/src/kernel/policy.rs",
@@ -123,106 +112,39 @@ impl Keys {
             "crates/mm/src/frame.rs",
         ]
         .map(source);
-        let tables = fields(&reader, "struct Values {");
-        let tables = tables.into_iter().map(|field| (field.name, field.kind)).collect();
-        Self { reader, policies, tables }
+        let wholes = ["pub struct Policy {", "pub struct Flows {"];
+        let tables = wholes.iter().enumerate().flat_map(|(file, whole)| {
+            let tables = fields(&policies[file], whole).into_iter();
+            tables.map(move |table| (table.name, (file, table.kind)))
+        });
+        let tables = tables.collect();
+        Self { policies, tables }
     }
 
     /// What a key decides, and which values it takes.
     fn key(&self, table: &str, key: &str) -> (String, String) {
-        let values = &self.tables[table];
-        let keys = fields(&self.reader, &format!("table!({values} {{"));
-        let own = keys.into_iter().find(|field| field.name == key).expect("the reader has it");
-        let about = match own.about.as_str() {
-            "" => self.decision(table, key),
-            about => about.to_owned(),
-        };
-        (about, self.allowed(&own.kind))
-    }
-
-    /// What the decision's own code says of it.
-    fn decision(&self, table: &str, key: &str) -> String {
-        let type_name: &[(usize, &str)] = match table {
-            "numa" => &[(1, "NumaBalancing")],
-            "mmap_lock" => &[(1, "MmapLocking")],
-            "shrinkers" => &[(1, "Slab")],
-            "thp" => &[(1, "Thp"), (2, "ThpKnobs")],
-            "khugepaged" => &[(2, "KhugepagedKnobs"), (1, "Thp")],
-            _ => &[],
-        };
-        let its_own = self.tables[table].trim_end_matches("Values");
-        let places = if type_name.is_empty() {
-            vec![(0, its_own), (1, its_own)]
-        } else {
-            type_name.to_vec()
-        };
-        // The unit is in a file's key, and in the code's type.
-        let bare = key.trim_end_matches("_pages").trim_end_matches("_ms");
-        for (file, name) in places {
-            let (text, head) = (&self.policies[file], format!("pub struct {name} {{"));
-            if !text.contains(&head) {
-                continue;
-            }
-            let all = fields(text, &head);
-            let found = [key, bare].iter().find_map(|key| all.iter().find(|f| f.name == *key));
-            if let Some(Field { about, .. }) = found {
-                return about.clone();
-            }
-        }
-        panic!(
-            "nothing says what `{table}.{key}` decides: write it beside the key in kernel_file.rs"
-        )
+        let (file, name) = &self.tables[table];
+        let keys = fields(&self.policies[*file], &format!("pub struct {name} {{"));
+        let own = keys.into_iter().find(|field| field.name == key).expect("the policy has it");
+        (own.about, self.allowed(&own.kind))
     }
 
     fn allowed(&self, kind: &str) -> String {
         match kind {
             "bool" => return "`true` or `false`".to_owned(),
-            "u8" | "u16" | "u32" | "u64" => return "a whole number".to_owned(),
+            "u8" | "u16" | "u32" | "u64" | "Option<u32>" | "Order" => {
+                return "a whole number".to_owned();
+            }
             "[u32; 3]" => return "three whole numbers".to_owned(),
             _ => {}
         }
-        let words = self.words(kind).into_iter().map(|(word, about)| match about.as_str() {
-            "" => code(&format!("\"{word}\"")),
-            about => format!("`\"{word}\"`: {about}"),
+        let head = format!("pub enum {kind} {{");
+        let text = self.policies.iter().find(|text| text.contains(&head)).expect("words");
+        let words = fields(text, &head).into_iter().map(|word| match word.about.as_str() {
+            "" => code(&format!("\"{}\"", kebab(&word.name))),
+            about => format!("`\"{}\"`: {about}", kebab(&word.name)),
         });
         words.collect::<Vec<_>>().join("<br>")
-    }
-
-    /// The words that a key of this type takes, and what the decision's code says of each.
-    fn words(&self, kind: &str) -> Vec<(String, String)> {
-        if let Some((_, rest)) = self.reader.split_once(&format!("words!({kind} for ")) {
-            let (target, rest) = rest.split_once(" {").expect("a brace");
-            let body = rest.split_once("});").expect("an end").0;
-            let arms: Vec<&str> = body.split('"').collect();
-            return arms[1..]
-                .chunks(2)
-                .map(|arm| {
-                    let variant = arm[1].split_once("=> ").map_or("", |(_, value)| value);
-                    let variant = variant.trim_start_matches("Self::");
-                    let variant = variant.split(|c: char| !c.is_alphanumeric()).next();
-                    (arm[0].to_owned(), self.variant(target, variant.unwrap_or_default()))
-                })
-                .collect();
-        }
-        // The words are the names of its variants.
-        let variants = fields(&self.reader, &format!("enum {kind} {{"));
-        assert_eq!(kind, "RuleValue", "of which enum is this?");
-        variants
-            .into_iter()
-            .map(|v| (kebab(&v.name), self.variant("FallbackRule", &v.name)))
-            .collect()
-    }
-
-    /// What is said of a variant.
-    fn variant(&self, target: &str, variant: &str) -> String {
-        let head = format!("pub enum {target} {{");
-        let Some(text) = self.policies.iter().find(|text| text.contains(&head)) else {
-            return String::new();
-        };
-        let is_it = |field: &Field| {
-            field.name.split(|c: char| !c.is_alphanumeric()).next() == Some(variant)
-        };
-        fields(text, &head).into_iter().find(is_it).map_or(String::new(), |field| field.about)
     }
 }
 

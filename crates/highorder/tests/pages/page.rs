@@ -53,7 +53,13 @@ pub(crate) fn fields(source: &str, head: &str) -> Vec<Field> {
     let mut lines = source.lines().skip_while(|line| !line.trim_start().starts_with(head)).skip(1);
     let mut fields = Vec::new();
     let (mut about, mut renamed) = (String::new(), None);
+    let mut in_attribute = false;
     for line in lines.by_ref() {
+        // One of several lines.
+        if in_attribute || (line.trim().starts_with("#[") && !line.ends_with(']')) {
+            in_attribute = !line.trim().ends_with(']');
+            continue;
+        }
         if line.starts_with('}') {
             assert!(!fields.is_empty(), "`{head}` has no fields");
             return fields;
