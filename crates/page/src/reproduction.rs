@@ -56,9 +56,7 @@ pub fn render(page: &Page<'_>) -> Result<String, PageError> {
         picture_description: page.picture_description,
         sections: page.sections.iter().enumerate().map(SectionView::new).collect(),
     };
-    let mut environment = environment()?;
-    environment.add_template("reproduction.html", include_str!("reproduction.html"))?;
-    Ok(environment.get_template("reproduction.html")?.render(Serde(&view))?)
+    Ok(environment()?.get_template("reproduction.html")?.render(Serde(&view))?)
 }
 
 #[derive(Serialize)]
