@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 
 use highorder_report::axis::{Axis, Zero};
-use highorder_report::text::{prefixed, significant};
+use highorder_tables::text::{prefixed, significant};
 use serde::Serialize;
 
 /// Extent of a plot's coordinates: a third of a pixel on a plot of 3000 pixels.

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output;
 use highorder_lab::lockstep::{self, Choice, Inferred, Report};
 use highorder_lab::{Kernel, Recording};
-use highorder_report::{Table, Value, text};
+use highorder_tables::{Table, Value, text};
 use std::fmt::Write as _;
 
 /// Replays and prints how often the model agreed.
