@@ -1,10 +1,10 @@
 //! What there is by name: experiments, kernels, machines, workloads, knobs, published tables and claims.
 
 use crate::{Experiment, InputError, Kernel, experiment, kernel_file};
+use highorder_model::knobs;
 use highorder_record::published;
 use highorder_record::score::Claims;
 use highorder_sim::{Machine, machine};
-use highorder_system::model::knobs;
 use std::fmt;
 use std::path::{Path, PathBuf};
 

@@ -14,6 +14,7 @@ use highorder_mm::policy::{
     WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
+use highorder_model::{Knob, KnobValue};
 use highorder_sim::Ns;
 use highorder_sim::input_file::{Kind, Source};
 use highorder_sim::kernel::Flows;
@@ -24,7 +25,6 @@ use highorder_sim::kernel::policy::{
     ThisnodeExit, Thp, ThpDisable, ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
-use highorder_system::model::{Knob, KnobValue};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::path::Path;
@@ -1294,7 +1294,7 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highorder_system::model::knobs;
+    use highorder_model::knobs;
 
     fn written(text: &str) -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();

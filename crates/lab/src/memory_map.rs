@@ -10,11 +10,11 @@ use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::memory::Memory;
 use highorder_mm::types::{Migratetype, Order, Pfn};
+pub use highorder_model::Moment;
 use highorder_record::Inputs;
 use highorder_report::{Caption, Holders, MapZone, MemoryMap, picture};
 use highorder_sim::kernel::Kernel;
 use highorder_snapshot::FrameUse;
-pub use highorder_system::model::Moment;
 
 /// Most cells of a record's picture.
 ///
@@ -181,12 +181,13 @@ mod tests {
     use super::*;
     use crate::Kernel;
     use highorder_mm::alloc::Request;
-    use highorder_mm::anon::Access;
     use highorder_mm::gfp::Gfp;
     use highorder_mm::page_table::Vpn;
     use highorder_mm::slab::CacheId;
+    use highorder_mm::types::Access;
+    use highorder_mm::types::MemPolicy;
     use highorder_mm::types::ZoneKind;
-    use highorder_mm::vma::{MemPolicy, ProcessId};
+    use highorder_mm::vma::ProcessId;
     use highorder_report::UseClass;
     use highorder_sim::Machine;
 

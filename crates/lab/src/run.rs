@@ -10,11 +10,10 @@ use crate::target::{NO_FOLDER, Ready, Real, RealError, RealOptions, Target, diff
 use crate::trace_text::{self, Whose};
 use crate::{InputError, Kernel, memory_map};
 use highorder_mm::Memory;
+use highorder_model::{self as model, ModelSpec, knob_scaling};
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
 use highorder_sim::kernel::demand::Demand;
 use highorder_sim::{Machine, Ns, RunError};
-use highorder_system::knob_scaling;
-use highorder_system::model::{self, ModelSpec};
 use highorder_workload::Configured;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

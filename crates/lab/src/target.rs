@@ -6,12 +6,12 @@
 
 use crate::InputError;
 use crate::experiment::{Scale, Variant};
+use highorder_calibrate::Found;
 use highorder_real::host::{self, HostError, HostSpec, MemoryRule};
 use highorder_real::knobs::Knobs;
 use highorder_real::vm::{self, VmError, default_cache};
 use highorder_real::{Accel, Image, Limits, VmSpec};
 use highorder_record::{Inputs, Named, Record};
-use highorder_sim::calibrate::Found;
 use highorder_sim::{Machine, Ns};
 use highorder_workload::Configured;
 use std::collections::BTreeMap;

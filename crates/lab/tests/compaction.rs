@@ -8,11 +8,11 @@ use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn};
+use highorder_model::{ModelSpec, run_on};
 use highorder_record::{Inputs, Record};
 use highorder_sim::kernel::Kernel as World;
 use highorder_sim::kernel::demand::{Demand, DemandKind};
 use highorder_sim::{Machine, Ns};
-use highorder_system::model::{ModelSpec, run_on};
 use highorder_system::{
     Access, Advice, Area, BarrierId, BlockId, Caches, Code, Failure, KernelBlock, Pattern, System,
     ThreadSpec,

@@ -1,10 +1,10 @@
 //! Files on the model: what is written is on the disk, what is read comes back, nothing is lost.
 
 use highorder_lab::Kernel as KernelFile;
-use highorder_mm::anon::Access;
 use highorder_mm::filemap::FileId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::slab::CacheId;
+use highorder_mm::types::Access;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{self, Extent, TouchError};

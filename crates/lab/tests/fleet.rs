@@ -2,9 +2,9 @@
 //! the free lists.
 
 use highorder_lab::Kernel;
+use highorder_model::{ModelSpec, run};
 use highorder_record::{Inputs, Record};
 use highorder_sim::{Machine, Ns};
-use highorder_system::model::{ModelSpec, run};
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 

@@ -3,10 +3,10 @@
 mod common;
 
 use common::model;
+use highorder_model::run_on;
 use highorder_record::{Inputs, Record};
 use highorder_sim::machine::FileSystem;
 use highorder_sim::{Machine, Ns};
-use highorder_system::model::run_on;
 use highorder_system::{Caches, Failure, System};
 use std::sync::{Arc, Mutex};
 

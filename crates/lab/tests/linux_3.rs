@@ -2,10 +2,11 @@
 
 use highorder_lab::Kernel as KernelFile;
 use highorder_mm::alloc::Request;
-use highorder_mm::anon::Access;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn};

@@ -3,9 +3,9 @@
 mod common;
 
 use common::model;
+use highorder_model::run_on;
 use highorder_record::Inputs;
 use highorder_sim::{Machine, Ns};
-use highorder_system::model::run_on;
 use highorder_system::{Access, Area, Code, Failure, Pattern, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
 

@@ -8,11 +8,11 @@ use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Pfn};
+use highorder_model::{Draw, ModelSpec, Moment, run_on};
 use highorder_record::{Inputs, Record};
 use highorder_report::UseClass;
 use highorder_sim::Machine;
 use highorder_sim::kernel::Kernel as World;
-use highorder_system::model::{Draw, ModelSpec, Moment, run_on};
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
 //! Automatic NUMA balancing on the model: memory comes to the task that uses it, or the task goes to its memory.
 
 use highorder_lab::Kernel as KernelFile;
-use highorder_mm::anon::Access;
 use highorder_mm::page_table::Vpn;
-use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::NumaScan;

@@ -2,9 +2,9 @@
 
 mod common;
 
+use highorder_model::run;
 use highorder_record::Inputs;
 use highorder_sim::Machine;
-use highorder_system::model::run;
 use highorder_workload::recorded::Script;
 
 #[test]

@@ -6,9 +6,9 @@ use common::model;
 use highorder_lab::memory_map;
 use highorder_mm::fallback::FallbackCounts;
 use highorder_mm::types::Migratetype;
+use highorder_model::run_on;
 use highorder_record::{Inputs, Record};
 use highorder_sim::Machine;
-use highorder_system::model::run_on;
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 

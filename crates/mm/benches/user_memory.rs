@@ -2,9 +2,11 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use highorder_mm::Memory;
-use highorder_mm::anon::{Access, TouchRange};
+use highorder_mm::anon::TouchRange;
 use highorder_mm::page_table::Vpn;
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
 use std::hint::black_box;
 
 #[path = "../tests/naive/mod.rs"]

@@ -24,8 +24,8 @@ use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
 use crate::policy::{AnonEntry, HugePartialUnmap};
 use crate::swap::CacheEntry;
-use crate::types::{Migratetype, Order, Pfn};
-use crate::vma::{HugeAdvice, MemPolicy, ProcessId, Vma};
+use crate::types::{Access, MemPolicy, Migratetype, Order, Pfn};
+use crate::vma::{HugeAdvice, ProcessId, Vma};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -38,15 +38,6 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 pub const HUGE_ORDER: Order = Order(9);
 /// Entries that unmapping gathers before it frees (`tlb_batch_pages_flush`).
 const GATHER_MAX: usize = 512;
-
-/// How memory is touched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Read.
-    Read,
-    /// Written.
-    Write,
-}
 
 /// What a fault found at its page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

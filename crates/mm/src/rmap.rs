@@ -10,12 +10,13 @@
 //! A page is writable through an entry only while it is dirty: beginning to write it takes the right away
 //! from every entry, and the next write faults, which makes it dirty again.
 
-use crate::anon::{Access, Fault, FaultKind, Faulted, TouchRange};
+use crate::anon::{Fault, FaultKind, Faulted, TouchRange};
 use crate::filemap::{CachedPage, FileId};
 use crate::frame::PageFlags;
 use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pte, Vpn};
+use crate::types::Access;
 use crate::types::Pfn;
 use crate::vma::{ProcessId, Vma};
 use crate::vmstat::Vm;

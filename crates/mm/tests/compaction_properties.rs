@@ -6,7 +6,6 @@ mod scene;
 mod user;
 
 use highorder_mm::Memory;
-use highorder_mm::anon::Access;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::compaction::{CompactRequest, CompactResult, CompactRun, CompactStep, Compactor};
 use highorder_mm::fast_search::MigrateMode;
@@ -19,8 +18,9 @@ use highorder_mm::policy::{
     Finish, FlushBy, FreePages, FreeScan, Policy, Positions, SkipHints, Suitable, TargetHead,
 };
 use highorder_mm::reclaim::Reclaimer;
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
 use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
-use highorder_mm::vma::MemPolicy;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use rand_core::Rng;

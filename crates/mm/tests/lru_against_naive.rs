@@ -5,12 +5,12 @@ mod naive;
 mod scene;
 mod user;
 
-use highorder_mm::anon::Access;
 use highorder_mm::lru::LruList;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::{AnonEntry, BusyPages, Policy};
 use highorder_mm::reclaim::{Reclaimer, ScanControl};
-use highorder_mm::vma::MemPolicy;
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, single_zone};

@@ -5,7 +5,7 @@ mod naive;
 mod scene;
 
 use highorder_mm::alloc::Request;
-use highorder_mm::anon::{Access, Fault, FaultKind, TouchRange};
+use highorder_mm::anon::{Fault, FaultKind, TouchRange};
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
@@ -14,6 +14,7 @@ use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::page_table::{Pte, Vpn};
 use highorder_mm::policy::{FileWrites, LruKind, Policy};
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
+use highorder_mm::types::Access;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;

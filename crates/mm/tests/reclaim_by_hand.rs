@@ -4,7 +4,6 @@ mod naive;
 mod scene;
 mod user;
 
-use highorder_mm::anon::Access;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::lru::{LruList, inactive_ratio};
 use highorder_mm::mglru::{ControlPosition, comes_back_no_more};
@@ -14,7 +13,9 @@ use highorder_mm::reclaim::{
     DEF_PRIORITY, Reclaimer, References, ScanBalance, ScanControl, ScanPlan, check_references,
 };
 use highorder_mm::swap::swapin_window;
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone};
 use user::User;

@@ -4,11 +4,12 @@ mod naive;
 mod scene;
 mod user;
 
-use highorder_mm::anon::Access;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::Policy;
 use highorder_mm::reclaim::Reclaimer;
-use highorder_mm::vma::{HugeAdvice, MemPolicy};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::HugeAdvice;
 use highorder_mm::vmstat::Vm;
 use rand_core::Rng;
 use rand_pcg::Pcg64;

@@ -7,8 +7,8 @@ pub use crate::job::Files;
 use crate::job::{
     ERROR, FileDisk, GuestDisk, JOB, Job, MACHINE, MODULES, Shape, TOLD, Task, Work, pack,
 };
+use highorder_calibrate::{self as calibrate, Disk, Found, Measured, Place};
 use highorder_record::{Record, Store};
-use highorder_sim::calibrate::{self, Disk, Found, Measured, Place};
 use highorder_system::Ns;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};

@@ -1,6 +1,6 @@
 //! What can be wrong with a machine file, and how a run can fail.
 
-use crate::time::Ns;
+use highorder_words::Ns;
 use std::fmt;
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! A model as these tests boot it.
 
 use highorder_lab::Kernel;
+use highorder_model::ModelSpec;
 use highorder_sim::{Machine, Ns};
-use highorder_system::model::ModelSpec;
 use std::collections::BTreeMap;
 
 /// A machine under a kernel, with huge pages for whom `enabled` says; nothing is demanded and nothing drawn.

@@ -2,13 +2,15 @@
 //! plainest form, and what every page's content ought to be beside them.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER, TouchRange};
+use highorder_mm::anon::{Fault, FaultKind, HUGE_ORDER, TouchRange};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
 use highorder_mm::swap::SwapIo;
-use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::{Memory, Order, Pfn};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -14,7 +14,6 @@ use super::work::spend_work;
 use super::{Kernel, KernelCx, Stall, TENTH, Waiter, filemap, throttle};
 use crate::sched::WaitQueue;
 use crate::task::Wakeup;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
 use highorder_mm::compaction::suitable::PROACTIVE_DEFER_ROUNDS;
 use highorder_mm::compaction::{CompactRequest, CompactResult, CompactRun, CompactStep, Compactor};
@@ -26,6 +25,7 @@ use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};
+use highorder_words::Ns;
 
 /// How hard a request compacts (`enum compact_priority`); the hardest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

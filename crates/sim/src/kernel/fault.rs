@@ -15,12 +15,14 @@ use super::slowpath::{Want, alloc_pages, note_fallbacks};
 use super::swap::swap_in;
 use super::{Kernel, KernelCx, filemap, numa, oom, thp, writeback};
 use crate::task::Mode;
-use crate::time::Ns;
-use highorder_mm::anon::{Access, Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
+use highorder_mm::anon::{Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Pmd, Vpn};
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::{Order, Pfn};
+use highorder_words::Ns;
 
 /// Faults that are served at one moment at most.
 pub const FAULTS_MAX: u32 = 128;

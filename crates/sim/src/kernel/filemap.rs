@@ -18,7 +18,6 @@ use super::{Kernel, KernelCx, PAGE_BYTES, inodes, journal, slab, writeback};
 use crate::device::Io;
 use crate::machine::FileSystem;
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
 use highorder_mm::anon::Fault;
 use highorder_mm::filemap::{CachedPage, FileId};
@@ -29,6 +28,7 @@ use highorder_mm::slab::{CacheId, Object};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
+use highorder_words::Ns;
 use std::ops::Range;
 
 /// Pages that a read reads ahead at most (`VM_MAX_READAHEAD`: 128 KiB).

@@ -50,13 +50,13 @@ use crate::machine::{Costs, Machine};
 use crate::sched::{DeviceId, LockId, LockKind, WaitQueue};
 use crate::sim::{Cx, Sim, Waker};
 use crate::task::{Affinity, TaskSpec};
-use crate::time::Ns;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::Policy;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn, ZoneKind};
+use highorder_words::Ns;
 use std::collections::BTreeMap;
 
 /// Bytes of a base page.

@@ -8,10 +8,10 @@
 use super::fault::Killed;
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
-use crate::time::Ns;
 use highorder_mm::Pfn;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::vma::ProcessId;
+use highorder_words::Ns;
 use std::ops::Range;
 
 /// Pages that are unmapped at one moment at most.

@@ -12,7 +12,6 @@ use super::policy::{CostlyExit, DirectCompaction, FragmentStall, Retry, Thisnode
 use super::work::spend_work;
 use super::{KernelCx, Stall, TENTH, direct, fragment_stall, node_reclaim, oom, throttle, trace};
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::gfp::{AllocFlags, Gfp};
@@ -21,6 +20,7 @@ use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};
+use highorder_words::Ns;
 
 pub use highorder_mm::types::COSTLY_ORDER;
 

@@ -19,15 +19,17 @@ use super::trace::{self, TraceEvent, UnitCounts};
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
-use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER};
+use highorder_mm::anon::{Fault, FaultKind, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{CollapseLimits, ScanResult, UnitScan};
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
-use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
+use highorder_words::Ns;
 
 /// Who may have huge pages (`transparent_hugepage/enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

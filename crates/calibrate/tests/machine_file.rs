@@ -1,7 +1,7 @@
 //! Machine files of machines found: their text reads back as what was found and measured.
 
+use highorder_calibrate::{Disk, Found, Measured, Place, Times, machine_file};
 use highorder_sim::Machine;
-use highorder_sim::calibrate::{Disk, Found, Measured, Place, Times, machine_file};
 use highorder_sim::device::DeviceKind;
 use std::path::{Path, PathBuf};
 

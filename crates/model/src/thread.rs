@@ -4,10 +4,6 @@
 //! come from movable pageblocks, too.
 
 use super::{Barrier, Moment, Shared, SharedRef, Spent, state};
-use crate::{
-    Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, KernelBlock,
-    MachineInfo, MemPolicy, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
-};
 use highorder_mm::filemap::FileId;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
@@ -16,13 +12,17 @@ use highorder_mm::types::MAX_PAGE_ORDER;
 use highorder_mm::vma::{HugeAdvice, ProcessId, Vma};
 use highorder_mm::{Order, Pfn};
 use highorder_record::Metric;
-use highorder_sim::kernel::fault::{self, Killed, TouchError};
+use highorder_sim::kernel::fault::{self, TouchError};
 use highorder_sim::kernel::filemap::{self, FileError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::inodes::{self, OpenFile};
 use highorder_sim::kernel::mmap_lock::{self, Hold};
 use highorder_sim::kernel::{KernelCx, compaction, numa, oom, slab, writeback};
 use highorder_sim::{Affinity, CpuId, DeviceId, Mode, TaskSpec};
+use highorder_system::{
+    Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, KernelBlock,
+    MachineInfo, MemPolicy, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
+};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
@@ -83,32 +83,24 @@ struct Block {
     kind: KernelBlock,
 }
 
-impl From<FileError> for Failure {
-    fn from(error: FileError) -> Self {
-        match error {
-            FileError::Killed => Self::Killed,
-            FileError::NoSpace => Self::Refused("no space left on the disk".to_owned()),
-        }
+/// What a program learns of an error of files.
+fn file_failure(error: FileError) -> Failure {
+    match error {
+        FileError::Killed => Failure::Killed,
+        FileError::NoSpace => Failure::Refused("no space left on the disk".to_owned()),
     }
 }
 
-impl From<TouchError> for Failure {
-    fn from(error: TouchError) -> Self {
-        match error {
-            TouchError::Killed => Self::Killed,
-            TouchError::BehindEnd { page, pages } => Self::Refused(format!(
-                "page {page} of a mapped file was touched, which has {pages} pages (SIGBUS)"
-            )),
-            TouchError::ReadOnly => {
-                Self::Refused("a file that is mapped to be read was written (SIGSEGV)".to_owned())
-            }
+/// What a program learns of an access that failed.
+fn touch_failure(error: TouchError) -> Failure {
+    match error {
+        TouchError::Killed => Failure::Killed,
+        TouchError::BehindEnd { page, pages } => Failure::Refused(format!(
+            "page {page} of a mapped file was touched, which has {pages} pages (SIGBUS)"
+        )),
+        TouchError::ReadOnly => {
+            Failure::Refused("a file that is mapped to be read was written (SIGSEGV)".to_owned())
         }
-    }
-}
-
-impl From<Killed> for Failure {
-    fn from(_: Killed) -> Self {
-        Self::Killed
     }
 }
 
@@ -169,7 +161,8 @@ impl Thread<'_, '_> {
         }
         let area = self.map_behind(0, 1)?;
         let page = Vpn(area.first as u32);
-        fault::touch_range(self.cx, self.process, page, 1, Access::Write, fault::Extent::Word)?;
+        fault::touch_range(self.cx, self.process, page, 1, Access::Write, fault::Extent::Word)
+            .map_err(touch_failure)?;
         Ok(Some(page))
     }
 
@@ -235,7 +228,10 @@ impl Thread<'_, '_> {
     }
 
     /// A file that the thread has open.
-    fn open(&mut self, file: crate::FileId) -> Result<&mut (FileId, Readahead), Failure> {
+    fn open(
+        &mut self,
+        file: highorder_system::FileId,
+    ) -> Result<&mut (FileId, Readahead), Failure> {
         let open = self.files.get_mut(file.0 as usize).and_then(Option::as_mut);
         open.ok_or_else(|| Failure::Refused(format!("file {} is not open", file.0)))
     }
@@ -502,7 +498,8 @@ impl System for Thread<'_, '_> {
             Extent::Whole => fault::Extent::Whole,
         };
         let pages = range.end.0 - range.start.0;
-        fault::touch_range(self.cx, self.process, range.start, pages, pattern.access, extent)?;
+        fault::touch_range(self.cx, self.process, range.start, pages, pattern.access, extent)
+            .map_err(touch_failure)?;
         Ok(())
     }
 
@@ -514,7 +511,7 @@ impl System for Thread<'_, '_> {
         })
     }
 
-    fn create_file(&mut self, name: &str) -> Result<crate::FileId, Failure> {
+    fn create_file(&mut self, name: &str) -> Result<highorder_system::FileId, Failure> {
         self.system_call()?;
         let old = self.shared.borrow_mut().files.remove(name);
         if let Some(old) = old {
@@ -532,10 +529,10 @@ impl System for Thread<'_, '_> {
             filemap::unlink(self.cx, other);
         }
         self.check()?;
-        Ok(crate::FileId(self.files.len() as u32 - 1))
+        Ok(highorder_system::FileId(self.files.len() as u32 - 1))
     }
 
-    fn open_file(&mut self, name: &str) -> Result<crate::FileId, Failure> {
+    fn open_file(&mut self, name: &str) -> Result<highorder_system::FileId, Failure> {
         self.system_call()?;
         let file = self.shared.borrow().files.get(name).copied();
         let file = file.ok_or_else(|| Failure::Refused(format!("no file `{name}`")))?;
@@ -543,39 +540,54 @@ impl System for Thread<'_, '_> {
         self.files.push(Some((file, Readahead::default())));
         self.opened.push(open);
         self.check()?;
-        Ok(crate::FileId(self.files.len() as u32 - 1))
+        Ok(highorder_system::FileId(self.files.len() as u32 - 1))
     }
 
-    fn file_bytes(&mut self, file: crate::FileId) -> Result<u64, Failure> {
+    fn file_bytes(&mut self, file: highorder_system::FileId) -> Result<u64, Failure> {
         self.system_call()?;
         let (file, _) = *self.open(file)?;
         Ok(self.cx.world().file(file).size)
     }
 
-    fn read_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+    fn read_file(
+        &mut self,
+        file: highorder_system::FileId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), Failure> {
         self.system_call()?;
         let (inode, mut readahead) = *self.open(file)?;
         let done = filemap::read(self.cx, self.process, inode, &mut readahead, offset, bytes);
         self.open(file)?.1 = readahead;
-        Ok(done?)
+        done.map_err(file_failure)
     }
 
-    fn send_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+    fn send_file(
+        &mut self,
+        file: highorder_system::FileId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), Failure> {
         self.system_call()?;
         let (inode, mut readahead) = *self.open(file)?;
         let done = filemap::send(self.cx, self.process, inode, &mut readahead, offset, bytes);
         self.open(file)?.1 = readahead;
-        Ok(done?)
+        done.map_err(file_failure)
     }
 
-    fn write_file(&mut self, file: crate::FileId, offset: u64, bytes: u64) -> Result<(), Failure> {
+    fn write_file(
+        &mut self,
+        file: highorder_system::FileId,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), Failure> {
         self.system_call()?;
         let (file, _) = *self.open(file)?;
-        filemap::write(self.cx, self.process, file, offset, bytes)?;
+        filemap::write(self.cx, self.process, file, offset, bytes).map_err(file_failure)?;
         Ok(())
     }
 
-    fn fsync(&mut self, file: crate::FileId) -> Result<(), Failure> {
+    fn fsync(&mut self, file: highorder_system::FileId) -> Result<(), Failure> {
         self.system_call()?;
         let (file, _) = *self.open(file)?;
         writeback::fsync(self.cx, file);
@@ -607,14 +619,18 @@ impl System for Thread<'_, '_> {
         self.check()
     }
 
-    fn set_file_bytes(&mut self, file: crate::FileId, bytes: u64) -> Result<(), Failure> {
+    fn set_file_bytes(
+        &mut self,
+        file: highorder_system::FileId,
+        bytes: u64,
+    ) -> Result<(), Failure> {
         self.system_call()?;
         let (file, _) = *self.open(file)?;
-        filemap::set_size(self.cx, self.process, file, bytes)?;
+        filemap::set_size(self.cx, self.process, file, bytes).map_err(file_failure)?;
         Ok(())
     }
 
-    fn close_file(&mut self, file: crate::FileId) -> Result<(), Failure> {
+    fn close_file(&mut self, file: highorder_system::FileId) -> Result<(), Failure> {
         self.system_call()?;
         self.open(file)?;
         self.files[file.0 as usize] = None;
@@ -624,7 +640,7 @@ impl System for Thread<'_, '_> {
 
     fn map_file(
         &mut self,
-        file: crate::FileId,
+        file: highorder_system::FileId,
         first: u64,
         pages: u64,
         access: Access,

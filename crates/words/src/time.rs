@@ -1,10 +1,11 @@
-//! Virtual time: nanoseconds since the machine was started.
+//! Time: nanoseconds, of the model's clock or a real one.
 
-use std::fmt;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use alloc::format;
+use core::fmt;
+use core::iter::Sum;
+use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
-/// A moment of virtual time, or a length of it, in nanoseconds.
+/// A moment of time, or a length of it, in nanoseconds.
 ///
 /// 2^64 ns are 584 years, so arithmetic does not guard against overflow beyond what Rust does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,6 +121,7 @@ impl fmt::Display for Ns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn times_print_exactly_in_the_largest_unit_they_reach() {

@@ -6,6 +6,7 @@
 
 mod compaction;
 mod fragmentation;
+pub mod knob_scaling;
 mod knobs;
 mod pageblocks;
 mod settings;
@@ -15,7 +16,6 @@ mod thread;
 pub use knobs::{Knob, KnobValue, knob_scaling, knobs};
 pub use settings::{check_knob, check_knob_of};
 
-use crate::{Code, MachineInfo, NodeInfo};
 use highorder_mm::Memory;
 use highorder_mm::policy::Policy;
 use highorder_record::killed::killed_note;
@@ -24,6 +24,7 @@ use highorder_sim::kernel::demand::{self, Demand};
 use highorder_sim::kernel::trace::Traced;
 use highorder_sim::kernel::{self, Flows, Kernel};
 use highorder_sim::{Machine, Ns, RunError, Sim, TaskId, TaskSpec, WaitQueue};
+use highorder_system::{Code, Failure, MachineInfo, NodeInfo, ThreadId};
 use settings::Settings;
 use state::Sampler;
 use std::cell::RefCell;
@@ -123,7 +124,7 @@ struct Shared {
 }
 
 struct ThreadState {
-    outcome: Option<Result<(), crate::Failure>>,
+    outcome: Option<Result<(), Failure>>,
 }
 
 struct Barrier {
@@ -388,13 +389,13 @@ impl Shared {
         }
     }
 
-    fn add_thread(&mut self, process: highorder_mm::vma::ProcessId) -> crate::ThreadId {
+    fn add_thread(&mut self, process: highorder_mm::vma::ProcessId) -> ThreadId {
         self.threads.push(ThreadState { outcome: None });
         let process = process.0 as usize;
         if self.living.len() <= process {
             self.living.resize(process + 1, 0);
         }
         self.living[process] += 1;
-        crate::ThreadId(self.threads.len() as u32 - 1)
+        ThreadId(self.threads.len() as u32 - 1)
     }
 }

@@ -1,14 +1,14 @@
 //! A machine's shape, from what its kernel says of it.
 
 use super::disk;
-use crate::error::InputError;
 use highorder_kernelfs::{Swaps, TextFile, Zoneinfo, ZoneinfoZone};
+use highorder_sim::InputError;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
-const PAGES_PER_MIB: u64 = MIB / crate::machine::PAGE_BYTES;
+const PAGES_PER_MIB: u64 = MIB / highorder_sim::machine::PAGE_BYTES;
 /// End of ZONE_DMA, in MiB.
 const DMA_END_MIB: u64 = 16;
 /// End of ZONE_DMA32, in MiB.
@@ -229,7 +229,7 @@ fn swap(root: &Path) -> Result<Vec<FoundSwap>, InputError> {
             disk,
             offset_bytes,
             // The page that says that it is one is no swap space, but of the area.
-            bytes: area.size_kb * 1024 + crate::machine::PAGE_BYTES,
+            bytes: area.size_kb * 1024 + highorder_sim::machine::PAGE_BYTES,
         }
     };
     Ok(swaps.areas.iter().map(area).collect())

@@ -1,6 +1,6 @@
 //! Prints the machine file of this machine: its shape and what primitive work costs, without disks.
 
-use highorder_sim::calibrate::{Found, Place, machine_file, measure};
+use highorder_calibrate::{Found, Place, machine_file, measure};
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -3,10 +3,8 @@
 //! A scaled machine is to be the same machine in small: zones, swap and the workload's sizes keep their shares of
 //! memory. So an amount of memory that a knob says shrinks as these do, and what says nothing of how much memory
 //! there is stays: a mode, a ratio, a time. A few values are neither; there is no scaled run with them. What each
-//! knob of the model is stands beside its name in `model/knobs.rs`; this module adds the knobs that real
+//! knob of the model is stands beside its name in `knobs.rs`; this module adds the knobs that real
 //! kernels have besides.
-
-use crate::model;
 
 /// What becomes of a knob's value where there is less memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +57,7 @@ const WORDS_OF_AMOUNTS: [&str; 8] =
 /// refused rather than left as it is.
 #[must_use]
 pub fn scaling(name: &str) -> Scaling {
-    if let Some(scaling) = model::knob_scaling(name) {
+    if let Some(scaling) = crate::knob_scaling(name) {
         return scaling;
     }
     let last = name.rsplit(['.', '/']).next().unwrap_or(name);

@@ -302,7 +302,7 @@ pub fn knob_scaling(name: &str) -> Option<Scaling> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::check_knob;
+    use crate::check_knob;
 
     #[test]
     fn every_knob_takes_what_it_says_and_nothing_beside() {

@@ -1,7 +1,7 @@
 //! What has to be true of costs, whatever the machine: else something disturbed the measurement.
 
 use super::Measured;
-use crate::error::InputError;
+use highorder_sim::InputError;
 
 /// A step, one that cannot be cheaper, how many of the former the latter is worth at least, and why.
 type Relation = (&'static str, &'static str, f64, &'static str);
@@ -60,7 +60,7 @@ pub fn check(costs: &[Measured]) -> Result<(), InputError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{BUILT_IN, Machine};
+    use highorder_sim::machine::{BUILT_IN, Machine};
 
     /// The costs of a machine file.
     fn costs(machine: &Machine) -> Vec<Measured> {

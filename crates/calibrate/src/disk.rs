@@ -6,7 +6,7 @@
 )]
 
 use super::{PAGE, shuffled};
-use crate::error::InputError;
+use highorder_sim::InputError;
 use memmap2::MmapMut;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fstatvfs};
 use std::fs::File;
