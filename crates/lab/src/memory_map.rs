@@ -203,7 +203,7 @@ mod tests {
         let policy = Kernel::load("linux-6.12").unwrap().policy;
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();
-        memory.release_boot_memory(last.start..Pfn(last.start.0 + last.managed_pages as u32));
+        memory.release_boot_memory(last.start..last.start + last.managed_pages as u32);
         let at = memory.spaces.mmap(ProcessId(0), 2048, MemPolicy::Default);
         let (huge, table) = (block(memory, 9, Gfp::TRANSHUGE), block(memory, 0, Gfp::KERNEL));
         let fault = memory.touch(at, 1, Access::Write).fault.expect("nothing is mapped yet");
@@ -239,7 +239,7 @@ mod tests {
         let policy = Kernel::load("linux-6.12").unwrap().policy;
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();
-        memory.release_boot_memory(last.start..Pfn(last.start.0 + last.managed_pages as u32));
+        memory.release_boot_memory(last.start..last.start + last.managed_pages as u32);
         let uses = [
             (KernelUse::Slab(CacheId::DENTRY), FrameUse::SlabReclaimable),
             (KernelUse::Slab(CacheId::BUFFER_HEAD), FrameUse::SlabReclaimable),

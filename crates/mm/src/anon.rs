@@ -946,7 +946,7 @@ impl Memory {
         if let Pmd::Huge(pte) = self.spaces.table.pmd(vpn) {
             return if pte.pfn() == Some(head) { pages } else { 0 };
         }
-        let mapped = |i: &u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(Pfn(head.0 + i));
+        let mapped = |i: &u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(head + *i);
         (0..pages).filter(mapped).count() as u32
     }
 
@@ -962,7 +962,7 @@ impl Memory {
             [Pte::WRITE, Pte::DIRTY, Pte::ACCESSED].into_iter().filter(|&b| pte.has(b)).sum();
         self.spaces.table.units[start.unit()].pmd = Pmd::Table;
         for i in 0..PTRS_PER_TABLE {
-            self.spaces.table.set_pte(Vpn(start.0 + i), Pte::page(Pfn(head.0 + i), bits));
+            self.spaces.table.set_pte(Vpn(start.0 + i), Pte::page(head + i, bits));
         }
         let lruvec = self.lruvec_of(head);
         self.lru.lruvecs[lruvec].stats.nr_anon_huge -= 1;
@@ -1006,7 +1006,7 @@ impl Memory {
         let migratetype: Migratetype = self.frames.migratetype(head);
         let mut unmapped = Vec::new();
         for i in (0..order.pages()).rev() {
-            let pfn = Pfn(head.0 + i);
+            let pfn = head + i;
             self.frames.set(pfn, State::Allocated, Order(0), migratetype);
             self.frames.set_movable(pfn, true);
             self.frames.set_owner(pfn, vpn.0 + i);

@@ -383,7 +383,7 @@ impl Memory {
     /// The first frame of a zone's last pageblock: where the free scanner begins.
     fn last_block(&self, id: ZoneId) -> Pfn {
         let zone = &self.zones[id.index()];
-        block_start(Pfn(zone.end.0 - 1), self.pageblock_pages()).max(zone.start)
+        block_start(zone.end - 1, self.pageblock_pages()).max(zone.start)
     }
 
     /// Begins a run.
@@ -749,7 +749,7 @@ impl Memory {
                 }
                 Rescan::Whole => run.last_migrated_pfn = Some(run.round_start),
                 Rescan::AfterFailure => {
-                    let block = block_start(Pfn(run.cc.migrate_pfn.0 - 1), pages);
+                    let block = block_start(run.cc.migrate_pfn - 1, pages);
                     let start = self.zones[run.cc.zone.index()].start;
                     run.last_migrated_pfn = Some(block.max(start));
                 }
@@ -942,7 +942,7 @@ impl Memory {
                     return step;
                 }
             } else if policy.skip_on_failure && run.is_brief() {
-                let end = block_end(Pfn(run.cc.migrate_pfn.0 - 1), run.order_pages());
+                let end = block_end(run.cc.migrate_pfn - 1, run.order_pages());
                 run.cc.migrate_pfn = end;
                 run.last_migrated_pfn = None;
                 self.release_held(run);

@@ -352,7 +352,7 @@ impl Memory {
     ) {
         let is_mixed = migratetype == Migratetype::Movable || old_type == Migratetype::Movable;
         let most = usize::from(self.policy.compaction.queue_length);
-        let start = Pfn(block.0 & !(self.policy.freelist.pageblock_order.pages() - 1));
+        let start = block.align_down(self.policy.freelist.pageblock_order);
         let queue = &mut self.zones[id.index()].mixed_blocks;
         if is_mixed && queue.len() < most && !queue.contains(&start) {
             queue.push(start);

@@ -9,7 +9,7 @@
 //! [`watermark`], [`alloc`](mod@alloc), [`fast_search`], [`validate`]; then user memory: [`page_table`],
 //! [`vma`], [`anon`], [`filemap`], [`rmap`], [`lru`], [`reclaim`], [`mglru`], [`workingset`], [`swap`], [`vmstat`], [`audit`].
 #![no_std]
-// Nobody may allow them here, in tests neither: no wall clock, no order by chance.
+// Nobody may allow them here: no wall clock, no order by chance.
 #![forbid(clippy::disallowed_types)]
 extern crate alloc as std_alloc;
 

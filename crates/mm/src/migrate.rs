@@ -230,7 +230,7 @@ impl Memory {
         let vpn = self.vpn_of(from);
         if let Some(slot) = self.slot_of(from) {
             for i in 0..pages {
-                self.replace_cached(Slot(slot.0 + i), Pfn(to.0 + i));
+                self.replace_cached(Slot(slot.0 + i), to + i);
             }
         }
         if let Some(waiting) = self.lru.deferred_split.iter_mut().find(|pfn| **pfn == from) {
@@ -253,10 +253,10 @@ impl Memory {
             for i in 0..pages {
                 let at = Vpn(vpn.0 + i);
                 let pte = self.spaces.table.pte(at);
-                if pte.pfn() != Some(Pfn(from.0 + i)) {
+                if pte.pfn() != Some(from + i) {
                     continue;
                 }
-                let (entry, dirty) = self.moved_entry(pte, Pfn(to.0 + i));
+                let (entry, dirty) = self.moved_entry(pte, to + i);
                 self.spaces.table.set_pte(at, entry);
                 was_moved |= pte.has(Pte::MOVED);
                 is_dirty |= dirty;

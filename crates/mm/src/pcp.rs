@@ -260,7 +260,7 @@ impl Memory {
                     self.rmqueue_smallest_run(id, order, migratetype, blocks - moved)
             {
                 for part in 0..parts {
-                    let pfn = Pfn(first.0 + part * order.pages());
+                    let pfn = first + part * order.pages();
                     self.link_pcp(id, cpu, pfn, order, (index, migratetype), end);
                 }
                 moved += parts;

@@ -870,10 +870,9 @@ impl Memory {
             }
             let vpn = self.vpn_of(pfn).expect("an anonymous page that is mapped");
             self.split_huge_page(pfn, sc.cpu);
-            let mapped =
-                |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(Pfn(pfn.0 + i));
+            let mapped = |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn + i);
             let parts = (1..HUGE_ORDER.pages()).rev().filter(|&i| mapped(i));
-            pages.extend(parts.map(|i| Pfn(pfn.0 + i)));
+            pages.extend(parts.map(|i| pfn + i));
             if !mapped(0) {
                 return Slotted::Gone;
             }
@@ -950,7 +949,7 @@ impl Memory {
         let mut was = 0;
         for i in 0..pages {
             let pte = table.pte(Vpn(vpn.0 + i));
-            if pte.pfn() == Some(Pfn(pfn.0 + i)) && pte.has(Pte::ACCESSED) {
+            if pte.pfn() == Some(pfn + i) && pte.has(Pte::ACCESSED) {
                 was += 1;
                 table.set_pte(Vpn(vpn.0 + i), pte.without(Pte::ACCESSED));
             }
@@ -980,7 +979,7 @@ impl Memory {
         let task = self.spaces.find(vpn).map(|vma| vma.task);
         let mut any = false;
         for i in 0..pages {
-            let (at, part) = (Vpn(vpn.0 + i), Pfn(pfn.0 + i));
+            let (at, part) = (Vpn(vpn.0 + i), pfn + i);
             let pte = self.spaces.table.pte(at);
             self.work.ptes_scanned += 1;
             if pte.pfn() != Some(part) {

@@ -102,7 +102,7 @@ impl Memory {
         self.zones[id.index()].account_free(-i64::from(order.pages()), from);
         let mut kept = head;
         for half in (order.0..found.0).rev().map(Order) {
-            let upper = Pfn(kept.0 + half.pages());
+            let upper = kept + half.pages();
             let (keep, free) = if pfn >= upper { (upper, kept) } else { (kept, upper) };
             self.frames.set_inner(keep);
             self.link_free(id, free, half, from, End::Head);
@@ -155,7 +155,7 @@ impl Memory {
         let id = self.zone_of(pfn);
         let start = pfn.align_down(self.policy.freelist.pageblock_order);
         let zone = &self.zones[id.index()];
-        let end = Pfn(start.0 + self.policy.freelist.pageblock_order.pages());
+        let end = start + self.policy.freelist.pageblock_order.pages();
         self.move_freepages(id, start.max(zone.start)..end.min(zone.end), migratetype, End::Tail);
         self.set_block_type(start, migratetype);
     }

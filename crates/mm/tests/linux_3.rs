@@ -205,12 +205,12 @@ fn a_cold_page_is_taken_last_and_drained_first() {
     };
     // The first of a refill of 31; then the next one hot, and the last one cold.
     let first = alloc(&mut memory, Gfp::HIGHUSER_MOVABLE);
-    assert_eq!(alloc(&mut memory, Gfp::HIGHUSER_MOVABLE), Pfn(first.0 + 1));
-    assert_eq!(alloc(&mut memory, Gfp::HIGHUSER_MOVABLE | Gfp::COLD), Pfn(first.0 + 30));
+    assert_eq!(alloc(&mut memory, Gfp::HIGHUSER_MOVABLE), first + 1);
+    assert_eq!(alloc(&mut memory, Gfp::HIGHUSER_MOVABLE | Gfp::COLD), first + 30);
     memory.free_cold(first, Order(0), 0);
-    memory.free(Pfn(first.0 + 1), Order(0), 0);
+    memory.free(first + 1, Order(0), 0);
     let lists = memory.zones[0].pcp[0].list(pcp_index(Order(0), Movable));
-    assert_eq!((lists.head(), lists.tail()), (Some(Pfn(first.0 + 1)), Some(first)));
+    assert_eq!((lists.head(), lists.tail()), (Some(first + 1), Some(first)));
     // A cold request that has to refill finds the first page of the batch at the end it looks at.
     memory.drain_all_pages(None);
     let next = memory.peek_smallest(ZONE, Order(0), Movable).unwrap().0;

@@ -385,7 +385,7 @@ fn a_huge_block_cut_into_pages_is_freed_page_by_page_and_no_frame_twice() {
         for page in 0..512 {
             let sound = memory.validate();
             sound.unwrap_or_else(|fault| panic!("{name}, page {page}: {fault}"));
-            memory.free(Pfn(huge.0 + page), Order(0), 0);
+            memory.free(huge + page, Order(0), 0);
         }
         memory.drain_all_pages(None);
         memory.validate().unwrap_or_else(|fault| panic!("{name}: {fault}"));
@@ -568,7 +568,7 @@ fn a_free_of_two_pageblocks_asks_each_for_its_type_where_lists_follow_pageblocks
     let after = |policy: &Policy, second| {
         let mut memory = all_free(&single_zone(4096), policy);
         let pfn = take(&mut memory, 10, Movable).expect("room");
-        memory.set_block_type(Pfn(pfn.0 + 512), second);
+        memory.set_block_type(pfn + 512, second);
         memory.free(pfn, Order(10), 0);
         let of = |pfn: u32| {
             let (order, list) =

@@ -1,7 +1,7 @@
 //! Frames and blocks of them.
 
 use core::fmt;
-use core::ops::{Add, Sub};
+use core::ops::{Add, AddAssign, Sub, SubAssign};
 
 /// A page frame number: the index of a base page, never a byte address.
 ///
@@ -54,6 +54,20 @@ impl Sub<u32> for Pfn {
     #[inline]
     fn sub(self, pages: u32) -> Self {
         Self(self.0 - pages)
+    }
+}
+
+impl AddAssign<u32> for Pfn {
+    #[inline]
+    fn add_assign(&mut self, pages: u32) {
+        self.0 += pages;
+    }
+}
+
+impl SubAssign<u32> for Pfn {
+    #[inline]
+    fn sub_assign(&mut self, pages: u32) {
+        self.0 -= pages;
     }
 }
 

@@ -739,7 +739,7 @@ impl<'a> Follower<'a> {
     fn note_split(&mut self, head: Pfn, found: Order, pfn: Pfn, order: Order) {
         let mut kept = head;
         for half in (order.0..found.0).rev().map(Order) {
-            let upper = Pfn(kept.0 + half.pages());
+            let upper = kept + half.pages();
             let (keep, free) = if pfn >= upper { (upper, kept) } else { (kept, upper) };
             self.origins[free.index()] = Origin::Split;
             kept = keep;
@@ -826,7 +826,7 @@ impl<'a> Follower<'a> {
         let fields = event.fallback();
         let order = fields.fallback_order;
         let first = event.pfn.align_down(order);
-        let last = Pfn(first.0 + (order.pages() - 1));
+        let last = first + (order.pages() - 1);
         let zone = &self.memory.zones[run.zone.index()];
         let is_block = zone.spans(first) && zone.spans(last);
         if is_block && self.memory.free_block_of(event.pfn).is_none_or(|(_, o)| o < order) {
@@ -924,7 +924,7 @@ impl<'a> Follower<'a> {
                 State::Isolated | State::Allocated | State::Inner => {}
             }
             let head = self.memory.frames().head_of(at);
-            at = Pfn(head.0 + self.memory.frames().order(head).pages());
+            at = head + self.memory.frames().order(head).pages();
         }
     }
 

@@ -484,7 +484,7 @@ pub(crate) fn all_free(machine: &Machine, policy: &Policy) -> Memory {
     let mut memory = Memory::new(machine.clone(), policy.clone());
     for node in &machine.nodes {
         for zone in &node.zones {
-            memory.release_boot_memory(zone.start..Pfn(zone.start.0 + zone.spanned_pages));
+            memory.release_boot_memory(zone.start..zone.start + zone.spanned_pages);
         }
     }
     memory

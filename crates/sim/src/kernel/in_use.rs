@@ -98,7 +98,7 @@ fn punch(in_use: &InUse, memory: &mut Memory, blocks: &[Pfn], cpu: usize, rng: &
     }
     for (at, hole) in holes.iter().enumerate() {
         if hole.is_some() {
-            let pfn = Pfn(blocks[at / BLOCK].0 + (at % BLOCK) as u32);
+            let pfn = blocks[at / BLOCK] + (at % BLOCK) as u32;
             memory.free_kernel_block(pfn, Order(0), cpu);
         }
     }

@@ -528,8 +528,8 @@ fn release_free_memory(machine: &Machine, memory: &mut Memory) {
             }
             _ => 0,
         };
-        let first = Pfn(zone.start.0 + low as u32);
-        let last = Pfn(first.0 + zone.managed_pages as u32);
+        let first = zone.start + low as u32;
+        let last = first + zone.managed_pages as u32;
         memory.release_boot_memory(first..last);
     }
 }
