@@ -54,7 +54,7 @@ pub fn machine_file(name: &str, found: &Found, disks: &[Disk], costs: &[Measured
         self::disk(add, disk, cost("block_request") + cost("system_call"), found.nr_cpus());
     }
     swap(add, found, disks);
-    line(add, "\n# What primitive work costs; how each is measured: crates/sim/src/calibrate.rs.");
+    line(add, "\n# What primitive work costs; how each is measured: crates/calibrate/src/lib.rs.");
     line(add, "[costs]");
     for Measured { name, ns, source } in costs {
         line(add, &format!("{name} = {{ ns = {ns:?}, source = {} }}", quoted(source)));
