@@ -401,8 +401,8 @@ impl Model {
                     self.memory.drain_pcp_excess(zone, cpu);
                 }
             }
-            Demand::Reclaim { node, highest, active } => {
-                note_reclaim(&mut self.memory, node, highest, active);
+            Demand::Reclaim { node, highest_zoneidx, active } => {
+                note_reclaim(&mut self.memory, node, highest_zoneidx, active);
             }
         }
     }

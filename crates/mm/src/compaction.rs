@@ -95,7 +95,7 @@ pub struct CompactRequest {
     /// With which flags.
     pub flags: AllocFlags,
     /// The highest zone that is of use.
-    pub highest: ZoneKind,
+    pub highest_zoneidx: ZoneKind,
     /// From the zone's ends instead of where the last run stopped.
     pub whole_zone: bool,
     /// Pageblocks are scanned even if that was in vain the last time.
@@ -125,7 +125,7 @@ impl CompactRequest {
             cpu,
             mark: Mark::Min,
             flags: AllocFlags::slow_path(gfp, order),
-            highest: gfp.highest_zone(),
+            highest_zoneidx: gfp.highest_zone(),
             whole_zone: full,
             ignore_skip_hint: full,
             ignore_block_suitable: full,
@@ -138,14 +138,14 @@ impl CompactRequest {
         memory: &Memory,
         zone: ZoneId,
         order: Order,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
         cpu: usize,
     ) -> Self {
         Self {
             order: Some(order),
             mode: MigrateMode::SyncLight,
             who: Compactor::Kcompactd,
-            highest,
+            highest_zoneidx,
             whole_zone: false,
             ignore_skip_hint: memory.policy.compaction.kcompactd_ignores_hints,
             ..Self::user(zone, cpu)
@@ -183,7 +183,7 @@ impl CompactRequest {
             cpu,
             mark: Mark::Min,
             flags: AllocFlags::NONE,
-            highest: ZoneKind::Dma,
+            highest_zoneidx: ZoneKind::Dma,
             whole_zone: true,
             ignore_skip_hint: true,
             ignore_block_suitable: false,
@@ -397,8 +397,8 @@ impl Memory {
     ) -> Result<CompactRun, CompactResult> {
         let id = request.zone;
         if let Some(order) = request.order {
-            let CompactRequest { mark, flags, highest, .. } = request;
-            let suitable = self.compaction_suitable(id, order, mark, flags, highest);
+            let CompactRequest { mark, flags, highest_zoneidx, .. } = request;
+            let suitable = self.compaction_suitable(id, order, mark, flags, highest_zoneidx);
             self.note_suitable(id, Some(order), suitable);
             match suitable {
                 CompactResult::Continue => {}
@@ -656,7 +656,7 @@ impl Memory {
         let between_blocks =
             block_start(run.cc.migrate_pfn, self.pageblock_pages()) == run.cc.migrate_pfn;
         let low = zone.watermarks.pages(Mark::Low);
-        let CompactRequest { flags, highest, .. } = run.request;
+        let CompactRequest { flags, highest_zoneidx, .. } = run.request;
         match policy.finish {
             Finish::MarkAndType => {
                 let mark = low + u64::from(order.pages());
@@ -665,7 +665,7 @@ impl Memory {
                 }
             }
             Finish::MarkAndSteal => {
-                if !self.watermark_ok(id, order, low, highest, flags) {
+                if !self.watermark_ok(id, order, low, highest_zoneidx, flags) {
                     return CompactResult::Continue;
                 }
             }

@@ -171,10 +171,10 @@ impl Lruvec {
         self.sizes[list as usize].iter().sum()
     }
 
-    /// Base pages on a list that lie in zones up to `highest`.
+    /// Base pages on a list that lie in zones up to `highest_zoneidx`.
     #[must_use]
-    pub fn size_up_to(&self, list: LruList, highest: ZoneKind) -> u64 {
-        self.sizes[list as usize][..=highest as usize].iter().sum()
+    pub fn size_up_to(&self, list: LruList, highest_zoneidx: ZoneKind) -> u64 {
+        self.sizes[list as usize][..=highest_zoneidx as usize].iter().sum()
     }
 
     #[inline]
@@ -529,7 +529,7 @@ impl Memory {
         inactive * ratio < active
     }
 
-    /// Takes up to `nr_to_scan` pages from the tail of a list. Those of zones above `highest` are passed
+    /// Takes up to `nr_to_scan` pages from the tail of a list. Those of zones above `highest_zoneidx` are passed
     /// over and put at the head.
     #[doc(alias = "isolate_lru_folios")]
     pub fn isolate_lru_pages(
@@ -537,9 +537,9 @@ impl Memory {
         lruvec: usize,
         list: LruList,
         nr_to_scan: u64,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
     ) -> Isolated {
-        self.isolate_lru_blocks(lruvec, list, nr_to_scan, highest, None)
+        self.isolate_lru_blocks(lruvec, list, nr_to_scan, highest_zoneidx, None)
     }
 
     /// The same, and with each page those of the block around it, where that is wanted.
@@ -548,7 +548,7 @@ impl Memory {
         lruvec: usize,
         list: LruList,
         nr_to_scan: u64,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
         around: Option<Around>,
     ) -> Isolated {
         let mut found = Isolated::default();
@@ -562,7 +562,7 @@ impl Memory {
             self.del_page_from_lru(pfn);
             self.work.pfns_scanned += 1;
             found.nr_scanned += counts;
-            if zone > highest {
+            if zone > highest_zoneidx {
                 found.nr_skipped[zone as usize] += pages;
                 skipped.push(pfn);
                 continue;

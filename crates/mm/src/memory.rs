@@ -325,9 +325,9 @@ impl Memory {
     /// The zones that a request could use, in the order of its zonelist.
     #[must_use]
     pub fn zones_for(&self, node: u32, gfp: Gfp) -> Vec<ZoneId> {
-        let class = gfp.highest_zone();
+        let highest_zoneidx = gfp.highest_zone();
         let zones = self.zonelist(node, gfp).map(|position| self.zonelist_entry(position));
-        zones.filter(|id| self.zones[id.index()].kind <= class).collect()
+        zones.filter(|id| self.zones[id.index()].kind <= highest_zoneidx).collect()
     }
 
     /// Positions of the zonelist for requests that begin at `node`.

@@ -54,7 +54,7 @@ pub struct ScanControl {
     /// 12 at first, 0 at last: lists are scanned by this power of two.
     pub priority: u8,
     /// The highest zone that is of use.
-    pub highest: ZoneKind,
+    pub highest_zoneidx: ZoneKind,
     /// The order that is wanted.
     pub order: Order,
     /// Pages wanted.
@@ -87,7 +87,7 @@ impl ScanControl {
             who,
             cpu,
             priority: DEF_PRIORITY,
-            highest: ZoneKind::Movable,
+            highest_zoneidx: ZoneKind::Movable,
             order: Order(0),
             nr_to_reclaim: SWAP_CLUSTER_MAX,
             swappiness,
@@ -440,7 +440,7 @@ impl Memory {
         }
         let balance = self.scan_balance(lruvec, sc, may_deactivate);
         let lists = &self.lru.lruvecs[lruvec];
-        let sizes = LruList::EVICTABLE.map(|list| lists.size_up_to(list, sc.highest));
+        let sizes = LruList::EVICTABLE.map(|list| lists.size_up_to(list, sc.highest_zoneidx));
         // kswapd keeps on trying a zone that it has given up.
         let is_given_up =
             lists.zone.is_some_and(|zone| self.zones[zone.index()].flags.all_unreclaimable);
@@ -583,7 +583,7 @@ impl Memory {
         self.lru_add_drain(sc.cpu);
         let mode = ReclaimMode::Single;
         let around = self.around(sc.order, mode);
-        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest, around);
+        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest_zoneidx, around);
         let kind = usize::from(list.is_file());
         self.lru.lruvecs[lruvec].recent_scanned[kind] += taken.nr_taken;
         self.vm.add_in(Vm::PgRefill, self.event_zone(lruvec), taken.nr_scanned);
@@ -615,7 +615,7 @@ impl Memory {
         self.lru_add_drain(sc.cpu);
         let mode = self.reclaim_mode(sc.order, sc.priority);
         let around = self.around(sc.order, mode);
-        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest, around);
+        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest_zoneidx, around);
         let file = list.is_file();
         self.count_scan(lruvec, file, taken.nr_scanned, sc.who);
         let mut shrunk = Shrunk {

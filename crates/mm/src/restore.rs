@@ -205,14 +205,14 @@ impl Memory {
     /// Notes that the walk over the zones for `request` came as far as `served`, which may raise the
     /// below-high flags of the zones on the way.
     pub fn note_zone_walk(&mut self, request: Request, served: ZoneId) {
-        let class = request.gfp.highest_zone();
+        let highest_zoneidx = request.gfp.highest_zone();
         let flags = self.fast_path_flags(request);
         for position in self.zonelist(request.node, request.gfp) {
             let id = self.zonelist_entry(position);
-            if self.zones[id.index()].kind > class {
+            if self.zones[id.index()].kind > highest_zoneidx {
                 continue;
             }
-            self.probe_high(id, request, Some(Mark::Low), class, flags);
+            self.probe_high(id, request, Some(Mark::Low), highest_zoneidx, flags);
             if id == served {
                 break;
             }

@@ -149,7 +149,7 @@ pub(crate) enum Demand {
     /// if what exceeds it goes now.
     Mark { zone: ZoneId, cpu: usize, high: u32, drains: bool },
     /// kswapd is at work on the zones of a node up to one, or has done its round.
-    Reclaim { node: u32, highest: ZoneKind, active: bool },
+    Reclaim { node: u32, highest_zoneidx: ZoneKind, active: bool },
 }
 
 /// The replay of one recording.
@@ -1265,9 +1265,9 @@ impl<'a> Follower<'a> {
         self.isolated.retain(|&(owner, _)| owner != pid);
     }
 
-    fn reclaim_active(&mut self, node: u32, highest: ZoneKind, active: bool) {
-        self.ask(Demand::Reclaim { node, highest, active });
-        note_reclaim(&mut self.memory, node, highest, active);
+    fn reclaim_active(&mut self, node: u32, highest_zoneidx: ZoneKind, active: bool) {
+        self.ask(Demand::Reclaim { node, highest_zoneidx, active });
+        note_reclaim(&mut self.memory, node, highest_zoneidx, active);
     }
 
     // The end.
@@ -1301,13 +1301,18 @@ impl<'a> Follower<'a> {
 
 /// Notes that kswapd begins a round on the zones of a node up to one, or has done it: then their boosts
 /// have served (`balance_pgdat`), and compaction looks again at pageblocks it skipped.
-pub(crate) fn note_reclaim(memory: &mut Memory, node: u32, highest: ZoneKind, active: bool) {
+pub(crate) fn note_reclaim(
+    memory: &mut Memory,
+    node: u32,
+    highest_zoneidx: ZoneKind,
+    active: bool,
+) {
     for id in (0..memory.zones.len() as u8).map(ZoneId) {
         let zone = &mut memory.zones[id.index()];
         if zone.node != node {
             continue;
         }
-        if zone.kind <= highest {
+        if zone.kind <= highest_zoneidx {
             zone.flags.reclaim_active = active;
             if !active {
                 zone.watermarks.boost = 0;

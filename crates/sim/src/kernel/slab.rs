@@ -287,13 +287,13 @@ pub(crate) fn after_node(
     scan.nr_reclaimed += shrink_slab(cx, node, pressure, scan.gfp, scan.is_kswapd());
 }
 
-/// After a zone was looked through, where pressure is by share: in the highest zone up to `class`, or, on the oldest
-/// kernels, if kswapd did it. Until then `scanned_before` pages had been scanned. Returns how many pages that
+/// After a zone was looked through, where pressure is by share: in the highest zone up to `highest_zoneidx`, or, on
+/// the oldest kernels, if kswapd did it. Until then `scanned_before` pages had been scanned. Returns how many pages that
 /// freed. Suspends.
 pub(crate) fn after_zone(
     cx: &mut KernelCx<'_>,
     id: ZoneId,
-    class: ZoneKind,
+    highest_zoneidx: ZoneKind,
     scan: &mut Scan,
     scanned_before: u64,
 ) -> u64 {
@@ -304,8 +304,12 @@ pub(crate) fn after_zone(
     let node = kernel.memory.zones[id.index()].node;
     let lru_of = |id: ZoneId| kernel.memory.reclaimable_pages(kernel.memory.lru.of_zone(id));
     let lru = match kernel.flows.slab.pressure {
-        SlabPressure::ByZone if kernel.zones_of(node, class).next_back() == Some(id) => lru_of(id),
-        SlabPressure::PerPass if scan.is_kswapd() => kernel.zones_of(node, class).map(lru_of).sum(),
+        SlabPressure::ByZone if kernel.zones_of(node, highest_zoneidx).next_back() == Some(id) => {
+            lru_of(id)
+        }
+        SlabPressure::PerPass if scan.is_kswapd() => {
+            kernel.zones_of(node, highest_zoneidx).map(lru_of).sum()
+        }
         _ => return 0,
     };
     let pressure = Pressure::Share { scanned: scan.nr_scanned - scanned_before, lru };

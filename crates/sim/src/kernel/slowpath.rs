@@ -379,7 +379,7 @@ fn should_reclaim_retry(
     no_progress: u32,
 ) -> bool {
     let Request { order, gfp, .. } = want.request;
-    let highest = gfp.highest_zone();
+    let highest_zoneidx = gfp.highest_zone();
     let kernel = cx.world();
     if no_progress > RECLAIM_RETRIES_MAX {
         // The reserve is the last thing to try.
@@ -389,13 +389,13 @@ fn should_reclaim_retry(
     }
     let nodes = kernel.memory.nodes_by_distance(want.request.node, want.allowed);
     let hopeful = nodes.into_iter().any(|node| {
-        let lruvecs = kernel.lruvecs_of(node, highest);
+        let lruvecs = kernel.lruvecs_of(node, highest_zoneidx);
         let reclaimable: u64 = lruvecs.iter().map(|&l| kernel.memory.reclaimable_pages(l)).sum();
-        kernel.zones_of(node, highest).any(|id| {
+        kernel.zones_of(node, highest_zoneidx).any(|id| {
             let zone = &kernel.memory.zones[id.index()];
             let min = zone.watermarks.pages(Mark::Min);
             let available = zone.nr_free_pages + reclaimable;
-            kernel.memory.watermark_ok_with(id, order, min, highest, flags, available)
+            kernel.memory.watermark_ok_with(id, order, min, highest_zoneidx, flags, available)
         })
     });
     if hopeful {

@@ -245,7 +245,7 @@ pub struct Wake {
     /// The order.
     pub order: Order,
     /// The highest zone that is of use.
-    pub highest: ZoneKind,
+    pub highest_zoneidx: ZoneKind,
 }
 
 /// An event, whose it is and when.
