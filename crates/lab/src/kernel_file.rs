@@ -643,8 +643,8 @@ words!(TargetHeadValue for TargetHead {
 });
 words!(FinishValue for Finish {
     "mark-and-type" MarkAndType => Self::MarkAndType,
-    "mark-and-steal" MarkAndSteal => Self::MarkAndSteal,
-    "type-or-steal" TypeOrSteal => Self::TypeOrSteal,
+    "mark-and-claim" MarkAndClaim => Self::MarkAndClaim,
+    "type-or-claim" TypeOrClaim => Self::TypeOrClaim,
     "between-blocks" BetweenBlocks => Self::BetweenBlocks,
 });
 words!(SuitableValue for Suitable {

@@ -333,7 +333,7 @@ pub struct CompactRun {
     is_rescan: bool,
     /// Pages were moved since the last look for a captured block.
     just_migrated: bool,
-    /// A steal would serve, once the pageblock is finished.
+    /// A claim would serve, once the pageblock is finished.
     finishing_block: bool,
     /// The end of the pageblock that is to be emptied, and no other.
     only_until: Option<Pfn>,
@@ -602,7 +602,7 @@ impl Memory {
     #[doc(alias = "__compact_finished")]
     fn compact_finished(&mut self, run: &mut CompactRun) -> CompactResult {
         let policy = self.policy.compaction;
-        let is_old = matches!(policy.finish, Finish::MarkAndType | Finish::MarkAndSteal);
+        let is_old = matches!(policy.finish, Finish::MarkAndType | Finish::MarkAndClaim);
         let breaks_off = run.contended;
         if breaks_off && (is_old || policy.contention == Contention::Abort) {
             return CompactResult::Contended;
@@ -664,12 +664,12 @@ impl Memory {
                     return CompactResult::Continue;
                 }
             }
-            Finish::MarkAndSteal => {
+            Finish::MarkAndClaim => {
                 if !self.watermark_ok(id, order, low, highest_zoneidx, flags) {
                     return CompactResult::Continue;
                 }
             }
-            Finish::TypeOrSteal => {
+            Finish::TypeOrClaim => {
                 if core::mem::take(&mut run.finishing_block) && !between_blocks {
                     run.finishing_block = true;
                     return CompactResult::Continue;
@@ -697,11 +697,11 @@ impl Memory {
             if migratetype == Migratetype::Movable && has(Migratetype::Cma) {
                 return CompactResult::Success;
             }
-            let would_steal = self.policy.fallback.rule != FallbackRule::Never
-                && self.may_take_block(order, migratetype)
+            let would_claim = self.policy.fallback.rule != FallbackRule::Never
+                && self.may_claim_block(order, migratetype)
                 && self.find_fallback(id, order, migratetype).is_some();
-            if would_steal {
-                let is_whole = policy.finish != Finish::TypeOrSteal
+            if would_claim {
+                let is_whole = policy.finish != Finish::TypeOrClaim
                     || migratetype == Migratetype::Movable
                     || run.cc.mode == MigrateMode::Async
                     || between_blocks;
