@@ -10,7 +10,7 @@ use crate::output::{self, Force, VERSION};
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_lab::free_running::{self, Comparison, Side};
-use highorder_lab::{Kernel, Recording};
+use highorder_lab::{KernelFile, Recording};
 use highorder_report::map::MapZone;
 use highorder_report::{
     BarChart, Caption, LineChart, MemoryMap, Panel, Series, raster, render_difference,
@@ -98,9 +98,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(folder) = &arguments.png_dir {
         highorder_files::check_folder(folder, PICTURES, arguments.force.replace())?;
     }
-    let kernel = arguments.kernel.as_deref().map(Kernel::load).transpose()?;
+    let kernel = arguments.kernel.as_deref().map(KernelFile::load).transpose()?;
     let others: Vec<_> =
-        arguments.vs.iter().map(|name| Kernel::load(name)).collect::<Result<_, _>>()?;
+        arguments.vs.iter().map(|name| KernelFile::load(name)).collect::<Result<_, _>>()?;
     let spinner = output::progress(None, "reading the recording");
     let recording = Recording::read(&arguments.recording)?;
     spinner.finish_and_clear();
@@ -141,9 +141,9 @@ fn with_progress<T>(
 }
 
 /// The kernel file for the release that was recorded.
-fn recorded_kernel(recording: &Recording, path: &Path) -> Result<Kernel, Failure> {
+fn recorded_kernel(recording: &Recording, path: &Path) -> Result<KernelFile, Failure> {
     match recording.before.kernel_release.as_deref() {
-        Some(release) => Ok(Kernel::for_release(release)?),
+        Some(release) => Ok(KernelFile::for_release(release)?),
         None => Err(Failure::input(format!(
             "{}: the recording does not say which kernel it is of, expected --kernel K",
             path.display()

@@ -10,7 +10,7 @@ use highorder_lab::validate::{
     FREE_PAGES_NAME, HUGE_SHARE_NAME, Judged, OfKernel, OrderAgreement, Outcome, Quantity, Row,
     by_kernel, case_folders, changes, live, median_relative_error, order_agreement,
 };
-use highorder_lab::{Kernel, RealOptions, Target};
+use highorder_lab::{KernelFile, RealOptions, Target};
 use highorder_record::Store;
 use highorder_report::{Caption, ScatterChart, Series};
 use highorder_tables::text::counted;
@@ -89,8 +89,8 @@ enum Format {
 
 impl Arguments {
     /// The kernel that was chosen.
-    fn kernel(&self) -> Result<Option<Kernel>, Failure> {
-        let kernel = self.kernel.as_deref().map(Kernel::load).transpose();
+    fn kernel(&self) -> Result<Option<KernelFile>, Failure> {
+        let kernel = self.kernel.as_deref().map(KernelFile::load).transpose();
         kernel.map_err(|error| Failure::input(error.to_string()))
     }
 }
@@ -194,7 +194,7 @@ fn read_cases(all: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
 /// Runs every case, some at the same time; outcomes come in the order of the cases.
 fn run_cases(
     cases: &[Case],
-    kernel: Option<&Kernel>,
+    kernel: Option<&KernelFile>,
     workers: Option<usize>,
 ) -> Result<Vec<Outcome>, Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);

@@ -1,6 +1,6 @@
 //! What there is by name: experiments, kernels, machines, workloads, knobs, published tables and claims.
 
-use crate::{Experiment, InputError, Kernel, experiment, kernel_file};
+use crate::{Experiment, InputError, KernelFile, experiment, kernel_file};
 use highorder_model::knobs;
 use highorder_record::published;
 use highorder_record::score::Claims;
@@ -116,7 +116,7 @@ pub fn entries(kind: Kind) -> Result<Vec<Entry>, InputError> {
     let about = |name: &str| -> Result<String, InputError> {
         Ok(match kind {
             Kind::Experiment => Experiment::load(name)?.description,
-            Kind::Kernel => Kernel::load(name)?.description,
+            Kind::Kernel => KernelFile::load(name)?.description,
             Kind::Machine => Machine::load(name)?.description,
             Kind::Workload => {
                 highorder_workload::describe(name).map_or("", |workload| workload.about).to_owned()

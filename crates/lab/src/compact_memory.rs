@@ -10,7 +10,7 @@
 
 use crate::free_running::{self, FreeKind, Side};
 use crate::trace_text::{self, Whose};
-use crate::{InputError, Kernel, machine, memory_map};
+use crate::{InputError, KernelFile, machine, memory_map};
 use highorder_files::limits;
 use highorder_kernelfs::{PageFlags, TextFile, Vmstat};
 use highorder_mm::Memory;
@@ -172,7 +172,7 @@ pub struct Compacted {
 impl Compacted {
     /// Its events as text, in the form of this kernel's release, an event a microsecond, all by one `task`.
     #[must_use]
-    pub fn trace_text(&self, kernel: &Kernel, task: &str) -> Vec<u8> {
+    pub fn trace_text(&self, kernel: &KernelFile, task: &str) -> Vec<u8> {
         let traced = |(at, event): (u64, &_)| Traced {
             at: Ns::from_micros(at),
             task: TaskId(0),
@@ -201,7 +201,7 @@ pub struct Comparison {
 /// # Errors
 /// A machine that the model has no room for, pageblocks of another order than a kernel's, or `vmstat`
 /// files that cannot be read.
-pub fn compact(recorded: &Recorded, kernels: &[&Kernel]) -> Result<Comparison, InputError> {
+pub fn compact(recorded: &Recorded, kernels: &[&KernelFile]) -> Result<Comparison, InputError> {
     let before = side_of("before", &recorded.before);
     let after = match &recorded.after {
         None => None,
@@ -259,7 +259,7 @@ fn work_between(before: &Snapshot, after: &Snapshot) -> Result<Work, InputError>
     })
 }
 
-fn model(snapshot: &Snapshot, kernel: &Kernel) -> Result<Compacted, InputError> {
+fn model(snapshot: &Snapshot, kernel: &KernelFile) -> Result<Compacted, InputError> {
     let mut memory = machine::restore(snapshot, kernel, &[])?;
     let mut uses = snapshot.frame_uses();
     uses.resize(memory.frames().len(), FrameUse::Hole);

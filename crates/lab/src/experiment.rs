@@ -6,7 +6,7 @@
 
 use crate::demands::DemandValues;
 use crate::toml_comments::line_of;
-use crate::{InputError, Kernel, Target, kernel_file};
+use crate::{InputError, KernelFile, Target, kernel_file};
 use highorder_files::limits;
 use highorder_model::{check_knob, check_knob_of};
 use highorder_real::knobs::Knobs;
@@ -93,7 +93,7 @@ pub struct Variant {
     /// The machine at full scale, with the variant's swap.
     pub machine: Machine,
     /// The kernel.
-    pub kernel: Kernel,
+    pub kernel: KernelFile,
     /// Knobs that differ from what the kernel sets at boot.
     pub knobs: BTreeMap<String, String>,
     /// Of knobs that a scale has changed, the values at full scale.
@@ -333,7 +333,7 @@ impl Checks<'_> {
         *start
     }
 
-    /// What [`load`](Kernel::load) of a machine or kernel is to be given: the name of a built-in one, or a
+    /// What [`load`](KernelFile::load) of a machine or kernel is to be given: the name of a built-in one, or a
     /// path, relative to the experiment's folder.
     fn source(
         &mut self,
@@ -379,9 +379,9 @@ impl Checks<'_> {
         self.keep(Machine::load(&source).map_err(InputError::from))
     }
 
-    fn kernel(&mut self, name: &Spanned<String>) -> Option<Kernel> {
+    fn kernel(&mut self, name: &Spanned<String>) -> Option<KernelFile> {
         let source = self.source("kernel", name, &kernel_file::BUILT_IN)?;
-        self.keep(Kernel::load(&source))
+        self.keep(KernelFile::load(&source))
     }
 
     /// The workload with the variant's parameters over the experiment's.

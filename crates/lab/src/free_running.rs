@@ -15,7 +15,7 @@ use crate::future::Future;
 use crate::lockstep::compaction::Compactions;
 use crate::lockstep::follow::{Demand, Follower, Path, note_reclaim};
 use crate::recording::{Event, Kind, Recording};
-use crate::{InputError, Kernel};
+use crate::{InputError, KernelFile};
 use crate::{machine, memory_map};
 use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
@@ -209,12 +209,12 @@ pub struct Comparison {
 /// A recording whose machine the model has no room for.
 pub fn replay(
     recording: &Recording,
-    own: &Kernel,
-    kernels: &[&Kernel],
+    own: &KernelFile,
+    kernels: &[&KernelFile],
     progress: &mut dyn FnMut(u64),
 ) -> Result<Comparison, InputError> {
     let cpu_nodes = recording.cpu_nodes();
-    let restore = |kernel: &Kernel| machine::restore(&recording.before, kernel, &cpu_nodes);
+    let restore = |kernel: &KernelFile| machine::restore(&recording.before, kernel, &cpu_nodes);
     let followed = restore(own)?;
     let bytes_per_frame = followed.bytes_per_frame();
     let mut models = Vec::new();
@@ -330,7 +330,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(name: &str, memory: Memory, recording: &Recording, own: &Kernel) -> Self {
+    fn new(name: &str, memory: Memory, recording: &Recording, own: &KernelFile) -> Self {
         let keeps_recorded_marks = memory.policy.pcp == own.policy.pcp;
         let frames = memory.frames();
         let mut given = vec![NOTHING; frames.len()];

@@ -72,7 +72,7 @@ const BATCH_SCALE_LIMIT: u8 = 6;
 
 /// A kernel: a name and the policy it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kernel {
+pub struct KernelFile {
     /// Name of the file, without its ending.
     pub name: String,
     /// The release it describes, as `uname -r` begins.
@@ -85,7 +85,7 @@ pub struct Kernel {
     pub flows: Flows,
 }
 
-impl Kernel {
+impl KernelFile {
     /// The kernel of this name: a file's path, or one that comes with the program.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Kernel {
     /// Every value of this kernel with the file that sets it and the source that is named there.
     ///
     /// # Errors
-    /// As [`Kernel::load`].
+    /// As [`KernelFile::load`].
     pub fn explain(name: &str) -> Result<Explained, InputError> {
         // What is wrong with the values is found there.
         let kernel = Self::load(name)?;
@@ -899,7 +899,7 @@ impl Values {
         }
     }
 
-    fn finish(self, name: &str, path: &Path) -> Result<Kernel, InputError> {
+    fn finish(self, name: &str, path: &Path) -> Result<KernelFile, InputError> {
         macro_rules! need {
             ($table:ident.$field:ident) => {
                 self.$table.$field.ok_or_else(|| {
@@ -1281,7 +1281,7 @@ impl Values {
                 unmap_downgrades: need!(mmap_lock.unmap_downgrades),
             },
         };
-        Ok(Kernel {
+        Ok(KernelFile {
             name: name.to_owned(),
             release: self.release.unwrap_or_default(),
             description: self.description.unwrap_or_default(),
@@ -1306,15 +1306,15 @@ mod tests {
     #[test]
     fn every_kernel_that_comes_with_the_program_loads() {
         for (name, _) in BUILT_IN {
-            assert_eq!(Kernel::load(name).unwrap().name, name);
+            assert_eq!(KernelFile::load(name).unwrap().name, name);
         }
     }
 
     #[test]
     fn a_file_overrides_what_it_is_based_on_and_nothing_else() {
-        let base = Kernel::load("linux-6.12").unwrap();
+        let base = KernelFile::load("linux-6.12").unwrap();
         let (_folder, path) = written("based_on = \"linux-6.12\"\n[watermark]\nboost_factor = 0\n");
-        let mine = Kernel::load(&path).unwrap();
+        let mine = KernelFile::load(&path).unwrap();
         assert_eq!(mine.name, "mine");
         assert_eq!(mine.policy.watermark.boost_factor, 0);
         let mut restored = mine.policy;
@@ -1325,7 +1325,7 @@ mod tests {
     #[test]
     fn a_misspelt_policy_is_named_with_its_line() {
         let (_folder, path) = written("based_on = \"linux-6.12\"\n\n[freelist]\nmerg = \"head\"\n");
-        let error = Kernel::load(&path).unwrap_err().to_string();
+        let error = KernelFile::load(&path).unwrap_err().to_string();
         assert!(error.contains("mine.toml:4: unknown field `merg`"), "{error}");
     }
 
@@ -1333,7 +1333,7 @@ mod tests {
     fn a_word_no_policy_knows_is_named_with_its_line_and_the_words_there_are() {
         let (_folder, path) =
             written("based_on = \"linux-6.12\"\n[freelist]\nmerge = \"middle\"\n");
-        let error = Kernel::load(&path).unwrap_err().to_string();
+        let error = KernelFile::load(&path).unwrap_err().to_string();
         assert!(error.contains("mine.toml:3: unknown variant `middle`"), "{error}");
         assert!(error.contains("look-ahead"), "{error}");
     }
@@ -1342,7 +1342,7 @@ mod tests {
     fn orders_and_scales_that_no_kernel_could_have_are_refused() {
         let refused = |lines: &str| {
             let (_folder, path) = written(&format!("based_on = \"linux-6.12\"\n{lines}"));
-            Kernel::load(&path).unwrap_err().to_string()
+            KernelFile::load(&path).unwrap_err().to_string()
         };
         let complaint = refused("[freelist]\nmax_order = 8\n");
         assert!(complaint.contains("`freelist.pageblock_order` is 9"), "{complaint}");
@@ -1352,7 +1352,7 @@ mod tests {
 
     #[test]
     fn flows_are_read_from_their_tables_and_overridden_alone() {
-        let flows = |name| Kernel::load(name).unwrap().flows;
+        let flows = |name| KernelFile::load(name).unwrap().flows;
         assert_eq!(flows("linux-6.12").kswapd.failures_max, Some(16));
         assert_eq!(flows("linux-4.4").kswapd.failures_max, None, "0 stands for no limit");
         assert_eq!(flows("linux-4.4").stall.rule, StallRule::Congestion);
@@ -1364,20 +1364,20 @@ mod tests {
         assert_eq!(mine, expected);
         let (_folder, path) =
             written("based_on = \"linux-6.12\"\n[kswapd]\nbalance_gap_permille = 1001\n");
-        let complaint = Kernel::load(&path).unwrap_err().to_string();
+        let complaint = KernelFile::load(&path).unwrap_err().to_string();
         assert!(complaint.contains("`kswapd.balance_gap_permille` is 1001, expected 0..=1000"));
     }
 
     #[test]
     fn a_kernel_without_fast_searches_can_be_told() {
-        let compaction = Kernel::load("linux-4.4").unwrap().policy.compaction;
+        let compaction = KernelFile::load("linux-4.4").unwrap().policy.compaction;
         assert_eq!(compaction.target_search, TargetSearch::Off);
         assert_eq!(compaction.migrate_search, MigrateSearch::Off);
     }
 
     #[test]
     fn the_two_forms_of_direct_targets_differ_from_4_14_in_nothing_else() {
-        let policy = |name| Kernel::load(name).unwrap().policy;
+        let policy = |name| KernelFile::load(name).unwrap().policy;
         let base = policy("linux-4.14");
         assert_eq!(base.compaction.free_pages, FreePages::Scanner);
         for (name, form) in [
@@ -1393,9 +1393,9 @@ mod tests {
 
     #[test]
     fn every_value_of_every_kernel_names_its_source() {
-        let all = Kernel::explain("linux-6.12").unwrap().values.len();
+        let all = KernelFile::explain("linux-6.12").unwrap().values.len();
         for name in names() {
-            let explained = Kernel::explain(name).unwrap();
+            let explained = KernelFile::explain(name).unwrap();
             assert_eq!(explained.values.len(), all, "{name}");
             for value in &explained.values {
                 let source = value.source.as_deref().unwrap_or_default();
@@ -1409,7 +1409,7 @@ mod tests {
     fn a_value_is_told_with_the_file_of_the_chain_that_sets_it() {
         let (_folder, path) =
             written("based_on = \"linux-6.1\"\n\n[watermark]\nboost_factor = 0   # our choice\n");
-        let explained = Kernel::explain(&path).unwrap();
+        let explained = KernelFile::explain(&path).unwrap();
         assert_eq!(explained.chain, ["mine", "linux-6.1", "linux-6.12"]);
         assert_eq!(explained.release, "6.1");
         let value = |key: &str| explained.values.iter().find(|value| value.key == key).unwrap();
@@ -1434,7 +1434,7 @@ mod tests {
     fn a_kernel_has_the_knobs_that_its_release_had() {
         let knob = |kernel: &str, name: &str| {
             let knob = Knob::find(name).unwrap();
-            Kernel::load(kernel).unwrap().knob(knob)
+            KernelFile::load(kernel).unwrap().knob(knob)
         };
         let value = |default: &str, allowed: &str| {
             Some(KnobValue { default: Some(default.into()), allowed: allowed.into() })
@@ -1454,7 +1454,7 @@ mod tests {
         let computed = knob("linux-6.12", "vm.min_free_kbytes").unwrap();
         assert_eq!(computed.default, None, "it depends on the machine");
         for (name, _) in BUILT_IN {
-            let kernel = Kernel::load(name).unwrap();
+            let kernel = KernelFile::load(name).unwrap();
             let known = knobs().iter().filter(|knob| kernel.knob(knob).is_some()).count();
             assert!(known >= 12, "{name}: {known}");
         }
@@ -1462,7 +1462,7 @@ mod tests {
 
     #[test]
     fn a_near_miss_is_told_what_was_meant() {
-        let refused = |name: &str| Kernel::load(name).unwrap_err().to_string();
+        let refused = |name: &str| KernelFile::load(name).unwrap_err().to_string();
         assert_eq!(refused("linux-6.22"), "no kernel `linux-6.22`, did you mean `linux-6.12`?");
         assert!(refused("plan-9").contains("expected one of linux-3.3, "));
         let (_folder, path) = written("based_on = \"linux-6.12\"\n\n[freelist]\nmerg = \"head\"\n");
@@ -1477,20 +1477,20 @@ mod tests {
     fn a_circle_of_bases_is_an_error() {
         let (folder, path) = written("based_on = \"yours\"\n");
         std::fs::write(folder.path().join("yours.toml"), "based_on = \"mine\"\n").unwrap();
-        let error = Kernel::load(&path).unwrap_err().to_string();
+        let error = KernelFile::load(&path).unwrap_err().to_string();
         assert!(error.contains("yours.toml:1: `based_on` goes round in a circle"), "{error}");
     }
 
     #[test]
     fn a_base_that_there_is_not_is_named_with_its_line() {
         let (_folder, path) = written("release = \"6.12\"\nbased_on = \"nothing\"\n");
-        let error = Kernel::load(&path).unwrap_err().to_string();
+        let error = KernelFile::load(&path).unwrap_err().to_string();
         assert!(error.contains("mine.toml:2: `based_on`: no kernel `nothing`"), "{error}");
     }
 
     #[test]
     fn releases_find_their_kernel_file() {
-        let name = |release| Kernel::for_release(release).map(|k| k.name);
+        let name = |release| KernelFile::for_release(release).map(|k| k.name);
         assert_eq!(name("6.12.107+deb12-cloud-amd64").unwrap(), "linux-6.12");
         assert_eq!(name("6.1.0-53-cloud-amd64").unwrap(), "linux-6.1");
         assert_eq!(name("4.4.302").unwrap(), "linux-4.4");

@@ -26,7 +26,7 @@ pub mod validate;
 
 pub use error::InputError;
 pub use experiment::{Experiment, Scale, Variant};
-pub use kernel_file::Kernel;
+pub use kernel_file::KernelFile;
 pub use recording::Recording;
 pub use run::{ExecuteError, Executed, ModelSize, Plan, Run, RunKind, Watch};
 pub use target::{RealError, RealOptions, Target};

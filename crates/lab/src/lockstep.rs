@@ -12,7 +12,7 @@ pub(crate) mod follow;
 use crate::future::Future;
 use crate::machine;
 use crate::recording::Recording;
-use crate::{InputError, Kernel};
+use crate::{InputError, KernelFile};
 use follow::Follower;
 use std::fmt;
 
@@ -210,7 +210,7 @@ impl Report {
 /// A recording whose machine the model has no room for, or that names a CPU its state does not have.
 pub fn replay(
     recording: &Recording,
-    kernel: &Kernel,
+    kernel: &KernelFile,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, InputError> {
     let memory = machine::restore(&recording.before, kernel, &recording.cpu_nodes())?;

@@ -1,6 +1,6 @@
 //! From a snapshot to the model: the same machine, the same blocks on the same lists in the same order.
 
-use crate::{InputError, Kernel};
+use crate::{InputError, KernelFile};
 use highorder_kernelfs::PageFlags;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fast_search::CompactZone;
@@ -86,7 +86,7 @@ fn zone_spec(zone: &ZoneState) -> ZoneSpec {
 /// A machine that there cannot be or that the model has no room for, or pageblocks of another order than the policy's.
 pub fn restore(
     snapshot: &Snapshot,
-    kernel: &Kernel,
+    kernel: &KernelFile,
     cpu_nodes: &[u32],
 ) -> Result<Memory, InputError> {
     let placed;
@@ -146,7 +146,7 @@ pub fn restore(
 }
 
 /// From which end this kernel fills memory.
-pub(crate) const fn filled_from(kernel: &Kernel) -> FilledFrom {
+pub(crate) const fn filled_from(kernel: &KernelFile) -> FilledFrom {
     if kernel.policy.freelist.boot_to_tail { FilledFrom::Bottom } else { FilledFrom::Top }
 }
 

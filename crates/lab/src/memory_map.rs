@@ -179,7 +179,7 @@ pub(crate) fn pageblocks(memory: &Memory) -> Vec<(Pfn, Migratetype)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kernel;
+    use crate::KernelFile;
     use highorder_mm::alloc::Request;
     use highorder_mm::gfp::Gfp;
     use highorder_mm::page_table::Vpn;
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn huge_pages_their_tables_and_other_blocks_are_told_apart() {
         let machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
-        let policy = Kernel::load("linux-6.12").unwrap().policy;
+        let policy = KernelFile::load("linux-6.12").unwrap().policy;
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();
         memory.release_boot_memory(last.start..last.start + last.managed_pages as u32);
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn the_kernels_own_blocks_and_pages_of_files_are_told_apart_and_named_where_they_pin() {
         let machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
-        let policy = Kernel::load("linux-6.12").unwrap().policy;
+        let policy = KernelFile::load("linux-6.12").unwrap().policy;
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();
         memory.release_boot_memory(last.start..last.start + last.managed_pages as u32);

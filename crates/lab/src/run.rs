@@ -8,7 +8,7 @@ use crate::experiment::{Experiment, Scale, Variant};
 use crate::run_inputs::{kernel_values, machine_values};
 use crate::target::{NO_FOLDER, Ready, Real, RealError, RealOptions, Target, different};
 use crate::trace_text::{self, Whose};
-use crate::{InputError, Kernel, memory_map};
+use crate::{InputError, KernelFile, memory_map};
 use highorder_mm::Memory;
 use highorder_model::{self as model, ModelSpec, knob_scaling};
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
@@ -45,7 +45,7 @@ pub struct Run {
     /// None on the model.
     real: Option<Real>,
     machine: Machine,
-    kernel: Kernel,
+    kernel: KernelFile,
     knobs: BTreeMap<String, String>,
     /// What a reader of its results should know.
     notes: Vec<String>,

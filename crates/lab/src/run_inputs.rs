@@ -4,7 +4,7 @@
 //! nothing that cannot: no description, no source of a number, no path, and not what other runs of the
 //! experiment there are.
 
-use crate::Kernel;
+use crate::KernelFile;
 use highorder_sim::machine::{InUse, Node, Reserved, SwapArea};
 use highorder_sim::{DeviceSpec, Machine};
 use std::collections::BTreeMap;
@@ -80,8 +80,8 @@ pub(crate) fn machine_values(machine: &Machine) -> Map {
 }
 
 /// All values of a kernel: its policy, its flows' and the knobs that were set.
-pub(crate) fn kernel_values(kernel: &Kernel, knobs: &BTreeMap<String, String>) -> Map {
-    let Kernel { name, release, description: _, policy, flows } = kernel;
+pub(crate) fn kernel_values(kernel: &KernelFile, knobs: &BTreeMap<String, String>) -> Map {
+    let KernelFile { name, release, description: _, policy, flows } = kernel;
     let mut map = fields("", policy);
     map.extend(fields("flows", flows));
     map.insert("kernel".to_owned(), name.clone());
@@ -200,7 +200,7 @@ mod tests {
     fn kernels_that_differ_have_different_values() {
         let mut seen = Vec::new();
         for (name, _) in kernel_file::BUILT_IN {
-            let mut values = kernel_values(&Kernel::load(name).unwrap(), &Map::new());
+            let mut values = kernel_values(&KernelFile::load(name).unwrap(), &Map::new());
             assert!(values.contains_key("freelist.max_order"), "{values:?}");
             values.retain(|key, _| key != "kernel" && key != "release");
             assert!(!seen.contains(&values), "{name}");

@@ -21,7 +21,7 @@ pub use quantity::{
     HUGE_SHARE_NAME, Quantity, Row, relative_error,
 };
 
-use crate::{Experiment, InputError, Kernel, RealOptions, Scale, Target};
+use crate::{Experiment, InputError, KernelFile, RealOptions, Scale, Target};
 use highorder_files::limits;
 use highorder_kernelfs::{Settings, TextFile, Zoneinfo};
 use highorder_mm::buddy::FreeTo;
@@ -156,7 +156,7 @@ impl Case {
     ///
     /// # Errors
     /// A file of the case is malformed.
-    pub fn run(&self, kernel: Option<&Kernel>) -> Result<Outcome, InputError> {
+    pub fn run(&self, kernel: Option<&KernelFile>) -> Result<Outcome, InputError> {
         let mut waits = Vec::new();
         if let Some(status) = self.text("status").filter(|&status| status != "ok") {
             waits.push(format!("the recorded run's status is `{status}`"));
@@ -236,21 +236,21 @@ impl Case {
     }
 
     /// The kernel file of the case's release, or what is missing.
-    fn kernel_of_release(&self) -> Result<Kernel, String> {
+    fn kernel_of_release(&self) -> Result<KernelFile, String> {
         let release = self.text("kernel_release").or_else(|| self.text("kernel"));
         let Some(release) = release else {
             return Err("no release in case.json (say which kernel file with --kernel)".to_owned());
         };
         let missing = |_| format!("no kernel file for release {release} (say which with --kernel)");
-        Kernel::for_release(release).map_err(missing)
+        KernelFile::for_release(release).map_err(missing)
     }
 
     /// The kernel with the case's settings, and knobs. What it cannot be set to, the case waits for.
     fn with_settings(
         &self,
-        mut kernel: Kernel,
+        mut kernel: KernelFile,
         waits: &mut Vec<String>,
-    ) -> Result<(Kernel, BTreeMap<String, String>), InputError> {
+    ) -> Result<(KernelFile, BTreeMap<String, String>), InputError> {
         let mut knobs = BTreeMap::new();
         // Where all files of a folder are there, one that is not there is one that the kernel did not have.
         let recorded = self.recorded_settings()?;
@@ -470,7 +470,7 @@ pub struct Live {
 pub fn live(
     experiment: &str,
     target: &Target,
-    kernel: Option<&Kernel>,
+    kernel: Option<&KernelFile>,
     options: &RealOptions,
     workers: NonZeroUsize,
     store: &Store,
@@ -489,7 +489,7 @@ pub fn live(
     let release = release.map(String::as_str).unwrap_or_default();
     experiment.variants[0].kernel = match kernel {
         Some(kernel) => kernel.clone(),
-        None => Kernel::for_release(release)?,
+        None => KernelFile::for_release(release)?,
     };
     let model = run(&experiment, &Target::Model)?;
     let threads = |record: &Record| record.inputs.workload.values.get("threads").cloned();

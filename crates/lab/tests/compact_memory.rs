@@ -1,6 +1,6 @@
 //! Compaction of all zones of recorded machines: the model beside the kernels that did it, event by event.
 
-use highorder_lab::Kernel;
+use highorder_lab::KernelFile;
 use highorder_lab::compact_memory::{self, Comparison, Recorded, distance};
 use highorder_lab::free_running::Side;
 use highorder_lab::passes::{Pass, Passes};
@@ -11,15 +11,15 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/recordings").join(name)
 }
 
-fn compacted(recording: &str, kernels: &[&str]) -> (Comparison, Vec<Kernel>) {
+fn compacted(recording: &str, kernels: &[&str]) -> (Comparison, Vec<KernelFile>) {
     let recorded = Recorded::read(folder(recording)).unwrap();
-    let kernels: Vec<_> = kernels.iter().map(|name| Kernel::load(name).unwrap()).collect();
+    let kernels: Vec<_> = kernels.iter().map(|name| KernelFile::load(name).unwrap()).collect();
     let all: Vec<_> = kernels.iter().collect();
     (compact_memory::compact(&recorded, &all).unwrap(), kernels)
 }
 
 /// The model's events as text.
-fn text_of(comparison: &Comparison, kernel: &Kernel) -> String {
+fn text_of(comparison: &Comparison, kernel: &KernelFile) -> String {
     String::from_utf8(comparison.models[0].trace_text(kernel, "init")).unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! Replays in lockstep of the recordings that the project ships.
 
 use highorder_lab::lockstep::{self, Choice, Report};
-use highorder_lab::{Kernel, Recording};
+use highorder_lab::{KernelFile, Recording};
 use std::path::Path;
 
 fn recording(name: &str) -> Recording {
@@ -11,7 +11,7 @@ fn recording(name: &str) -> Recording {
 }
 
 fn replay(recording: &Recording, kernel: &str) -> Report {
-    let kernel = Kernel::load(kernel).expect("a built-in kernel");
+    let kernel = KernelFile::load(kernel).expect("a built-in kernel");
     lockstep::replay(recording, &kernel, &mut |_| ()).expect("a replay")
 }
 

@@ -1,7 +1,7 @@
 //! Machines that snapshots describe: those there can be are restored, the others refused.
 
 use highorder_lab::machine::{machine_of, restore};
-use highorder_lab::{Kernel, Recording};
+use highorder_lab::{KernelFile, Recording};
 use highorder_mm::zone::ZoneId;
 use highorder_snapshot::{PcpState, Snapshot};
 use std::path::Path;
@@ -20,7 +20,7 @@ fn refused(change: impl FnOnce(&mut Snapshot), expected: &str) {
     let mut snapshot = recording("612-rec-fragslab").before;
     assert!(machine_of(&snapshot, &[0, 1]).is_ok());
     change(&mut snapshot);
-    let kernel = Kernel::load("linux-6.12").expect("a built-in kernel");
+    let kernel = KernelFile::load("linux-6.12").expect("a built-in kernel");
     let error = restore(&snapshot, &kernel, &[0, 1]).err().expect("no such machine");
     assert_eq!(error.to_string(), expected);
 }
@@ -32,7 +32,7 @@ fn in_a_state_with_every_list_the_allocator_has_all_managed_pages_and_no_other()
         let recording = recording(name);
         for state in recording.after.iter().chain([&recording.before]) {
             for kernel in ["linux-6.12", "linux-6.1"] {
-                let kernel = Kernel::load(kernel).expect("a built-in kernel");
+                let kernel = KernelFile::load(kernel).expect("a built-in kernel");
                 let memory = restore(state, &kernel, &recording.cpu_nodes()).expect("a machine");
                 assert_eq!(memory.validate(), Ok(()));
                 for (i, zone) in memory.zones.iter().enumerate() {

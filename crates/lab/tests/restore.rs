@@ -1,7 +1,7 @@
 //! Restoring the model from snapshots that the shipped recordings have none like.
 
 use highorder_kernelfs::{PageFlags, Pagetypeinfo, TextFile};
-use highorder_lab::{Kernel, Recording, machine};
+use highorder_lab::{KernelFile, Recording, machine};
 use highorder_mm::frame::State;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
 use highorder_snapshot::live::{Options, Way};
@@ -29,7 +29,7 @@ fn a_gigantic_page_lies_in_blocks_of_the_largest_order() {
         let part = if at == 0 { PageFlags::COMPOUND_HEAD } else { PageFlags::COMPOUND_TAIL };
         *flags = part.bits() | PageFlags::HUGE.bits();
     }
-    let kernel = Kernel::load("linux-6.12").expect("a built-in kernel");
+    let kernel = KernelFile::load("linux-6.12").expect("a built-in kernel");
     let memory = machine::restore(&snapshot, &kernel, &[0, 0]).expect("there is room");
     for block in (first..first + nr_frames).step_by(1 << MAX_PAGE_ORDER) {
         assert_eq!(memory.frames().state(Pfn(block)), State::Allocated, "{block:#x}");
@@ -46,7 +46,7 @@ fn lists_whose_bounds_cross_serve_as_the_kernel_lets_them() {
         zone.watermark = [zone.managed_pages / 2; 4];
         zone.pcp.iter_mut().for_each(|pcp| pcp.fields.clear());
     }
-    let kernel = Kernel::load("linux-6.12").expect("a built-in kernel");
+    let kernel = KernelFile::load("linux-6.12").expect("a built-in kernel");
     let mut memory = machine::restore(&snapshot, &kernel, &[0, 0]).expect("there is room");
     let (zone, pcp) = (0..memory.zones.len())
         .map(|zone| (zone, &memory.zones[zone].pcp[0]))

@@ -1,7 +1,7 @@
 //! A fleet's machine that is nearly full: what compaction costs with its scanner, and with targets straight from
 //! the free lists.
 
-use highorder_lab::Kernel;
+use highorder_lab::KernelFile;
 use highorder_model::{ModelSpec, run};
 use highorder_record::{Inputs, Record};
 use highorder_sim::{Machine, Ns};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// others kcompactd does.
 fn two_hours(kernel: &str, denominator: u32) -> Record {
     let machine = Machine::load("fleet-128g").unwrap().scaled(1, denominator).unwrap();
-    let kernel = Kernel::load(kernel).unwrap();
+    let kernel = KernelFile::load(kernel).unwrap();
     let size =
         |mebibytes: u64| Value::Text(format!("{} KiB", (mebibytes << 10) / u64::from(denominator)));
     let values = BTreeMap::from([

@@ -4,7 +4,7 @@ mod common;
 
 use common::model;
 use highorder_kernelfs::trace::{Event, Line};
-use highorder_lab::Kernel as KernelFile;
+use highorder_lab::KernelFile;
 use highorder_lab::passes::Passes;
 use highorder_lab::trace_text::{self, Whose};
 use highorder_mm::Pfn;

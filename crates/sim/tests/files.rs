@@ -1,6 +1,6 @@
 //! Files on the model: what is written is on the disk, what is read comes back, nothing is lost.
 
-use highorder_lab::Kernel as KernelFile;
+use highorder_lab::KernelFile;
 use highorder_mm::filemap::FileId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::slab::CacheId;

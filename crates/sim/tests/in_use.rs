@@ -1,6 +1,6 @@
 //! A machine on which a system has run: what is in its unmovable pageblocks from the start.
 
-use highorder_lab::Kernel as KernelFile;
+use highorder_lab::KernelFile;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::{Migratetype, Order, Pfn};
 use highorder_sim::kernel::{self, Knobs};

@@ -1,6 +1,6 @@
 //! Linux 3.3 and 3.4-rc2 as wholes: nothing is lost under pressure, and the flows do what was theirs.
 
-use highorder_lab::Kernel as KernelFile;
+use highorder_lab::KernelFile;
 use highorder_mm::alloc::Request;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::gfp::Gfp;

@@ -1,6 +1,6 @@
 //! Automatic NUMA balancing on the model: memory comes to the task that uses it, or the task goes to its memory.
 
-use highorder_lab::Kernel as KernelFile;
+use highorder_lab::KernelFile;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::types::Access;
 use highorder_mm::types::MemPolicy;

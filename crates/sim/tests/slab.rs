@@ -1,6 +1,6 @@
 //! What files leave in slab caches on the model, and what takes it away.
 
-use highorder_lab::Kernel as KernelFile;
+use highorder_lab::KernelFile;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::policy::SlabAllocator;
 use highorder_mm::slab::CacheId;

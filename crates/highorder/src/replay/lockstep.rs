@@ -4,12 +4,16 @@ use super::{Format, headline, with_progress};
 use crate::failure::Failure;
 use crate::output;
 use highorder_lab::lockstep::{self, Choice, Inferred, Report};
-use highorder_lab::{Kernel, Recording};
+use highorder_lab::{KernelFile, Recording};
 use highorder_tables::{Table, Value, text};
 use std::fmt::Write as _;
 
 /// Replays and prints how often the model agreed.
-pub(super) fn run(recording: &Recording, kernel: &Kernel, format: Format) -> Result<(), Failure> {
+pub(super) fn run(
+    recording: &Recording,
+    kernel: &KernelFile,
+    format: Format,
+) -> Result<(), Failure> {
     let report =
         with_progress(recording, |progress| lockstep::replay(recording, kernel, progress))?;
     let out = match format {
@@ -19,7 +23,7 @@ pub(super) fn run(recording: &Recording, kernel: &Kernel, format: Format) -> Res
     output::print(out.as_bytes())
 }
 
-fn as_text(recording: &Recording, kernel: &Kernel, report: &Report) -> String {
+fn as_text(recording: &Recording, kernel: &KernelFile, report: &Report) -> String {
     let mut out = format!("{}, in lockstep with {}\n\n", headline(recording), kernel.name);
     let columns = [
         ("the kernel's choices", "choice"),
@@ -80,7 +84,7 @@ fn inferred(inferred: &Inferred) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn as_json(recording: &Recording, kernel: &Kernel, report: &Report) -> String {
+fn as_json(recording: &Recording, kernel: &KernelFile, report: &Report) -> String {
     let tallies: serde_json::Map<_, _> = Choice::ALL
         .into_iter()
         .map(|choice| {

@@ -8,7 +8,7 @@ use highorder_lab::compact_memory::{
 };
 use highorder_lab::free_running::Side;
 use highorder_lab::passes::{Clock, Passes};
-use highorder_lab::{InputError, Kernel};
+use highorder_lab::{InputError, KernelFile};
 use highorder_mm::types::Order;
 use highorder_report::map::MapZone;
 use highorder_report::{BarChart, Caption, MemoryMap, raster, render_side_by_side};
@@ -20,14 +20,14 @@ const PICTURES: [&str; 2] = ["memory.png", "free-blocks.png"];
 
 /// Compacts, prints the comparison, draws it where asked for.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let kernel = arguments.kernel.as_deref().map(Kernel::load).transpose()?;
+    let kernel = arguments.kernel.as_deref().map(KernelFile::load).transpose()?;
     let others: Vec<_> =
-        arguments.vs.iter().map(|name| Kernel::load(name)).collect::<Result<_, _>>()?;
+        arguments.vs.iter().map(|name| KernelFile::load(name)).collect::<Result<_, _>>()?;
     let spinner = output::progress(None, "compacting");
     let recorded = Recorded::read(&arguments.recording)?;
     let kernel = match (kernel, recorded.before.kernel_release.as_deref()) {
         (Some(kernel), _) => kernel,
-        (None, Some(release)) => Kernel::for_release(release)?,
+        (None, Some(release)) => KernelFile::for_release(release)?,
         (None, None) => {
             return Err(Failure::input(format!(
                 "{}: the snapshot does not say which kernel it is of, expected --kernel K",
@@ -227,7 +227,7 @@ fn print_json(
 fn draw(
     recorded: &Recorded,
     comparison: &Comparison,
-    kernels: &[&Kernel],
+    kernels: &[&KernelFile],
     arguments: &Arguments,
     folder: &Path,
 ) -> Result<(), Failure> {
@@ -271,7 +271,7 @@ fn recorded_trace(recorded: &Recorded, arguments: &Arguments) -> Option<PathBuf>
 }
 
 /// The model's runs, read from the text of its events: as those of a real kernel are.
-fn passes_of(model: &Compacted, kernel: &Kernel) -> Result<Passes, InputError> {
+fn passes_of(model: &Compacted, kernel: &KernelFile) -> Result<Passes, InputError> {
     Passes::parse("events of the model", model.trace_text(kernel, &kernel.name))
 }
 

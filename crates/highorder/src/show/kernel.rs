@@ -3,7 +3,7 @@
 use super::{Shown, begun};
 use crate::failure::Failure;
 use crate::sheet::Sheet;
-use highorder_lab::Kernel;
+use highorder_lab::KernelFile;
 use highorder_lab::catalogue::Kind;
 use highorder_lab::kernel_file::{Explained, ExplainedValue};
 use serde_json::{Value as Json, json};
@@ -12,7 +12,7 @@ const NO_SOURCE: &str = "no source is named";
 
 /// All values.
 pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
-    let kernel = Kernel::explain(name)?;
+    let kernel = KernelFile::explain(name)?;
     let mut sheet = begun(Kind::Kernel, &kernel.name, &kernel.description);
     sheet.heading(&format!("release   {}", kernel.release));
     sheet.line(&format!("based on  {}", bases(&kernel)));
@@ -33,7 +33,7 @@ pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
 
 /// The values that differ.
 pub(super) fn against(name: &str, other: &str) -> Result<Shown, Failure> {
-    let (one, other) = (Kernel::explain(name)?, Kernel::explain(other)?);
+    let (one, other) = (KernelFile::explain(name)?, KernelFile::explain(other)?);
     let differing: Vec<[Option<&ExplainedValue>; 2]> = pairs(&one, &other);
     let mut sheet = Sheet::new(crate::sheet::width());
     sheet.line(&format!("{} against {}", one.name, other.name));

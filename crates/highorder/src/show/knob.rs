@@ -2,7 +2,7 @@
 
 use super::{Shown, begun};
 use crate::failure::Failure;
-use highorder_lab::Kernel;
+use highorder_lab::KernelFile;
 use highorder_lab::catalogue::{self, Kind};
 use highorder_model::{Knob, KnobValue};
 use serde_json::{Value as Json, json};
@@ -15,7 +15,7 @@ pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
         .ok_or_else(|| Failure::internal(format!("no knob `{name}` among those listed")))?;
     let mut kernels = Vec::new();
     for kernel in catalogue::names(Kind::Kernel) {
-        let value = Kernel::load(&kernel)?.knob(knob);
+        let value = KernelFile::load(&kernel)?.knob(knob);
         kernels.push((kernel, value));
     }
     let mut sheet = begun(Kind::Knob, name, knob.about);

@@ -1,7 +1,7 @@
 //! `docs/kernels.md`: the kernels that come with the program, and what a kernel file may say.
 
 use crate::page::{self, Field, blocks, code, fields, source, table};
-use highorder_lab::Kernel;
+use highorder_lab::KernelFile;
 use highorder_lab::kernel_file::{Explained, names};
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ const WHOLE: &str = "linux-6.12";
 #[test]
 fn the_kernels_page_says_what_the_code_says() {
     let all: Vec<Explained> =
-        names().into_iter().map(|name| Kernel::explain(name).expect("a kernel")).collect();
+        names().into_iter().map(|name| KernelFile::explain(name).expect("a kernel")).collect();
     let parts =
         [("kernels", list(&all)), ("values", values(&all)), ("differences", differences(&all))];
     page::check(PAGE, &parts);
@@ -27,7 +27,7 @@ fn every_kernel_file_on_the_page_is_a_kernel() {
     for file in files {
         let path = folder.path().join("mine.toml");
         fs::write(&path, &file).expect("a file");
-        let kernel = Kernel::load(path.to_str().expect("UTF-8"));
+        let kernel = KernelFile::load(path.to_str().expect("UTF-8"));
         kernel.unwrap_or_else(|error| panic!("{error}\n{file}"));
     }
 }

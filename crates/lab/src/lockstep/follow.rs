@@ -2,7 +2,7 @@
 
 use super::compaction::{Compactions, Searched, Told};
 use super::{Choice, Disagreement, EndState, Inferred, Report, Tally};
-use crate::Kernel;
+use crate::KernelFile;
 use crate::future::{Cursor, Future};
 use crate::recording::{Event, Kind, Recording};
 use highorder_mm::alloc::Request;
@@ -187,7 +187,7 @@ impl<'a> Follower<'a> {
             .before
             .kernel_release
             .as_deref()
-            .and_then(|release| Kernel::for_release(release).ok())
+            .and_then(|release| KernelFile::for_release(release).ok())
             .map_or(memory.policy.fallback.rule, |kernel| kernel.policy.fallback.rule);
         Self {
             recording,
