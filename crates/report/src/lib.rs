@@ -2,7 +2,7 @@
 //!
 //! [`map`] holds what lies in every frame of a machine and counts it; [`terminal`] and [`picture`]
 //! draw it, the first in coloured text, the second as SVG. [`chart`] draws curves, bars and scatters
-//! on the scales of [`axis`], [`scanners`] where compaction is, [`dots`] and [`heat`] what tables
+//! on the scales of [`axis`] and [`plane`], [`scanners`] where compaction is, [`dots`] and [`heat`] what tables
 //! say. [`raster`] turns any of the SVGs into a PNG with an embedded font.
 //!
 //! Nothing here reads a file, a clock or the environment: equal arguments give equal bytes.
@@ -15,6 +15,7 @@ pub mod heat;
 pub mod map;
 pub mod palette;
 pub mod picture;
+pub mod plane;
 pub mod raster;
 pub mod scanners;
 mod svg;
