@@ -184,16 +184,15 @@ mod tests {
     use highorder_mm::gfp::Gfp;
     use highorder_mm::page_table::Vpn;
     use highorder_mm::slab::CacheId;
-    use highorder_mm::types::Access;
-    use highorder_mm::types::MemPolicy;
-    use highorder_mm::types::ZoneKind;
+    use highorder_mm::types::{Access, CpuId, MemPolicy, ZoneKind};
     use highorder_mm::vma::ProcessId;
     use highorder_report::UseClass;
     use highorder_sim::Machine;
 
     /// A block of memory that is nearly all free.
     fn block(memory: &mut Memory, order: u8, gfp: Gfp) -> Pfn {
-        let request = Request { order: Order(order), gfp, cpu: 0, node: 0, past_lists: false };
+        let request =
+            Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false };
         memory.alloc_without_reclaim(request).expect("memory is free")
     }
 
@@ -207,14 +206,14 @@ mod tests {
         let at = memory.spaces.mmap(ProcessId(0), 2048, MemPolicy::Default);
         let (huge, table) = (block(memory, 9, Gfp::TRANSHUGE), block(memory, 0, Gfp::KERNEL));
         let fault = memory.touch(at, 1, Access::Write).fault.expect("nothing is mapped yet");
-        memory.map_huge(&fault, huge, Some(table), 0);
+        memory.map_huge(&fault, huge, Some(table), CpuId(0));
         let (table, page) =
             (block(memory, 0, Gfp::KERNEL), block(memory, 0, Gfp::HIGHUSER_MOVABLE));
         let fault = memory.touch(Vpn(at.0 + 1024), 1, Access::Write).fault.expect("nor there");
         memory.map_table(&fault, table);
-        memory.map_page(&fault, page, 0);
+        memory.map_page(&fault, page, CpuId(0));
         let file = block(memory, 0, Gfp::HIGHUSER_MOVABLE);
-        memory.lru_cache_add(file, 0);
+        memory.lru_cache_add(file, CpuId(0));
         block(memory, 3, Gfp::KERNEL);
         block(memory, 2, Gfp::KERNEL | Gfp::RECLAIMABLE);
         let found = map("", memory).statistics();
@@ -266,7 +265,7 @@ mod tests {
                 .enumerate()
         {
             let page = block(memory, 0, Gfp::HIGHUSER_MOVABLE);
-            memory.add_to_page_cache(of, index as u64, page, false, 0);
+            memory.add_to_page_cache(of, index as u64, page, false, CpuId(0));
             if usage == FrameUse::Pinned {
                 memory.pin_page(page);
             }

@@ -13,7 +13,7 @@ use crate::frame::State;
 use crate::gfp::{AllocFlags, Gfp};
 use crate::memory::Memory;
 use crate::policy::{FragmentAvoidance, PcpHigh, Urgency};
-use crate::types::{Migratetype, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Migratetype, Order, Pfn, ZoneKind};
 use crate::watermark::Mark;
 use crate::zone::{Zone, ZoneId};
 use std_alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub struct Request {
     /// Flags.
     pub gfp: Gfp,
     /// The CPU that asks.
-    pub cpu: usize,
+    pub cpu: CpuId,
     /// The node to begin with: the CPU's own, unless a memory policy says otherwise.
     pub node: u32,
     /// The CPU's lists are locked, because an interrupt came while they were in use: the free lists

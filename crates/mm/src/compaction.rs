@@ -28,7 +28,7 @@ use crate::migrate::{MIGRATE_PASSES, MIGRATE_PASSES_UNFORCED, Obstacle};
 use crate::policy::{
     CompactCounters, Contention, FallbackRule, Finish, FlushBy, FreeScan, Positions, Rescan,
 };
-use crate::types::{Migratetype, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Migratetype, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -89,7 +89,7 @@ pub struct CompactRequest {
     /// Who compacts.
     pub who: Compactor,
     /// On which CPU.
-    pub cpu: usize,
+    pub cpu: CpuId,
     /// The mark at which the request looks for a block (`alloc_flags`).
     pub mark: Mark,
     /// With which flags.
@@ -113,7 +113,7 @@ impl CompactRequest {
         order: Order,
         gfp: Gfp,
         mode: MigrateMode,
-        cpu: usize,
+        cpu: CpuId,
         full: bool,
     ) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl CompactRequest {
         zone: ZoneId,
         order: Order,
         highest_zoneidx: ZoneKind,
-        cpu: usize,
+        cpu: CpuId,
     ) -> Self {
         Self {
             order: Some(order),
@@ -154,7 +154,7 @@ impl CompactRequest {
 
     /// kswapd's compaction after a round for a high order (before 4.6).
     #[must_use]
-    pub const fn kswapd(zone: ZoneId, order: Order, cpu: usize) -> Self {
+    pub const fn kswapd(zone: ZoneId, order: Order, cpu: CpuId) -> Self {
         Self {
             order: Some(order),
             mode: MigrateMode::Async,
@@ -167,13 +167,13 @@ impl CompactRequest {
 
     /// kcompactd's work on a fragmented zone.
     #[must_use]
-    pub const fn proactive(zone: ZoneId, cpu: usize) -> Self {
+    pub const fn proactive(zone: ZoneId, cpu: CpuId) -> Self {
         Self { mode: MigrateMode::SyncLight, who: Compactor::Proactive, ..Self::user(zone, cpu) }
     }
 
     /// All of a zone, for user space.
     #[must_use]
-    pub const fn user(zone: ZoneId, cpu: usize) -> Self {
+    pub const fn user(zone: ZoneId, cpu: CpuId) -> Self {
         Self {
             zone,
             order: None,
@@ -482,7 +482,7 @@ impl Memory {
 
     /// Begins a run that empties one pageblock, whatever is known of it, and remembers nothing.
     #[must_use]
-    pub fn begin_emptying(&mut self, id: ZoneId, block: Pfn, cpu: usize) -> CompactRun {
+    pub fn begin_emptying(&mut self, id: ZoneId, block: Pfn, cpu: CpuId) -> CompactRun {
         let request = CompactRequest { who: Compactor::Kcompactd, ..CompactRequest::user(id, cpu) };
         let Ok(mut run) = self.begin_compaction(request) else {
             unreachable!("no order is asked for, so nothing can be in vain")

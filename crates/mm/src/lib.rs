@@ -8,6 +8,7 @@
 //! Reading order: [`types`], [`policy`], [`machine`], [`frame`], [`zone`], [`buddy`], [`fallback`], [`pcp`],
 //! [`watermark`], [`alloc`](mod@alloc), [`fast_search`], [`validate`]; then user memory: [`page_table`],
 //! [`vma`], [`anon`], [`filemap`], [`rmap`], [`lru`], [`reclaim`], [`mglru`], [`workingset`], [`swap`], [`vmstat`], [`audit`].
+
 #![no_std]
 // Nobody may allow them here: no wall clock, no order by chance.
 #![forbid(clippy::disallowed_types)]

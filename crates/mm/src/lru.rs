@@ -13,7 +13,7 @@ use crate::lumpy::{Around, Lumps};
 use crate::memory::Memory;
 use crate::mglru::Generations;
 use crate::policy::{BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
-use crate::types::{NR_ZONE_KINDS, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, NR_ZONE_KINDS, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::zone::ZoneId;
 use std_alloc::vec;
@@ -347,13 +347,15 @@ impl Memory {
 
     /// Hands a page to a CPU's batch, which goes to the lists once it is full.
     #[inline]
-    pub fn lru_cache_add(&mut self, pfn: Pfn, cpu: usize) {
+    pub fn lru_cache_add(&mut self, pfn: Pfn, cpu: CpuId) {
         let lru = self.policy.lru;
         self.frames.set_flags(pfn, PageFlags::BATCHED);
-        if !lru.batch_flushes_when_full && self.lru.batches[cpu].len() >= usize::from(lru.batch) {
+        if !lru.batch_flushes_when_full
+            && self.lru.batches[cpu.index()].len() >= usize::from(lru.batch)
+        {
             self.lru_add_drain(cpu);
         }
-        let batch = &mut self.lru.batches[cpu];
+        let batch = &mut self.lru.batches[cpu.index()];
         batch.push(pfn);
         let is_full = batch.len() >= usize::from(lru.batch);
         let is_huge = lru.batch_flushes_for_huge && self.frames.order(pfn) > Order(0);
@@ -363,8 +365,8 @@ impl Memory {
     }
 
     /// Puts a CPU's batch on the lists. A page that was unmapped meanwhile is freed.
-    pub fn lru_add_drain(&mut self, cpu: usize) {
-        let mut batch = core::mem::take(&mut self.lru.batches[cpu]);
+    pub fn lru_add_drain(&mut self, cpu: CpuId) {
+        let mut batch = core::mem::take(&mut self.lru.batches[cpu.index()]);
         let mut any_abandoned = false;
         // Pages of one kind follow each other: their sizes are noted together.
         let mut run: Option<(usize, ZoneKind, Target, i64)> = None;
@@ -396,7 +398,7 @@ impl Memory {
             }
         }
         batch.clear();
-        self.lru.batches[cpu] = batch;
+        self.lru.batches[cpu.index()] = batch;
     }
 
     /// Puts a page of a batch at the head of its list, whose size is still to be noted.
@@ -441,15 +443,15 @@ impl Memory {
 
     /// Puts every CPU's batch on the lists.
     pub fn lru_add_drain_all(&mut self) {
-        for cpu in 0..self.lru.batches.len() {
+        for cpu in CpuId::all(self.lru.batches.len()) {
             self.lru_add_drain(cpu);
         }
     }
 
     /// Pages in a CPU's batch, in order.
     #[must_use]
-    pub fn lru_batch(&self, cpu: usize) -> &[Pfn] {
-        &self.lru.batches[cpu]
+    pub fn lru_batch(&self, cpu: CpuId) -> &[Pfn] {
+        &self.lru.batches[cpu.index()]
     }
 
     /// Makes a page on an inactive list active (`activate_page`).

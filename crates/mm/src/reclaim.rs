@@ -21,7 +21,7 @@ use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::policy::{AnonEntry, Balance, BusyPages, FileWrites};
 use crate::swap::SwapIo;
-use crate::types::{Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Order, Pfn, ZoneKind};
 use crate::vma::ProcessId;
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
@@ -50,7 +50,7 @@ pub struct ScanControl {
     /// Who reclaims.
     pub who: Reclaimer,
     /// On which CPU.
-    pub cpu: usize,
+    pub cpu: CpuId,
     /// 12 at first, 0 at last: lists are scanned by this power of two.
     pub priority: u8,
     /// The highest zone that is of use.
@@ -82,7 +82,7 @@ pub struct ScanControl {
 impl ScanControl {
     /// Reclaim of 32 pages for a request that may do anything, from the lowest pressure on.
     #[must_use]
-    pub const fn new(who: Reclaimer, cpu: usize, swappiness: u8) -> Self {
+    pub const fn new(who: Reclaimer, cpu: CpuId, swappiness: u8) -> Self {
         Self {
             who,
             cpu,
@@ -1002,7 +1002,7 @@ impl Memory {
 
     /// Puts a file's page on its way to the LRU; `owner` is what a reclaim that frees it will name, and
     /// `shadow` what an earlier one left.
-    pub fn add_file_page(&mut self, pfn: Pfn, owner: u32, shadow: Option<u64>, cpu: usize) {
+    pub fn add_file_page(&mut self, pfn: Pfn, owner: u32, shadow: Option<u64>, cpu: CpuId) {
         self.frames.set_owner(pfn, owner);
         if let Some(shadow) = shadow.filter(|_| self.policy.lru.refaults) {
             self.workingset_refault(pfn, shadow);
@@ -1029,7 +1029,7 @@ impl Memory {
 
     /// Takes a file's page out of memory, as truncation does. Whether it went: a page in a batch or
     /// under writeback stays.
-    pub fn remove_file_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+    pub fn remove_file_page(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         if self.frames.has(pfn, PageFlags::BATCHED | PageFlags::WRITEBACK) {
             return false;
         }

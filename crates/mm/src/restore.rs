@@ -4,7 +4,7 @@ use crate::alloc::Request;
 use crate::frame::{End, State};
 use crate::memory::Memory;
 use crate::pcp::pcp_index;
-use crate::types::{Migratetype, Order, Pfn};
+use crate::types::{CpuId, Migratetype, Order, Pfn};
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 
@@ -24,7 +24,7 @@ impl Memory {
     ///
     /// # Panics
     /// As [`Self::restore_free`].
-    pub fn restore_pcp(&mut self, cpu: usize, pfn: Pfn, order: Order, migratetype: Migratetype) {
+    pub fn restore_pcp(&mut self, cpu: CpuId, pfn: Pfn, order: Order, migratetype: Migratetype) {
         self.restore_frames(pfn, order);
         let id = self.zone_of(pfn);
         self.link_pcp(id, cpu, pfn, order, (pcp_index(order, migratetype), migratetype), End::Tail);
@@ -133,7 +133,7 @@ impl Memory {
     }
 
     /// Puts an allocated block at the tail of a CPU's list, as a refill would.
-    pub fn force_refill(&mut self, pfn: Pfn, cpu: usize, migratetype: Migratetype) {
+    pub fn force_refill(&mut self, pfn: Pfn, cpu: CpuId, migratetype: Migratetype) {
         let (id, order) = (self.zone_of(pfn), self.frames.order(pfn));
         self.link_pcp(id, cpu, pfn, order, (pcp_index(order, migratetype), migratetype), End::Tail);
     }

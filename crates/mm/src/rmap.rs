@@ -16,8 +16,8 @@ use crate::frame::PageFlags;
 use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pte, Vpn};
-use crate::types::Access;
 use crate::types::Pfn;
+use crate::types::{Access, CpuId};
 use crate::vma::{ProcessId, Vma};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
@@ -282,7 +282,7 @@ impl Memory {
         done
     }
 
-    fn map_fresh_table(&mut self, fault: &Fault, cpu: usize) -> bool {
+    fn map_fresh_table(&mut self, fault: &Fault, cpu: CpuId) -> bool {
         let gfp = Gfp::KERNEL | Gfp::ZERO;
         let task = self.spaces.find(fault.vpn).expect("a fault lies in a mapping").task;
         let (request, allowed) = self.task_request(task, gfp, cpu);

@@ -7,7 +7,6 @@ use highorder_kernelfs::trace::{Event, Line};
 use highorder_lab::KernelFile;
 use highorder_lab::passes::Passes;
 use highorder_lab::trace_text::{self, Whose};
-use highorder_mm::Pfn;
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::events::{CompactEvent, Scanners};
 use highorder_mm::lru::LruList;
@@ -19,6 +18,7 @@ use highorder_mm::types::MemPolicy;
 use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::vmstat::{Vm, VmEvents};
 use highorder_mm::zone::ZoneId;
+use highorder_mm::{CpuId, Pfn};
 use highorder_model::run_on;
 use highorder_record::Inputs;
 use highorder_sim::kernel::fault::{Extent, touch_range};
@@ -105,7 +105,7 @@ fn a_fault_that_may_not_reclaim_falls_back_once_for_each_unit() {
             let request = highorder_mm::alloc::Request {
                 order: highorder_mm::Order(0),
                 gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
-                cpu: 0,
+                cpu: CpuId(0),
                 node: 0,
                 past_lists: false,
             };
@@ -114,7 +114,7 @@ fn a_fault_that_may_not_reclaim_falls_back_once_for_each_unit() {
                 taken.push(pfn);
             }
             for pfn in taken.into_iter().filter(|pfn| pfn.0 % 2 == 0) {
-                memory.free(pfn, highorder_mm::Order(0), 0);
+                memory.free(pfn, highorder_mm::Order(0), CpuId(0));
             }
             write(cx, 16 * 512, HugeAdvice::None);
         });
@@ -675,7 +675,7 @@ fn write_and_swap_out(cx: &mut KernelCx<'_>, swapped: u32) {
     touch_range(cx, PROCESS, start, swapped, Access::Write, Extent::Word).unwrap();
     let memory = &mut cx.world().memory;
     memory.lru_add_drain_all();
-    let sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+    let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
     // Each page is spared for having been used, written, and dropped.
     for _ in 0..20 {
         for lruvec in 0..memory.lru.lruvecs.len() {

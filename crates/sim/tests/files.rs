@@ -117,7 +117,7 @@ fn a_file_that_is_deleted_gives_all_its_memory_and_space_back() {
             assert_eq!((memory.files.nr_pages(), memory.files.nr_dirty()), (0, 0));
             // What buffer heads and nodes were in is kept for the next ones, until it is asked for.
             for id in CacheId::all() {
-                memory.shrink_cache(id, 0);
+                memory.shrink_cache(id, CpuId(0));
             }
             memory.drain_all_pages(None);
             let after = memory.zones.iter().map(|zone| zone.nr_free_pages).sum::<u64>();

@@ -9,7 +9,7 @@ use highorder_mm::types::MemPolicy;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Order, Pfn};
+use highorder_mm::{CpuId, Order, Pfn};
 use highorder_sim::kernel::fault::{self, Extent};
 use highorder_sim::kernel::slowpath::{Want, alloc_pages};
 use highorder_sim::kernel::thp::Enabled;
@@ -174,7 +174,8 @@ fn exhaust(kernel: &str, order: u8, gfp: Gfp) -> (u64, u64, u64) {
     let taken = Rc::new(RefCell::new(0));
     let count = taken.clone();
     let (sim, _) = run(&machine, kernel, move |cx| {
-        let request = Request { order: Order(order), gfp, cpu: 0, node: 0, past_lists: false };
+        let request =
+            Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false };
         let want = Want { request, allowed: u64::MAX, process: None };
         while alloc_pages(cx, want).is_some() {
             *count.borrow_mut() += 1;

@@ -1,6 +1,7 @@
 //! Automatic NUMA balancing on the model: memory comes to the task that uses it, or the task goes to its memory.
 
 use highorder_lab::KernelFile;
+use highorder_mm::CpuId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::types::Access;
 use highorder_mm::types::MemPolicy;
@@ -141,7 +142,7 @@ fn fill(cx: &mut KernelCx<'_>, node: u32) {
     let request = highorder_mm::alloc::Request {
         order: highorder_mm::Order(0),
         gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
-        cpu: 0,
+        cpu: CpuId(0),
         node,
         past_lists: false,
     };

@@ -6,7 +6,7 @@ use highorder_mm::policy::SlabAllocator;
 use highorder_mm::slab::CacheId;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
-use highorder_mm::{Order, Pfn};
+use highorder_mm::{CpuId, Order, Pfn};
 use highorder_sim::kernel::demand::{self, Demand, DemandKind};
 use highorder_sim::kernel::inodes::{self, OpenFile};
 use highorder_sim::kernel::thp::Enabled;
@@ -65,7 +65,7 @@ fn objects(kernel: &Kernel, id: CacheId) -> (u64, u64) {
 /// Everything that caches keep for later goes.
 fn shrink_caches(kernel: &mut Kernel) {
     for id in CacheId::all() {
-        kernel.memory.shrink_cache(id, 0);
+        kernel.memory.shrink_cache(id, CpuId(0));
     }
 }
 

@@ -26,6 +26,11 @@ impl fmt::Display for NodeId {
 pub struct CpuId(pub u32);
 
 impl CpuId {
+    /// The CPUs of a machine that has so many, ascending.
+    pub fn all(nr_cpus: usize) -> impl DoubleEndedIterator<Item = Self> {
+        (0..nr_cpus as u32).map(Self)
+    }
+
     /// Index into a per-CPU table.
     #[inline]
     #[must_use]

@@ -1456,7 +1456,7 @@ impl Naive {
         let mut pfn = None;
         if self.has_list(order) {
             let cold = self.policy.pcp.cold && request.gfp.contains(Gfp::COLD);
-            pfn = self.take_by_cpu(zone, request.cpu, order, wanted, cold, flags);
+            pfn = self.take_by_cpu(zone, request.cpu.index(), order, wanted, cold, flags);
         }
         if pfn.is_none() && flags.intersects(AllocFlags::HIGHATOMIC) {
             pfn = self.take_smallest(zone, order, HighAtomic);

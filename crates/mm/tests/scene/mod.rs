@@ -19,7 +19,7 @@ use highorder_mm::policy::{
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
@@ -625,7 +625,7 @@ impl Scene {
                 let request = Request {
                     order: Order(order),
                     gfp: gfps()[usize::from(gfp) % gfps().len()],
-                    cpu: usize::from(cpu) % nr_cpus,
+                    cpu: CpuId(u32::from(cpu) % nr_cpus as u32),
                     node: u32::from(node) % nr_nodes as u32,
                     past_lists: false,
                 };
@@ -637,9 +637,9 @@ impl Scene {
                     let (pfn, order) = self.used.swap_remove(at);
                     let (cpu, cold) = (usize::from(cpu) % nr_cpus, which >> 31 == 1);
                     if cold {
-                        self.fast.free_cold(pfn, order, cpu);
+                        self.fast.free_cold(pfn, order, CpuId(cpu as u32));
                     } else {
-                        self.fast.free(pfn, order, cpu);
+                        self.fast.free(pfn, order, CpuId(cpu as u32));
                     }
                     if let Some(naive) = &mut self.naive {
                         naive.free(pfn.0, order.0, cpu, cold);
@@ -648,7 +648,7 @@ impl Scene {
             }
             Op::Drain { zone, cpu } => {
                 let (zone, cpu) = (usize::from(zone) % nr_zones, usize::from(cpu) % nr_cpus);
-                self.fast.drain_pcp_zone(ZoneId(zone as u8), cpu);
+                self.fast.drain_pcp_zone(ZoneId(zone as u8), CpuId(cpu as u32));
                 if let Some(naive) = &mut self.naive {
                     naive.drain_zone(zone, cpu);
                 }
@@ -661,7 +661,7 @@ impl Scene {
             }
             Op::Decay { zone, cpu } => {
                 let (zone, cpu) = (usize::from(zone) % nr_zones, usize::from(cpu) % nr_cpus);
-                self.fast.decay_pcp_high(ZoneId(zone as u8), cpu);
+                self.fast.decay_pcp_high(ZoneId(zone as u8), CpuId(cpu as u32));
                 if let Some(naive) = &mut self.naive {
                     naive.decay(zone, cpu);
                 }
@@ -795,7 +795,7 @@ impl Scene {
             self.fast.putback_isolated_page(pfn, order);
         }
         while let Some((pfn, order)) = self.used.pop() {
-            self.fast.free(pfn, order, 0);
+            self.fast.free(pfn, order, CpuId(0));
         }
         self.fast.drain_all_pages(None);
     }

@@ -122,7 +122,7 @@ pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Comp
     let mut held = 0;
     let mut is_cpu_wanted = false;
     let result = loop {
-        run.request.cpu = cx.cpu().0 as usize;
+        run.request.cpu = cx.cpu();
         if run.request.mode == MigrateMode::Async {
             run.contended |= aborts && is_cpu_wanted || finds_lock_taken(cx, &run);
         }
@@ -272,7 +272,7 @@ fn compact_by_preferred_zone(
     cx.world().memory.vm.add(Vm::CompactStall, 1);
     let mut best = CompactResult::Skipped;
     for zone in zones {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let request = CompactRequest::direct(zone, order, gfp, priority.mode(), cpu, false);
         let result = compact_zone(cx, request).result;
         best = best.max(result);
@@ -319,7 +319,7 @@ fn compact_by_zones(
             best = rank(policy.direct, best, CompactResult::Deferred);
             continue;
         }
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let full = priority == Priority::SyncFull;
         let request = CompactRequest::direct(zone, order, gfp, priority.mode(), cpu, full);
         let Compacted { result, block, is_cpu_wanted } = compact_zone(cx, request);
@@ -411,7 +411,7 @@ fn is_killed(cx: &mut KernelCx<'_>, want: Want) -> bool {
 
 /// Gives what this CPU's lists hold back to the free lists (`drain_pages`).
 fn drain_own_lists(cx: &mut KernelCx<'_>) {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let memory = &mut cx.world().memory;
     for zone in 0..memory.zones.len() {
         memory.drain_pcp_zone(ZoneId(zone as u8), cpu);
@@ -494,7 +494,7 @@ pub(crate) fn compact_for_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order)
         if is_deferred {
             continue;
         }
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         compact_zone(cx, CompactRequest::kswapd(zone, order, cpu));
         let kernel = cx.world();
         if kernel.is_above(zone, order, Mark::Low, ZoneKind::Dma) {
@@ -511,7 +511,7 @@ pub fn compact_memory(cx: &mut KernelCx<'_>) {
     for zone in 0..cx.world().memory.zones.len() {
         let zone = ZoneId(zone as u8);
         if cx.world().memory.zones[zone.index()].managed_pages > 0 {
-            let cpu = cx.cpu().0 as usize;
+            let cpu = cx.cpu();
             compact_zone(cx, CompactRequest::user(zone, cpu));
         }
     }
@@ -623,7 +623,7 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
         if suitable != CompactResult::Continue {
             continue;
         }
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let request =
             CompactRequest::kcompactd(&cx.world().memory, zone, order, highest_zoneidx, cpu);
         let result = compact_zone(cx, request).result;
@@ -651,7 +651,7 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
 fn compact_proactively(cx: &mut KernelCx<'_>, node: u32) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for zone in zones {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         compact_zone(cx, CompactRequest::proactive(zone, cpu));
     }
 }

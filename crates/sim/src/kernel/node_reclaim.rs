@@ -75,7 +75,7 @@ pub(crate) fn get_local_page(
     }
     let (highest_zoneidx, gfp) = (gfp.highest_zone(), gfp | Gfp::THISNODE);
     let get = |cx: &mut KernelCx<'_>| {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let request = Request { cpu, gfp, ..want.request };
         cx.world().memory.get_page_from_freelist(request, Some(mark), flags)
     };

@@ -301,12 +301,12 @@ fn migrate(cx: &mut KernelCx<'_>, fault: &Fault, hint: &Hint, node: u32) -> bool
         let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE | Gfp::NOMEMALLOC;
         (gfp | Gfp::NORETRY | Gfp::NOWARN) - Gfp::RECLAIM
     };
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let request = Request { order: hint.order, gfp, cpu, node, past_lists: false };
     let Some(to) = alloc_pages(cx, Want { request, allowed: 1 << node, process: None }) else {
         return false;
     };
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let memory = &mut cx.world().memory;
     let moved = memory.migrate_misplaced(fault.vpn, hint, to, cpu);
     if !moved {

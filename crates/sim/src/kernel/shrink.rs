@@ -19,6 +19,7 @@ use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, ZoneKind};
+use highorder_words::CpuId;
 
 /// A reclaim from its beginning to its end (`struct scan_control`).
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,7 @@ impl Scan {
         highest_zoneidx: ZoneKind,
         gfp: Gfp,
     ) -> Self {
-        let mut control = ScanControl::new(who, 0, kernel.knobs.swappiness);
+        let mut control = ScanControl::new(who, CpuId(0), kernel.knobs.swappiness);
         control.highest_zoneidx = highest_zoneidx;
         control.may_io = gfp.contains(Gfp::IO);
         Self {
@@ -212,7 +213,7 @@ fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
 
 /// What a step is told that may have changed since the last one.
 fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
-    scan.control.cpu = cx.cpu().0 as usize;
+    scan.control.cpu = cx.cpu();
     scan.control.order = scan.order;
     if let Some(token) = cx.world().token() {
         if scan.control.priority == 0 {

@@ -161,7 +161,7 @@ pub(crate) fn alloc(
     gfp: Gfp,
     process: Option<ProcessId>,
 ) -> Option<Object> {
-    let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+    let (cpu, node) = (cx.cpu(), cx.node());
     let object = match cx.world().memory.alloc_object(id, gfp, cpu) {
         AllocObject::Object(object) => object,
         AllocObject::NeedsSlab { first, fallback } => {
@@ -171,7 +171,7 @@ pub(crate) fn alloc(
                 let request = Request { order, gfp, cpu, node, past_lists: false };
                 found = alloc_pages(cx, Want { request, allowed: u64::MAX, process });
                 if let Some(pfn) = found {
-                    let cpu = cx.cpu().0 as usize;
+                    let cpu = cx.cpu();
                     let object = cx.world().memory.add_slab(id, pfn, order, cpu);
                     spend_near(cx, pfn);
                     return Some(object);
@@ -188,7 +188,7 @@ pub(crate) fn alloc(
 
 /// Frees an object. Returns how many pages that freed.
 pub(crate) fn free(cx: &mut KernelCx<'_>, id: CacheId, object: Object) -> u64 {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let pfn = cx.world().memory.slab_of_object(id, object);
     let pages = cx.world().memory.free_object(id, object, cpu);
     spend_near(cx, pfn);
@@ -204,7 +204,7 @@ pub fn take_block(
     of: KernelUse,
     process: Option<ProcessId>,
 ) -> Option<Pfn> {
-    let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+    let (cpu, node) = (cx.cpu(), cx.node());
     let request = Request { order, gfp, cpu, node, past_lists: false };
     let pfn = alloc_pages(cx, Want { request, allowed: u64::MAX, process })?;
     cx.world().memory.take_kernel_block(pfn, order, of);
@@ -214,7 +214,7 @@ pub fn take_block(
 
 /// Frees a block of the kernel's own.
 pub fn free_block(cx: &mut KernelCx<'_>, pfn: Pfn, order: Order) {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     cx.world().memory.free_kernel_block(pfn, order, cpu);
     spend_near(cx, pfn);
 }
@@ -332,7 +332,7 @@ pub(crate) fn after_pass(cx: &mut KernelCx<'_>, lruvecs: &[usize], scan: &mut Sc
 
 /// Notes which pages of files reclaim freed: their objects go, and perhaps their inodes can.
 pub(crate) fn note_freed_files(cx: &mut KernelCx<'_>, freed: &[(u32, u64)]) {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let kernel = cx.world();
     kernel.memory.note_freed_files(freed);
     kernel.memory.release_objects(cpu);
@@ -396,7 +396,7 @@ fn shrink_superblock(
         ShrinkPlan::new(pressure, freeable, DEFAULT_SEEKS, SUPERBLOCK_BATCH, deferred, !old);
     let mut freed = 0;
     while let Some(nr) = if gfp.contains(Gfp::FS) { plan.next_batch() } else { None } {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let kernel = cx.world();
         kernel.memory.vm.add(Vm::SlabsScanned, nr);
         freed += kernel.prune_superblock(superblock, node, nr, !old, is_kswapd, cpu);
@@ -426,7 +426,7 @@ fn shrink_shadows(cx: &mut KernelCx<'_>, pressure: Pressure) -> u64 {
     let mut plan = ShrinkPlan::new(pressure, freeable, seeks, BATCH, deferred, true);
     let mut freed = 0;
     while let Some(nr) = plan.next_batch() {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let kernel = cx.world();
         kernel.memory.vm.add(Vm::SlabsScanned, nr);
         for _ in 0..nr {

@@ -92,7 +92,7 @@ fn walk_zones(
     {
         return Some(pfn);
     }
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let request = Request { cpu, ..want.request };
     cx.world().memory.get_page_from_nodes(request, want.allowed, mark, flags)
 }

@@ -85,7 +85,7 @@ pub(crate) fn swap_in_for_collapse(
         return SwappedEntry::Failed;
     };
     let began = begin_read(cx, &fault, slot, |cx| {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let memory = &cx.world().memory;
         // The process may come to its end meanwhile.
         memory.spaces.find(vpn).filter(|vma| vma.task == process).ok_or(Killed)?;
@@ -148,7 +148,7 @@ fn begin_read(
                 break;
             }
         };
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let kernel = cx.world();
         // Reclaim for the page may have taken long.
         if kernel.is_wanted(other) {
