@@ -10,4 +10,5 @@ HIGHORDER_RECORD_DIR=$(cd "$1" && pwd)
 export HIGHORDER_RECORD_DIR
 cd "$(dirname "$0")/../.."
 sh tests/guest/setup.sh
+cargo build -p highorder-snapshot --example guest_init
 exec cargo test -p highorder-snapshot --test guest record -- --ignored --nocapture

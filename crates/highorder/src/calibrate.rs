@@ -5,10 +5,10 @@ use crate::failure::Failure;
 use crate::output::{self, Force};
 use crate::real::Guests;
 use clap_complete::engine::ArgValueCompleter;
+use highorder_calibrate::{Disk, Found, Place, check, machine_file, measure};
 use highorder_lab::{RealOptions, Target};
 use highorder_real::{Image, Limits, VmSpec, vm};
 use highorder_sim::Machine;
-use highorder_sim::calibrate::{Disk, Found, Place, check, machine_file, measure};
 use std::path::{Path, PathBuf};
 
 /// Where to, under which name, and which disks.

@@ -8,7 +8,8 @@ use highorder_record::Better;
 use highorder_record::end_state::{self, QUANTITIES};
 use highorder_record::killed::{KILLED_MARK, KILLED_MEANS, nr_killed};
 use highorder_record::matrix::{self, FIGURES, MatrixRow};
-use highorder_report::{Caption, Column, HeatColumn, HeatPanel, HeatRow, HeatTable, Table, Value};
+use highorder_report::{Caption, HeatColumn, HeatPanel, HeatRow, HeatTable};
+use highorder_tables::{Column, Table, Value};
 use serde_json::json;
 
 const EXPLANATION: &str = "A stall is one direct reclaim or direct compaction; kswapd's work is in pages. Huge \

@@ -14,9 +14,10 @@ use highorder_lab::Recording;
 use highorder_lab::free_running::{self, Comparison, Side};
 use highorder_report::map::MapZone;
 use highorder_report::{
-    BarChart, Caption, LineChart, MemoryMap, Panel, Series, Table, raster, render_difference,
-    render_side_by_side, text,
+    BarChart, Caption, LineChart, MemoryMap, Panel, Series, raster, render_difference,
+    render_side_by_side,
 };
+use highorder_tables::{Table, text};
 use std::path::{Path, PathBuf};
 
 /// Pixels per unit of the SVG.

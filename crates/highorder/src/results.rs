@@ -18,8 +18,8 @@ use highorder_record::{
     Comparison, Form, Group, Identity, Inputs, PublishedForm, Record, Scale, Source, published,
     time_lines, vmstat_listing,
 };
-use highorder_report::text::counted;
-use highorder_report::{Column, Table, Value};
+use highorder_tables::text::counted;
+use highorder_tables::{Column, Table, Value};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

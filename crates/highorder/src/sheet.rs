@@ -1,6 +1,6 @@
 //! Text in paragraphs and fields, as wide as the terminal.
 
-use highorder_report::text::wrap;
+use highorder_tables::text::wrap;
 use std::io;
 
 /// The width where there is no terminal, and the most that lines have on one: longer ones are hard to read.

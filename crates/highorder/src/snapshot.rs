@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use crate::output::{self, Force};
 use clap::ValueEnum;
 use highorder_files::Destination;
-use highorder_report::text;
 use highorder_snapshot::live::{self, Options};
 use highorder_snapshot::{Exactness, Snapshot};
+use highorder_tables::text;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

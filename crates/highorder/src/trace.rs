@@ -5,7 +5,8 @@ use crate::output::{self, Force, PictureFile, VERSION};
 use clap::ValueEnum;
 use highorder_lab::fallbacks::Fallbacks;
 use highorder_lab::passes::{Clock, Passes};
-use highorder_report::{Caption, text};
+use highorder_report::Caption;
+use highorder_tables::text;
 use std::path::PathBuf;
 
 /// How the table is printed.

@@ -13,8 +13,9 @@ use highorder_lab::validate::{
 };
 use highorder_lab::{RealOptions, Target};
 use highorder_record::Store;
-use highorder_report::text::counted;
-use highorder_report::{Caption, ScatterChart, Series, Table, Value};
+use highorder_report::{Caption, ScatterChart, Series};
+use highorder_tables::text::counted;
+use highorder_tables::{Table, Value};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

@@ -154,7 +154,7 @@ fn a_trace_that_ends_in_the_middle_of_its_last_line_is_read_up_to_there_and_says
     let path = folder.path().join("trace.txt");
     fs::write(&path, &whole[..whole.len() - 7]).expect("a file");
     let nr_lines = whole.iter().filter(|&&byte| byte == b'\n').count() as u64;
-    let line = highorder_report::text::count(nr_lines);
+    let line = highorder_tables::text::count(nr_lines);
     let expected = format!("the trace ends in the middle of line {line}, and is read up to there");
     let told = printed(&["trace", text(&path)]);
     assert!(told.lines().next().is_some_and(|first| first.contains(&expected)), "{told}");

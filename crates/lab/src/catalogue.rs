@@ -3,10 +3,10 @@
 use crate::{Experiment, experiment};
 use highorder_input::InputError;
 use highorder_kernels::KernelFile;
+use highorder_model::knobs;
 use highorder_record::published;
 use highorder_record::score::Claims;
 use highorder_sim::{Machine, machine};
-use highorder_system::model::knobs;
 use std::fmt;
 use std::path::{Path, PathBuf};
 

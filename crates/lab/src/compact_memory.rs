@@ -336,7 +336,7 @@ fn list_user_pages(memory: &mut Memory, snapshot: &Snapshot, uses: &[FrameUse]) 
         if holders > 0 && *usage == FrameUse::Anon {
             continue;
         }
-        memory.add_to_page_cache(file, u64::from(pfn.0), pfn, false, 0);
+        memory.add_to_page_cache(file, u64::from(pfn.0), pfn, false, CpuId(0));
         if holders > 0 {
             memory.pin_page(pfn);
         }
@@ -367,7 +367,7 @@ fn compact_zone(memory: &mut Memory, id: ZoneId, uses: &mut [FrameUse]) -> Compa
         nr_moved: 0,
         nr_failed: 0,
     };
-    let mut run = match memory.begin_compaction(CompactRequest::user(id, 0)) {
+    let mut run = match memory.begin_compaction(CompactRequest::user(id, CpuId(0))) {
         Ok(run) => run,
         Err(result) => {
             zone.result = result;

@@ -9,7 +9,7 @@
 use highorder_input::InputError;
 use highorder_kernelfs::trace::{Entry, Event, Item, MmPageAllocExtfrag, TraceReader};
 use highorder_mm::types::{Migratetype, ZoneKind};
-use highorder_report::{Table, Value};
+use highorder_tables::{Table, Value};
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;

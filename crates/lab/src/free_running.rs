@@ -18,6 +18,7 @@ use crate::recording::{Event, Kind, Recording};
 use crate::{machine, memory_map};
 use highorder_input::InputError;
 use highorder_kernels::KernelFile;
+use highorder_mm::CpuId;
 use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fallback::Extfrag;
@@ -365,7 +366,7 @@ impl Model {
         }
         self.next_decay_ns = now_ns + DECAY_INTERVAL_NS;
         for zone in (0..self.memory.zones.len() as u8).map(ZoneId) {
-            for cpu in 0..self.memory.machine.cpu_nodes.len() {
+            for cpu in CpuId::all(self.memory.machine.cpu_nodes.len()) {
                 self.memory.decay_pcp_high(zone, cpu);
             }
         }
@@ -402,8 +403,8 @@ impl Model {
                     self.memory.drain_pcp_excess(zone, cpu);
                 }
             }
-            Demand::Reclaim { node, highest, active } => {
-                note_reclaim(&mut self.memory, node, highest, active);
+            Demand::Reclaim { node, highest_zoneidx, active } => {
+                note_reclaim(&mut self.memory, node, highest_zoneidx, active);
             }
         }
     }
@@ -448,7 +449,7 @@ impl Model {
         }
     }
 
-    fn free(&mut self, pfn: Pfn, order: Order, cpu: Option<usize>) {
+    fn free(&mut self, pfn: Pfn, order: Order, cpu: Option<CpuId>) {
         let slots = pfn.index()..pfn.index() + order.pages() as usize;
         let first = self.given[pfn.index()];
         let is_block = first != NOTHING
@@ -466,7 +467,7 @@ impl Model {
         self.given[slots].fill(NOTHING);
     }
 
-    fn give_back(&mut self, pfn: Pfn, order: Order, cpu: Option<usize>) {
+    fn give_back(&mut self, pfn: Pfn, order: Order, cpu: Option<CpuId>) {
         for frame in (pfn.0..pfn.0 + order.pages()).map(Pfn) {
             if matches!(self.memory.frames().state(frame), State::Reserved | State::Hole) {
                 self.memory.restore_used_frame(frame);

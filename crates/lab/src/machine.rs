@@ -11,7 +11,7 @@ use highorder_mm::policy::{ListType, PcpHigh};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_ZONE_KINDS, Order, Pfn};
 use highorder_mm::watermark::Watermarks;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
 use highorder_snapshot::{
     Exactness, FilledFrom, FrameUse, FreeBlock, PcpState, Snapshot, ZoneState,
 };
@@ -124,7 +124,7 @@ pub fn restore(
             for block in &pcp.blocks {
                 if memory.has_pcp_list(block.order) {
                     let migratetype = list_type(&memory, block.pfn, block.migratetype);
-                    memory.restore_pcp(pcp.cpu as usize, block.pfn, block.order, migratetype);
+                    memory.restore_pcp(CpuId(pcp.cpu), block.pfn, block.order, migratetype);
                 } else {
                     memory.restore_allocated(block.pfn, block.order, block.migratetype, false);
                     homeless.push((block.pfn, block.order));

@@ -10,11 +10,11 @@ use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::memory::Memory;
 use highorder_mm::types::{Migratetype, Order, Pfn};
+pub use highorder_model::Moment;
 use highorder_record::Inputs;
 use highorder_report::{Caption, Holders, MapZone, MemoryMap, picture};
 use highorder_sim::kernel::Kernel;
 use highorder_snapshot::FrameUse;
-pub use highorder_system::model::Moment;
 
 /// Most cells of a record's picture.
 ///
@@ -181,18 +181,18 @@ mod tests {
     use super::*;
     use highorder_kernels::KernelFile;
     use highorder_mm::alloc::Request;
-    use highorder_mm::anon::Access;
     use highorder_mm::gfp::Gfp;
     use highorder_mm::page_table::Vpn;
     use highorder_mm::slab::CacheId;
-    use highorder_mm::types::ZoneKind;
-    use highorder_mm::vma::{MemPolicy, ProcessId};
+    use highorder_mm::types::{Access, CpuId, MemPolicy, ZoneKind};
+    use highorder_mm::vma::ProcessId;
     use highorder_report::UseClass;
     use highorder_sim::Machine;
 
     /// A block of memory that is nearly all free.
     fn block(memory: &mut Memory, order: u8, gfp: Gfp) -> Pfn {
-        let request = Request { order: Order(order), gfp, cpu: 0, node: 0, past_lists: false };
+        let request =
+            Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false };
         memory.alloc_without_reclaim(request).expect("memory is free")
     }
 
@@ -202,18 +202,18 @@ mod tests {
         let policy = KernelFile::load("linux-6.12").unwrap().policy;
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();
-        memory.release_boot_memory(last.start..Pfn(last.start.0 + last.managed_pages as u32));
+        memory.release_boot_memory(last.start..last.start + last.managed_pages as u32);
         let at = memory.spaces.mmap(ProcessId(0), 2048, MemPolicy::Default);
         let (huge, table) = (block(memory, 9, Gfp::TRANSHUGE), block(memory, 0, Gfp::KERNEL));
         let fault = memory.touch(at, 1, Access::Write).fault.expect("nothing is mapped yet");
-        memory.map_huge(&fault, huge, Some(table), 0);
+        memory.map_huge(&fault, huge, Some(table), CpuId(0));
         let (table, page) =
             (block(memory, 0, Gfp::KERNEL), block(memory, 0, Gfp::HIGHUSER_MOVABLE));
         let fault = memory.touch(Vpn(at.0 + 1024), 1, Access::Write).fault.expect("nor there");
         memory.map_table(&fault, table);
-        memory.map_page(&fault, page, 0);
+        memory.map_page(&fault, page, CpuId(0));
         let file = block(memory, 0, Gfp::HIGHUSER_MOVABLE);
-        memory.lru_cache_add(file, 0);
+        memory.lru_cache_add(file, CpuId(0));
         block(memory, 3, Gfp::KERNEL);
         block(memory, 2, Gfp::KERNEL | Gfp::RECLAIMABLE);
         let found = map("", memory).statistics();
@@ -238,7 +238,7 @@ mod tests {
         let policy = KernelFile::load("linux-6.12").unwrap().policy;
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();
-        memory.release_boot_memory(last.start..Pfn(last.start.0 + last.managed_pages as u32));
+        memory.release_boot_memory(last.start..last.start + last.managed_pages as u32);
         let uses = [
             (KernelUse::Slab(CacheId::DENTRY), FrameUse::SlabReclaimable),
             (KernelUse::Slab(CacheId::BUFFER_HEAD), FrameUse::SlabReclaimable),
@@ -265,7 +265,7 @@ mod tests {
                 .enumerate()
         {
             let page = block(memory, 0, Gfp::HIGHUSER_MOVABLE);
-            memory.add_to_page_cache(of, index as u64, page, false, 0);
+            memory.add_to_page_cache(of, index as u64, page, false, CpuId(0));
             if usage == FrameUse::Pinned {
                 memory.pin_page(page);
             }

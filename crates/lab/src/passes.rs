@@ -8,8 +8,9 @@
 use crate::reclaim_events::ReclaimEvents;
 use highorder_input::InputError;
 use highorder_kernelfs::trace::{CompactionIsolate, Entry, Event, TraceReader};
+use highorder_report::Caption;
 use highorder_report::scanners::{PassLine, Scan, ScannerChart, ScannerZone};
-use highorder_report::{Caption, Table, Value};
+use highorder_tables::{Table, Value};
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;

@@ -7,7 +7,7 @@
 //! direct reclaim's.
 
 use highorder_kernelfs::trace::{CongestionWait, Event, LruIsolate};
-use highorder_report::{Table, Value};
+use highorder_tables::{Table, Value};
 use std::collections::BTreeMap;
 
 /// Who reclaims.

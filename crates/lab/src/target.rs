@@ -6,13 +6,13 @@
 
 use crate::experiment::{Scale, Variant};
 use crate::run_inputs::list;
+use highorder_calibrate::Found;
 use highorder_input::InputError;
 use highorder_real::host::{self, HostError, HostSpec, MemoryRule};
 use highorder_real::knobs::Knobs;
 use highorder_real::vm::{self, VmError, default_cache};
 use highorder_real::{Accel, Image, Limits, VmSpec};
 use highorder_record::{Inputs, Named, Record};
-use highorder_sim::calibrate::Found;
 use highorder_sim::{Machine, Ns};
 use highorder_workload::Configured;
 use std::collections::BTreeMap;

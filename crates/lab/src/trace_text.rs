@@ -712,7 +712,7 @@ fn wake_fields(wake: Wake) -> CompactionWake<'static> {
         nid: wake.node as i32,
         order: wake.order.0.into(),
         // Called so in every release, as part of what user space relies on.
-        classzone_idx: Some(PaddedWord::zone(wake.highest.name().as_bytes())),
+        classzone_idx: Some(PaddedWord::zone(wake.highest_zoneidx.name().as_bytes())),
         highest_zoneidx: None,
         rest: b"",
     }
@@ -850,8 +850,9 @@ mod tests {
             considered: below(65),
             defer_shift: below(7) as u8,
         };
-        let highest = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable][below(3) as usize];
-        let wake = Wake { node: below(2), order, highest };
+        let highest_zoneidx =
+            [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable][below(3) as usize];
+        let wake = Wake { node: below(2), order, highest_zoneidx };
         // Bits that every kernel has and prints.
         let gfp = Gfp::from_bits_retain(below(1 << 8))
             | [Gfp::NONE, Gfp::RECLAIM, Gfp::COMP][below(3) as usize];

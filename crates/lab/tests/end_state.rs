@@ -1,16 +1,17 @@
 //! The state of memory that a run leaves: what its record counts is what its map shows.
 
+#[path = "../../model/tests/common/mod.rs"]
 mod common;
 
 use common::model;
 use highorder_lab::memory_map;
 use highorder_mm::types::Order;
+use highorder_model::run_on;
 use highorder_record::{EndState, Inputs, PageblockUse, Record};
 use highorder_report::{MapZone, MemoryMap};
 use highorder_sim::Machine;
 use highorder_sim::kernel::Kernel as World;
 use highorder_snapshot::FrameUse;
-use highorder_system::model::run_on;
 use highorder_workload::{Value, find};
 
 fn run(kernel: &str, enabled: &str, workload: &str, values: &[(&str, Value)]) -> (Record, World) {

@@ -3,7 +3,6 @@
 use highorder_kernels::KernelFile;
 use highorder_lab::Recording;
 use highorder_lab::machine::{machine_of, restore};
-use highorder_mm::types::Pfn;
 use highorder_mm::zone::ZoneId;
 use highorder_snapshot::{PcpState, Snapshot};
 use std::path::Path;
@@ -75,7 +74,7 @@ fn a_cpu_on_a_node_that_the_snapshot_has_not_is_refused() {
 #[test]
 fn zones_of_a_snapshot_that_overlap_or_leave_the_machine_are_refused() {
     refused(
-        |s| s.zones[2].start_pfn = Pfn(s.zones[2].start_pfn.0 - 1),
+        |s| s.zones[2].start_pfn -= 1,
         "node 0 zone DMA32 and node 1 zone DMA32 both have 0xffff, expected zones that do not overlap",
     );
     refused(

@@ -3,6 +3,7 @@
 use highorder_kernelfs::{PageFlags, Pagetypeinfo, TextFile};
 use highorder_kernels::KernelFile;
 use highorder_lab::{Recording, machine};
+use highorder_mm::CpuId;
 use highorder_mm::frame::State;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
 use highorder_snapshot::live::{Options, Way};
@@ -54,7 +55,7 @@ fn lists_whose_bounds_cross_serve_as_the_kernel_lets_them() {
         .find(|(_, pcp)| pcp.high_min > pcp.high_max && pcp.count > 0)
         .expect("bounds that cross");
     let high_max = pcp.high_max;
-    memory.set_pcp_high(highorder_mm::zone::ZoneId(zone as u8), 0, u32::MAX);
+    memory.set_pcp_high(highorder_mm::zone::ZoneId(zone as u8), CpuId(0), u32::MAX);
     assert_eq!(memory.zones[zone].pcp[0].high, high_max);
 }
 

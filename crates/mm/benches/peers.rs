@@ -17,7 +17,7 @@ use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{FallbackRule, ListType, LruKind, PcpHigh, Policy};
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
-use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use std::hint::black_box;
@@ -75,7 +75,7 @@ impl Pages for Ours {
         let request = Request {
             order: Order(order),
             gfp: Gfp::HIGHUSER_MOVABLE,
-            cpu: 0,
+            cpu: CpuId(0),
             node: 0,
             past_lists: false,
         };
@@ -86,7 +86,7 @@ impl Pages for Ours {
 
     #[inline]
     fn give(&mut self, page: usize, order: u8) {
-        self.0.free(Pfn(page as u32), Order(order), 0);
+        self.0.free(Pfn(page as u32), Order(order), CpuId(0));
     }
 }
 

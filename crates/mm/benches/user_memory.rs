@@ -1,10 +1,12 @@
 //! Simulated faults and touches a second, without reclaim.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use highorder_mm::Memory;
-use highorder_mm::anon::{Access, TouchRange};
+use highorder_mm::anon::TouchRange;
 use highorder_mm::page_table::Vpn;
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
+use highorder_mm::{CpuId, Memory};
 use std::hint::black_box;
 
 #[path = "../tests/naive/mod.rs"]
@@ -29,7 +31,7 @@ fn touch(memory: &mut Memory, start: Vpn, access: Access) -> u32 {
         start,
         pages: PAGES,
         access,
-        cpu: 0,
+        cpu: CpuId(0),
         stop_for_huge: false,
         faults_max: u32::MAX,
         stop_for_remote: false,
@@ -58,7 +60,7 @@ fn benches(c: &mut Criterion) {
                     touch(&mut memory, start, Access::Write);
                     (memory, start)
                 },
-                |(memory, start)| memory.munmap(*start..Vpn(start.0 + PAGES), 0),
+                |(memory, start)| memory.munmap(*start..Vpn(start.0 + PAGES), CpuId(0)),
                 BatchSize::PerIteration,
             );
         });

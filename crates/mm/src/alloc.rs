@@ -13,7 +13,7 @@ use crate::frame::State;
 use crate::gfp::{AllocFlags, Gfp};
 use crate::memory::Memory;
 use crate::policy::{FragmentAvoidance, PcpHigh, Urgency};
-use crate::types::{Migratetype, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Migratetype, Order, Pfn, ZoneKind};
 use crate::watermark::Mark;
 use crate::zone::{Zone, ZoneId};
 use std_alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub struct Request {
     /// Flags.
     pub gfp: Gfp,
     /// The CPU that asks.
-    pub cpu: usize,
+    pub cpu: CpuId,
     /// The node to begin with: the CPU's own, unless a memory policy says otherwise.
     pub node: u32,
     /// The CPU's lists are locked, because an interrupt came while they were in use: the free lists
@@ -46,7 +46,7 @@ impl Memory {
         mark: Option<Mark>,
         flags: AllocFlags,
     ) -> Option<Pfn> {
-        let class = request.gfp.highest_zone();
+        let highest_zoneidx = request.gfp.highest_zone();
         let zonelist = self.zonelist(request.node, request.gfp);
         let mut flags = flags;
         // The node of the preferred zone, which is another than asked for if that one has no memory.
@@ -54,7 +54,7 @@ impl Memory {
             zonelist
                 .clone()
                 .map(|position| self.zonelist_entry(position))
-                .find(|id| self.zones[id.index()].kind <= class)
+                .find(|id| self.zones[id.index()].kind <= highest_zoneidx)
         } else {
             None
         };
@@ -66,7 +66,7 @@ impl Memory {
                 let id = self.zonelist_entry(position);
                 position += 1;
                 let zone = &self.zones[id.index()];
-                if zone.kind > class {
+                if zone.kind > highest_zoneidx {
                     continue;
                 }
                 if flags.intersects(AllocFlags::FAIR) {
@@ -94,13 +94,13 @@ impl Memory {
                         continue;
                     }
                 }
-                let is_above_high = self.probe_high(id, request, mark, class, flags);
+                let is_above_high = self.probe_high(id, request, mark, highest_zoneidx, flags);
                 if let Some(mark) = mark
                     && !(is_above_high && mark <= Mark::High)
                 {
                     let pages = self.zones[id.index()].watermarks.pages(mark);
-                    if !self.watermark_ok(id, request.order, pages, class, flags)
-                        && !self.atomic_below_boost(id, request, mark, class, flags)
+                    if !self.watermark_ok(id, request.order, pages, highest_zoneidx, flags)
+                        && !self.atomic_below_boost(id, request, mark, highest_zoneidx, flags)
                     {
                         continue;
                     }
@@ -217,12 +217,18 @@ impl Memory {
     /// The zone that the walk for `request` would stop at: the first of its zonelist above `mark`.
     #[must_use]
     pub fn first_zone_above(&self, request: Request, mark: Mark) -> Option<ZoneId> {
-        let class = request.gfp.highest_zone();
+        let highest_zoneidx = request.gfp.highest_zone();
         let flags = self.fast_path_flags(request);
         self.zonelist(request.node, request.gfp).map(|at| self.zonelist_entry(at)).find(|id| {
             let zone = &self.zones[id.index()];
-            zone.kind <= class
-                && self.watermark_ok(*id, request.order, zone.watermarks.pages(mark), class, flags)
+            zone.kind <= highest_zoneidx
+                && self.watermark_ok(
+                    *id,
+                    request.order,
+                    zone.watermarks.pages(mark),
+                    highest_zoneidx,
+                    flags,
+                )
         })
     }
 
@@ -270,11 +276,11 @@ impl Memory {
         }
         // As merged it asks whether there is a lower zone only where there are several nodes.
         let trusts_one_node = avoidance == FragmentAvoidance::LowerZone;
-        let class = request.gfp.highest_zone();
+        let highest_zoneidx = request.gfp.highest_zone();
         let preferred = self
             .zonelist(request.node, request.gfp)
             .map(|position| self.zonelist_entry(position))
-            .find(|id| self.zones[id.index()].kind <= class);
+            .find(|id| self.zones[id.index()].kind <= highest_zoneidx);
         let Some(preferred) = preferred else { return false };
         let zone = &self.zones[preferred.index()];
         let is_lower = |z: &Zone| z.node == zone.node && z.kind == ZoneKind::Dma32;
@@ -293,15 +299,17 @@ impl Memory {
         id: ZoneId,
         request: Request,
         mark: Option<Mark>,
-        class: ZoneKind,
+        highest_zoneidx: ZoneKind,
         flags: AllocFlags,
     ) -> bool {
         if self.policy.pcp.high != PcpHigh::AutoTuned || self.zones[id.index()].flags.below_high {
             return false;
         }
         let high = self.zones[id.index()].watermarks.pages(Mark::High);
-        let is_above = self.watermark_ok(id, request.order, high, class, flags)
-            || mark.is_some_and(|mark| self.atomic_below_boost(id, request, mark, class, flags));
+        let is_above = self.watermark_ok(id, request.order, high, highest_zoneidx, flags)
+            || mark.is_some_and(|mark| {
+                self.atomic_below_boost(id, request, mark, highest_zoneidx, flags)
+            });
         self.zones[id.index()].flags.below_high = !is_above;
         is_above
     }
@@ -312,7 +320,7 @@ impl Memory {
         id: ZoneId,
         request: Request,
         mark: Mark,
-        class: ZoneKind,
+        highest_zoneidx: ZoneKind,
         flags: AllocFlags,
     ) -> bool {
         let watermarks = &self.zones[id.index()].watermarks;
@@ -321,7 +329,13 @@ impl Memory {
             && mark == Mark::Min
             && watermarks.boost > 0
             && flags.intersects(AllocFlags::MIN_RESERVE)
-            && self.watermark_ok(id, request.order, watermarks.raw(Mark::Min), class, flags)
+            && self.watermark_ok(
+                id,
+                request.order,
+                watermarks.raw(Mark::Min),
+                highest_zoneidx,
+                flags,
+            )
     }
 
     /// Takes a block from one zone: from the CPU's lists if the order has any, else from the free lists.

@@ -24,8 +24,8 @@ use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
 use crate::policy::{AnonEntry, HugePartialUnmap};
 use crate::swap::CacheEntry;
-use crate::types::{Migratetype, Order, Pfn};
-use crate::vma::{HugeAdvice, MemPolicy, ProcessId, Vma};
+use crate::types::{Access, CpuId, MemPolicy, Migratetype, Order, Pfn};
+use crate::vma::{HugeAdvice, ProcessId, Vma};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -38,15 +38,6 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 pub const HUGE_ORDER: Order = Order(9);
 /// Entries that unmapping gathers before it frees (`tlb_batch_pages_flush`).
 const GATHER_MAX: usize = 512;
-
-/// How memory is touched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Read.
-    Read,
-    /// Written.
-    Write,
-}
 
 /// What a fault found at its page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,7 +104,7 @@ pub struct TouchRange {
     /// How.
     pub access: Access,
     /// On which CPU.
-    pub cpu: usize,
+    pub cpu: CpuId,
     /// Stop where a huge page would fit, so that the flow may try one.
     pub stop_for_huge: bool,
     /// Faults at most, so that the flow can look at the clock.
@@ -274,7 +265,7 @@ impl Memory {
         fault: &Fault,
         order: Order,
         gfp: Gfp,
-        cpu: usize,
+        cpu: CpuId,
     ) -> (Request, u64) {
         let vma = self.spaces.find(fault.vpn).expect("a fault lies in a mapping");
         self.vma_request(vma, fault.vpn, order, gfp, cpu)
@@ -324,8 +315,8 @@ impl Memory {
     /// Departs: tables of a task that interleaves or prefers many nodes come from its CPU's node. Visible as: up
     /// to one page in 512 lies on another node than the kernel would take it from.
     #[must_use]
-    pub fn task_request(&self, task: ProcessId, gfp: Gfp, cpu: usize) -> (Request, u64) {
-        let node = self.machine.cpu_nodes[cpu];
+    pub fn task_request(&self, task: ProcessId, gfp: Gfp, cpu: CpuId) -> (Request, u64) {
+        let node = self.machine.cpu_nodes[cpu.index()];
         let placement = match self.spaces.task_policy(task) {
             MemPolicy::Interleave(_) | MemPolicy::PreferredMany(_) => {
                 MemPolicy::Default.placement(0, node)
@@ -344,11 +335,11 @@ impl Memory {
         vpn: Vpn,
         order: Order,
         gfp: Gfp,
-        cpu: usize,
+        cpu: CpuId,
     ) -> (Request, u64) {
         // Of a huge page its place counts, not the page of it that is touched first.
         let index = ((vpn.0 >> order.0 << order.0) - vma.origin.0) >> order.0;
-        let placement = vma.policy.placement(index, self.machine.cpu_nodes[cpu]);
+        let placement = vma.policy.placement(index, self.machine.cpu_nodes[cpu.index()]);
         let request = Request { order, gfp, cpu, node: placement.node, past_lists: false };
         (request, placement.allowed)
     }
@@ -475,7 +466,7 @@ impl Memory {
 
     /// Maps a fresh page at a place that has a table; it is still to be counted.
     #[inline]
-    fn install(&mut self, vma: &Vma, vpn: Vpn, pfn: Pfn, cpu: usize) {
+    fn install(&mut self, vma: &Vma, vpn: Vpn, pfn: Pfn, cpu: CpuId) {
         let bits = Pte::WRITE | Pte::DIRTY | Pte::ACCESSED;
         self.spaces.table.set_pte(vpn, Pte::page(pfn, bits));
         self.adopt(pfn, vpn, vma.locked, cpu);
@@ -483,7 +474,7 @@ impl Memory {
 
     /// Makes a fresh page an anonymous one of `vpn`, on its way to the LRU.
     #[inline]
-    fn adopt(&mut self, pfn: Pfn, vpn: Vpn, locked: bool, cpu: usize) {
+    fn adopt(&mut self, pfn: Pfn, vpn: Vpn, locked: bool, cpu: CpuId) {
         let mut flags = PageFlags::ANON;
         if locked {
             flags |= PageFlags::UNEVICTABLE;
@@ -534,7 +525,7 @@ impl Memory {
     /// # Panics
     /// If something else is mapped there, or a table is missing.
     #[doc(alias = "do_anonymous_page")]
-    pub fn map_page(&mut self, fault: &Fault, pfn: Pfn, cpu: usize) {
+    pub fn map_page(&mut self, fault: &Fault, pfn: Pfn, cpu: CpuId) {
         assert_eq!(self.spaces.table.pmd(fault.vpn), Pmd::Table, "a table comes first");
         let pte = self.spaces.table.pte(fault.vpn);
         assert!(pte.is_none() || pte.is_zero(), "{} is mapped already", fault.vpn);
@@ -561,7 +552,7 @@ impl Memory {
     ///
     /// # Panics
     /// If something else is mapped in the unit.
-    pub fn map_huge(&mut self, fault: &Fault, pfn: Pfn, table: Option<Pfn>, cpu: usize) {
+    pub fn map_huge(&mut self, fault: &Fault, pfn: Pfn, table: Option<Pfn>, cpu: CpuId) {
         let vpn = fault.vpn.unit_start();
         if let Some(table) = table {
             let unit = &mut self.spaces.table.units[vpn.unit()];
@@ -578,7 +569,7 @@ impl Memory {
     }
 
     /// Maps a huge page in a unit whose table, if it needs one, is there.
-    pub(crate) fn install_huge(&mut self, vma: &Vma, vpn: Vpn, pfn: Pfn, cpu: usize) {
+    pub(crate) fn install_huge(&mut self, vma: &Vma, vpn: Vpn, pfn: Pfn, cpu: CpuId) {
         let unit = &mut self.spaces.table.units[vpn.unit()];
         assert!(matches!(unit.pmd, Pmd::None | Pmd::HugeZero), "the unit is in use");
         unit.pmd = Pmd::Huge(Pte::page(pfn, Pte::WRITE | Pte::DIRTY | Pte::ACCESSED));
@@ -765,7 +756,7 @@ impl Memory {
     }
 
     /// The content of a range goes (`MADV_DONTNEED`); the mapping stays.
-    pub fn dontneed(&mut self, range: Range<Vpn>, cpu: usize) {
+    pub fn dontneed(&mut self, range: Range<Vpn>, cpu: CpuId) {
         let mut gather = Vec::new();
         for vma in self.spaces.vmas_in(range.clone()) {
             self.zap(&vma, vma.start.max(range.start)..vma.end.min(range.end), cpu, &mut gather);
@@ -774,7 +765,7 @@ impl Memory {
     }
 
     /// Takes the mappings of a range down, page tables included.
-    pub fn munmap(&mut self, range: Range<Vpn>, cpu: usize) {
+    pub fn munmap(&mut self, range: Range<Vpn>, cpu: CpuId) {
         let mut gather = Vec::new();
         let vmas = self.spaces.vmas_in(range.clone());
         for vma in &vmas {
@@ -801,7 +792,7 @@ impl Memory {
     }
 
     /// Frees what was gathered, after the CPU's batch went to the lists.
-    fn flush_gather(&mut self, gather: &mut Vec<Pfn>, cpu: usize) {
+    fn flush_gather(&mut self, gather: &mut Vec<Pfn>, cpu: CpuId) {
         if gather.is_empty() {
             return;
         }
@@ -829,7 +820,7 @@ impl Memory {
         gather.clear();
     }
 
-    fn zap(&mut self, vma: &Vma, range: Range<Vpn>, cpu: usize, gather: &mut Vec<Pfn>) {
+    fn zap(&mut self, vma: &Vma, range: Range<Vpn>, cpu: CpuId, gather: &mut Vec<Pfn>) {
         let mut at = range.start;
         while at < range.end {
             let unit_end = Vpn(at.unit_start().0 + PTRS_PER_TABLE);
@@ -955,7 +946,7 @@ impl Memory {
         if let Pmd::Huge(pte) = self.spaces.table.pmd(vpn) {
             return if pte.pfn() == Some(head) { pages } else { 0 };
         }
-        let mapped = |i: &u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(Pfn(head.0 + i));
+        let mapped = |i: &u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(head + *i);
         (0..pages).filter(mapped).count() as u32
     }
 
@@ -971,7 +962,7 @@ impl Memory {
             [Pte::WRITE, Pte::DIRTY, Pte::ACCESSED].into_iter().filter(|&b| pte.has(b)).sum();
         self.spaces.table.units[start.unit()].pmd = Pmd::Table;
         for i in 0..PTRS_PER_TABLE {
-            self.spaces.table.set_pte(Vpn(start.0 + i), Pte::page(Pfn(head.0 + i), bits));
+            self.spaces.table.set_pte(Vpn(start.0 + i), Pte::page(head + i, bits));
         }
         let lruvec = self.lruvec_of(head);
         self.lru.lruvecs[lruvec].stats.nr_anon_huge -= 1;
@@ -984,7 +975,7 @@ impl Memory {
     ///
     /// # Panics
     /// If the page is no anonymous page of more than one page, or in the swap cache.
-    pub fn split_huge_page(&mut self, head: Pfn, cpu: usize) {
+    pub fn split_huge_page(&mut self, head: Pfn, cpu: CpuId) {
         let order = self.frames.order(head);
         assert!(order > Order(0) && self.frames.has(head, PageFlags::ANON), "{head} is not huge");
         assert!(self.slot_of(head).is_none(), "{head} is in the swap cache");
@@ -1015,7 +1006,7 @@ impl Memory {
         let migratetype: Migratetype = self.frames.migratetype(head);
         let mut unmapped = Vec::new();
         for i in (0..order.pages()).rev() {
-            let pfn = Pfn(head.0 + i);
+            let pfn = head + i;
             self.frames.set(pfn, State::Allocated, Order(0), migratetype);
             self.frames.set_movable(pfn, true);
             self.frames.set_owner(pfn, vpn.0 + i);
@@ -1043,7 +1034,7 @@ impl Memory {
 
     /// Splits the oldest huge page of which a part is unmapped (the shrinker's step). Returns the base
     /// pages freed.
-    pub fn split_deferred(&mut self, cpu: usize) -> Option<u64> {
+    pub fn split_deferred(&mut self, cpu: CpuId) -> Option<u64> {
         let head = self.lru.deferred_split.iter().copied().find(|&head| {
             let busy = PageFlags::LOCKED | PageFlags::WRITEBACK | PageFlags::SWAPCACHE;
             !self.frames.has(head, busy)

@@ -63,7 +63,7 @@ impl Memory {
         migratetype: Migratetype,
     ) {
         for order in (low.0..high.0).rev().map(Order) {
-            self.link_free(id, Pfn(pfn.0 + order.pages()), order, migratetype, End::Head);
+            self.link_free(id, pfn + order.pages(), order, migratetype, End::Head);
         }
     }
 
@@ -153,7 +153,7 @@ impl Memory {
             }
             self.frames.set_inner(buddy);
             self.frames.set_inner(pfn);
-            pfn = Pfn(pfn.0 & buddy.0);
+            pfn = pfn.parent(order);
             order.0 += 1;
             self.work.merges += 1;
         }
@@ -185,7 +185,7 @@ impl Memory {
         {
             return false;
         }
-        let parent = Pfn(pfn.0 & pfn.buddy(order).0);
+        let parent = pfn.parent(order);
         let parent_order = Order(order.0 + 1);
         let aunt = parent.buddy(parent_order);
         self.frames.is_free(aunt, parent_order) && self.zones[id.index()].spans(aunt)
@@ -197,7 +197,7 @@ impl Memory {
         let pageblock_order = self.policy.freelist.pageblock_order;
         if self.policy.freelist.split_large_frees && order > pageblock_order {
             for part in 0..1u32 << (order.0 - pageblock_order.0) {
-                let pfn = Pfn(pfn.0 + part * pageblock_order.pages());
+                let pfn = pfn + part * pageblock_order.pages();
                 self.frames.set(pfn, State::Allocated, pageblock_order, Migratetype::Movable);
                 let migratetype = self.block_type(pfn);
                 self.free_one_page(id, pfn, pageblock_order, migratetype, to);
@@ -214,8 +214,8 @@ impl Memory {
     pub(crate) fn movable_range(&self, id: ZoneId, pfn: Pfn) -> Option<Range<Pfn>> {
         let zone = &self.zones[id.index()];
         let start = pfn.align_down(self.policy.freelist.pageblock_order);
-        let end = Pfn(start.0 + self.policy.freelist.pageblock_order.pages());
-        if !zone.spans(Pfn(end.0 - 1)) {
+        let end = start + self.policy.freelist.pageblock_order.pages();
+        if !zone.spans(end - 1) {
             None
         } else if zone.spans(start) {
             Some(start..end)

@@ -28,7 +28,7 @@ use crate::migrate::{MIGRATE_PASSES, MIGRATE_PASSES_UNFORCED, Obstacle};
 use crate::policy::{
     CompactCounters, Contention, FallbackRule, Finish, FlushBy, FreeScan, Positions, Rescan,
 };
-use crate::types::{Migratetype, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Migratetype, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
@@ -89,13 +89,13 @@ pub struct CompactRequest {
     /// Who compacts.
     pub who: Compactor,
     /// On which CPU.
-    pub cpu: usize,
+    pub cpu: CpuId,
     /// The mark at which the request looks for a block (`alloc_flags`).
     pub mark: Mark,
     /// With which flags.
     pub flags: AllocFlags,
     /// The highest zone that is of use.
-    pub highest: ZoneKind,
+    pub highest_zoneidx: ZoneKind,
     /// From the zone's ends instead of where the last run stopped.
     pub whole_zone: bool,
     /// Pageblocks are scanned even if that was in vain the last time.
@@ -113,7 +113,7 @@ impl CompactRequest {
         order: Order,
         gfp: Gfp,
         mode: MigrateMode,
-        cpu: usize,
+        cpu: CpuId,
         full: bool,
     ) -> Self {
         Self {
@@ -125,7 +125,7 @@ impl CompactRequest {
             cpu,
             mark: Mark::Min,
             flags: AllocFlags::slow_path(gfp, order),
-            highest: gfp.highest_zone(),
+            highest_zoneidx: gfp.highest_zone(),
             whole_zone: full,
             ignore_skip_hint: full,
             ignore_block_suitable: full,
@@ -138,14 +138,14 @@ impl CompactRequest {
         memory: &Memory,
         zone: ZoneId,
         order: Order,
-        highest: ZoneKind,
-        cpu: usize,
+        highest_zoneidx: ZoneKind,
+        cpu: CpuId,
     ) -> Self {
         Self {
             order: Some(order),
             mode: MigrateMode::SyncLight,
             who: Compactor::Kcompactd,
-            highest,
+            highest_zoneidx,
             whole_zone: false,
             ignore_skip_hint: memory.policy.compaction.kcompactd_ignores_hints,
             ..Self::user(zone, cpu)
@@ -154,7 +154,7 @@ impl CompactRequest {
 
     /// kswapd's compaction after a round for a high order (before 4.6).
     #[must_use]
-    pub const fn kswapd(zone: ZoneId, order: Order, cpu: usize) -> Self {
+    pub const fn kswapd(zone: ZoneId, order: Order, cpu: CpuId) -> Self {
         Self {
             order: Some(order),
             mode: MigrateMode::Async,
@@ -167,13 +167,13 @@ impl CompactRequest {
 
     /// kcompactd's work on a fragmented zone.
     #[must_use]
-    pub const fn proactive(zone: ZoneId, cpu: usize) -> Self {
+    pub const fn proactive(zone: ZoneId, cpu: CpuId) -> Self {
         Self { mode: MigrateMode::SyncLight, who: Compactor::Proactive, ..Self::user(zone, cpu) }
     }
 
     /// All of a zone, for user space.
     #[must_use]
-    pub const fn user(zone: ZoneId, cpu: usize) -> Self {
+    pub const fn user(zone: ZoneId, cpu: CpuId) -> Self {
         Self {
             zone,
             order: None,
@@ -183,7 +183,7 @@ impl CompactRequest {
             cpu,
             mark: Mark::Min,
             flags: AllocFlags::NONE,
-            highest: ZoneKind::Dma,
+            highest_zoneidx: ZoneKind::Dma,
             whole_zone: true,
             ignore_skip_hint: true,
             ignore_block_suitable: false,
@@ -333,7 +333,7 @@ pub struct CompactRun {
     is_rescan: bool,
     /// Pages were moved since the last look for a captured block.
     just_migrated: bool,
-    /// A steal would serve, once the pageblock is finished.
+    /// A claim would serve, once the pageblock is finished.
     finishing_block: bool,
     /// The end of the pageblock that is to be emptied, and no other.
     only_until: Option<Pfn>,
@@ -383,7 +383,7 @@ impl Memory {
     /// The first frame of a zone's last pageblock: where the free scanner begins.
     fn last_block(&self, id: ZoneId) -> Pfn {
         let zone = &self.zones[id.index()];
-        block_start(Pfn(zone.end.0 - 1), self.pageblock_pages()).max(zone.start)
+        block_start(zone.end - 1, self.pageblock_pages()).max(zone.start)
     }
 
     /// Begins a run.
@@ -397,8 +397,8 @@ impl Memory {
     ) -> Result<CompactRun, CompactResult> {
         let id = request.zone;
         if let Some(order) = request.order {
-            let CompactRequest { mark, flags, highest, .. } = request;
-            let suitable = self.compaction_suitable(id, order, mark, flags, highest);
+            let CompactRequest { mark, flags, highest_zoneidx, .. } = request;
+            let suitable = self.compaction_suitable(id, order, mark, flags, highest_zoneidx);
             self.note_suitable(id, Some(order), suitable);
             match suitable {
                 CompactResult::Continue => {}
@@ -482,7 +482,7 @@ impl Memory {
 
     /// Begins a run that empties one pageblock, whatever is known of it, and remembers nothing.
     #[must_use]
-    pub fn begin_emptying(&mut self, id: ZoneId, block: Pfn, cpu: usize) -> CompactRun {
+    pub fn begin_emptying(&mut self, id: ZoneId, block: Pfn, cpu: CpuId) -> CompactRun {
         let request = CompactRequest { who: Compactor::Kcompactd, ..CompactRequest::user(id, cpu) };
         let Ok(mut run) = self.begin_compaction(request) else {
             unreachable!("no order is asked for, so nothing can be in vain")
@@ -602,7 +602,7 @@ impl Memory {
     #[doc(alias = "__compact_finished")]
     fn compact_finished(&mut self, run: &mut CompactRun) -> CompactResult {
         let policy = self.policy.compaction;
-        let is_old = matches!(policy.finish, Finish::MarkAndType | Finish::MarkAndSteal);
+        let is_old = matches!(policy.finish, Finish::MarkAndType | Finish::MarkAndClaim);
         let breaks_off = run.contended;
         if breaks_off && (is_old || policy.contention == Contention::Abort) {
             return CompactResult::Contended;
@@ -656,7 +656,7 @@ impl Memory {
         let between_blocks =
             block_start(run.cc.migrate_pfn, self.pageblock_pages()) == run.cc.migrate_pfn;
         let low = zone.watermarks.pages(Mark::Low);
-        let CompactRequest { flags, highest, .. } = run.request;
+        let CompactRequest { flags, highest_zoneidx, .. } = run.request;
         match policy.finish {
             Finish::MarkAndType => {
                 let mark = low + u64::from(order.pages());
@@ -664,12 +664,12 @@ impl Memory {
                     return CompactResult::Continue;
                 }
             }
-            Finish::MarkAndSteal => {
-                if !self.watermark_ok(id, order, low, highest, flags) {
+            Finish::MarkAndClaim => {
+                if !self.watermark_ok(id, order, low, highest_zoneidx, flags) {
                     return CompactResult::Continue;
                 }
             }
-            Finish::TypeOrSteal => {
+            Finish::TypeOrClaim => {
                 if core::mem::take(&mut run.finishing_block) && !between_blocks {
                     run.finishing_block = true;
                     return CompactResult::Continue;
@@ -697,11 +697,11 @@ impl Memory {
             if migratetype == Migratetype::Movable && has(Migratetype::Cma) {
                 return CompactResult::Success;
             }
-            let would_steal = self.policy.fallback.rule != FallbackRule::Never
-                && self.may_take_block(order, migratetype)
+            let would_claim = self.policy.fallback.rule != FallbackRule::Never
+                && self.may_claim_block(order, migratetype)
                 && self.find_fallback(id, order, migratetype).is_some();
-            if would_steal {
-                let is_whole = policy.finish != Finish::TypeOrSteal
+            if would_claim {
+                let is_whole = policy.finish != Finish::TypeOrClaim
                     || migratetype == Migratetype::Movable
                     || run.cc.mode == MigrateMode::Async
                     || between_blocks;
@@ -749,7 +749,7 @@ impl Memory {
                 }
                 Rescan::Whole => run.last_migrated_pfn = Some(run.round_start),
                 Rescan::AfterFailure => {
-                    let block = block_start(Pfn(run.cc.migrate_pfn.0 - 1), pages);
+                    let block = block_start(run.cc.migrate_pfn - 1, pages);
                     let start = self.zones[run.cc.zone.index()].start;
                     run.last_migrated_pfn = Some(block.max(start));
                 }
@@ -942,7 +942,7 @@ impl Memory {
                     return step;
                 }
             } else if policy.skip_on_failure && run.is_brief() {
-                let end = block_end(Pfn(run.cc.migrate_pfn.0 - 1), run.order_pages());
+                let end = block_end(run.cc.migrate_pfn - 1, run.order_pages());
                 run.cc.migrate_pfn = end;
                 run.last_migrated_pfn = None;
                 self.release_held(run);

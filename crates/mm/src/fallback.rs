@@ -33,7 +33,7 @@ const fn fallbacks(migratetype: Migratetype) -> [Migratetype; 2] {
 pub struct Extfrag {
     /// Where.
     pub zone: ZoneId,
-    /// The page handed out, or (before the claim rule) the head of the block that was taken over.
+    /// The page handed out, or (before the claim rule) the head of the block that was claimed.
     pub pfn: Pfn,
     /// Order asked for.
     pub alloc_order: Order,
@@ -195,10 +195,10 @@ impl Memory {
         fallbacks(migratetype).into_iter().find(|&mt| !area.list(order, mt).is_empty())
     }
 
-    /// Whether a request of this type may take over a pageblock in which it found a block of `order`.
+    /// Whether a request of this type may claim a pageblock in which it found a block of `order`.
     /// Only movable requests are held back: what they mix can be migrated out again. At first it was all
     /// but reclaimable ones, which come in bursts.
-    pub(crate) fn may_take_block(&self, order: Order, migratetype: Migratetype) -> bool {
+    pub(crate) fn may_claim_block(&self, order: Order, migratetype: Migratetype) -> bool {
         let is_held_back = match self.policy.fallback.rule {
             FallbackRule::MoveOrTake => {
                 migratetype != Migratetype::Reclaimable && self.policy.freelist.mobility_grouping
@@ -259,7 +259,7 @@ impl Memory {
     ) -> Option<Pfn> {
         for found in self.orders_down_to(self.min_fallback_order(order, flags)) {
             let Some(from) = self.find_fallback(id, found, migratetype) else { continue };
-            if !self.may_take_block(found, migratetype) {
+            if !self.may_claim_block(found, migratetype) {
                 break;
             }
             let block = self.zones[id.index()].free_area.list(found, from).head()?;
@@ -353,7 +353,7 @@ impl Memory {
     ) {
         let is_mixed = migratetype == Migratetype::Movable || old_type == Migratetype::Movable;
         let most = usize::from(self.policy.compaction.queue_length);
-        let start = Pfn(block.0 & !(self.policy.freelist.pageblock_order.pages() - 1));
+        let start = block.align_down(self.policy.freelist.pageblock_order);
         let queue = &mut self.zones[id.index()].mixed_blocks;
         if is_mixed && queue.len() < most && !queue.contains(&start) {
             queue.push(start);
@@ -376,7 +376,7 @@ impl Memory {
             .orders_down_to(self.min_fallback_order(order, flags))
             .find_map(|found| Some((found, self.find_fallback(id, found, migratetype)?)))
             .map(|(found, from)| {
-                if self.may_take_block(found, migratetype) || found <= order {
+                if self.may_claim_block(found, migratetype) || found <= order {
                     return (found, from);
                 }
                 // A small movable request takes the smallest block, so as not to spoil a large one.
@@ -386,7 +386,7 @@ impl Memory {
                     .expect("the largest was found")
             })?;
         let block = self.zones[id.index()].free_area.list(found, from).head()?;
-        if !self.take_over_block(id, block, found, migratetype, flags, end) {
+        if !self.claim_or_move(id, block, found, migratetype, flags, end) {
             return None;
         }
         let change_ownership = self.block_type(block) == migratetype;
@@ -397,7 +397,7 @@ impl Memory {
     /// Whether the block, or all free pages of its pageblock, are now of the wanted type: a request that would
     /// rather wait is refused a small block.
     #[doc(alias = "steal_suitable_fallback")]
-    fn take_over_block(
+    fn claim_or_move(
         &mut self,
         id: ZoneId,
         block: Pfn,
@@ -415,8 +415,8 @@ impl Memory {
             self.move_to_free_list(id, block, found, migratetype, end);
             return true;
         }
-        let takes_block = self.may_take_block(found, migratetype);
-        if takes_block || self.policy.watermark.boost_single_steals {
+        let claims_block = self.may_claim_block(found, migratetype);
+        if claims_block || self.policy.watermark.boost_single_steals {
             self.boost_for_fallback(id, flags);
         }
         self.queue_mixed_block(id, block, migratetype, old_type);
@@ -424,7 +424,7 @@ impl Memory {
         {
             return false;
         }
-        match self.movable_range(id, block).filter(|_| takes_block) {
+        match self.movable_range(id, block).filter(|_| claims_block) {
             None => self.move_to_free_list(id, block, found, migratetype, end),
             Some(range) => {
                 let usage = self.block_usage(range.clone());
@@ -442,7 +442,7 @@ impl Memory {
 
     /// The rule before 4.12: no count of compatible pages, moved pages go to list heads, and the block
     /// found is split at once: onto the wanted type's lists, but before 4.0 only if its pageblock could be
-    /// taken over.
+    /// claimed.
     #[doc(alias = "__rmqueue_fallback")]
     fn rmqueue_split_fallback(
         &mut self,
@@ -456,7 +456,7 @@ impl Memory {
         let block = self.zones[id.index()].free_area.list(found, from).head()?;
         if found >= self.policy.freelist.pageblock_order {
             self.set_block_types(block, found, migratetype);
-        } else if self.may_take_block(found, migratetype)
+        } else if self.may_claim_block(found, migratetype)
             && let Some(range) = self.movable_range(id, block)
         {
             let moved = self.move_freepages(id, range, migratetype, End::Head);
@@ -468,7 +468,7 @@ impl Memory {
         }
         let list_type = self.unlink_free(id, block, found);
         let is_taken_alone = self.policy.fallback.rule == FallbackRule::MoveOrTake
-            && !self.may_take_block(found, migratetype);
+            && !self.may_claim_block(found, migratetype);
         let rest_type = if is_taken_alone { from } else { migratetype };
         let zone = &mut self.zones[id.index()];
         zone.account_free(-i64::from(found.pages()), list_type);

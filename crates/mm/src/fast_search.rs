@@ -256,7 +256,7 @@ impl FreeSearch {
         let is_at_start = cc.free_pfn >= memory.zones[cc.zone.index()].compact.init_free_pfn;
         let twice_the_budget = if is_at_start { block.pages() } else { cc.freelist_scan_limit() };
         let between = cc.free_pfn.0.saturating_sub(cc.migrate_pfn.0);
-        let upper = |nth: u32| Pfn(cc.free_pfn.0 - between / nth).align_down(block);
+        let upper = |nth: u32| (cc.free_pfn - between / nth).align_down(block);
         Some(Self {
             rule,
             good_from: upper(4),
@@ -441,7 +441,7 @@ impl Memory {
         let zone_start = self.zones[cc.zone.index()].start;
         let between = cc.free_pfn.0.saturating_sub(cc.migrate_pfn.0);
         let nth = if cc.migrate_pfn == zone_start { 2 } else { 8 };
-        let reach = Pfn(cc.migrate_pfn.0 + between / nth).align_down(block);
+        let reach = (cc.migrate_pfn + between / nth).align_down(block);
         let mut budget = cc.freelist_scan_limit();
         let found = (COSTLY_ORDER.0..wanted.0)
             .rev()
@@ -525,7 +525,7 @@ impl Memory {
         if !core::mem::take(&mut zone.compact.blockskip_flush) {
             return;
         }
-        let (mut low, mut high) = (zone.start, Pfn(zone.end.0 - 1));
+        let (mut low, mut high) = (zone.start, zone.end - 1);
         let (mut lowest, mut highest) = (None, None);
         while low < high {
             if self.reopen_block(id, low, Reasons { movable: true, free: lowest.is_some() }) {

@@ -17,7 +17,7 @@ use crate::anon::NOBODY;
 use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
 use crate::slab::{CacheId, Object};
-use crate::types::Pfn;
+use crate::types::{CpuId, Pfn};
 use crate::vmstat::Vm;
 use std_alloc::collections::{BTreeMap, BTreeSet};
 use std_alloc::vec;
@@ -473,7 +473,7 @@ impl Memory {
         index: u64,
         pfn: Pfn,
         to_be_read: bool,
-        cpu: usize,
+        cpu: CpuId,
     ) {
         let (owner, shadow) = self.files.insert(file, index, pfn);
         if to_be_read {
@@ -494,7 +494,7 @@ impl Memory {
         index: u64,
         pfn: Pfn,
         to_be_read: bool,
-        cpu: usize,
+        cpu: CpuId,
     ) {
         if self.faults_enter_youngest() {
             self.frames.set_flags(pfn, PageFlags::ACTIVE);
@@ -570,7 +570,7 @@ impl Memory {
 
     /// Takes a page of a file out of memory, as truncation does, and out of all page tables before. Whether
     /// it went: one that is being read or written stays.
-    pub fn truncate_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+    pub fn truncate_page(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         if self.unmap_file_page(pfn) {
             self.work.tlb_flushes += 1;
         }
@@ -598,13 +598,13 @@ impl Memory {
     }
 
     /// Forgets what is remembered of a file's pages from `from` on that went before.
-    pub fn forget_shadows(&mut self, file: FileId, from: u64, cpu: usize) {
+    pub fn forget_shadows(&mut self, file: FileId, from: u64, cpu: CpuId) {
         self.files.forget_shadows(file, from);
         self.release_objects(cpu);
     }
 
     /// Drops a clean page that nobody uses, holds or maps, as `drop_caches` does. Whether it went.
-    pub fn invalidate_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+    pub fn invalidate_page(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         let is_mapped = self.files.mapcount(self.frames.owner(pfn)) > 0;
         if is_mapped || self.frames.has(pfn, PageFlags::DIRTY | PageFlags::PINNED) {
             return false;

@@ -7,7 +7,7 @@
 //! Blocks tile memory: every frame that exists is either the *head* of a block, whose word says in
 //! which state and of which order the block is, or [`State::Inner`].
 
-use crate::types::{Migratetype, Order, Pfn};
+use crate::types::{CpuId, Migratetype, Order, Pfn};
 use bitflags::bitflags;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
@@ -266,8 +266,8 @@ impl Frames {
     /// The CPU on whose list the block is, for [`State::Pcp`].
     #[inline]
     #[must_use]
-    pub fn cpu(&self, pfn: Pfn) -> usize {
-        ((self.word(pfn) & CPU_BITS) >> CPU_SHIFT) as usize
+    pub fn cpu(&self, pfn: Pfn) -> CpuId {
+        CpuId((self.word(pfn) & CPU_BITS) >> CPU_SHIFT)
     }
 
     /// Whether the allocated block at `pfn` counts as movable (on an LRU list, or with movable
@@ -367,10 +367,10 @@ impl Frames {
 
     /// As [`Self::set`] for a block on a CPU's list.
     #[inline]
-    pub fn set_pcp(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype, cpu: usize) {
-        debug_assert!(cpu < NR_CPUS_MAX);
+    pub fn set_pcp(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype, cpu: CpuId) {
+        debug_assert!(cpu.index() < NR_CPUS_MAX);
         self.set(pfn, State::Pcp, order, migratetype);
-        self.frame_mut(pfn.index()).word |= (cpu as u32) << CPU_SHIFT;
+        self.frame_mut(pfn.index()).word |= cpu.0 << CPU_SHIFT;
     }
 
     /// Makes `pfn` no head.

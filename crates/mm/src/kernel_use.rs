@@ -8,7 +8,7 @@
 use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
 use crate::slab::CacheId;
-use crate::types::{Order, Pfn};
+use crate::types::{CpuId, Order, Pfn};
 
 /// What the kernel uses a block for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,7 +119,7 @@ impl Memory {
     }
 
     /// Frees a block that the kernel used.
-    pub fn free_kernel_block(&mut self, pfn: Pfn, order: Order, cpu: usize) {
+    pub fn free_kernel_block(&mut self, pfn: Pfn, order: Order, cpu: CpuId) {
         if self.kernel_use(pfn) == Some(KernelUse::KernelStack) {
             self.nr_kernel_stack_pages -= u64::from(order.pages());
         }

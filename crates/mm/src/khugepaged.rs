@@ -11,7 +11,7 @@ use crate::anon::HUGE_ORDER;
 use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
-use crate::types::{Order, Pfn};
+use crate::types::{CpuId, Order, Pfn};
 use crate::vma::{ProcessId, Vma};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
@@ -196,7 +196,7 @@ impl Memory {
         vpn: Vpn,
         limits: CollapseLimits,
         huge: Pfn,
-        cpu: usize,
+        cpu: CpuId,
     ) -> UnitScan {
         assert_eq!(self.frames.order(huge), HUGE_ORDER, "a huge page takes the content");
         let limits = CollapseLimits { ptes_swap: 0, ..limits };

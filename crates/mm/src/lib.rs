@@ -8,7 +8,10 @@
 //! Reading order: [`types`], [`policy`], [`machine`], [`frame`], [`zone`], [`buddy`], [`fallback`], [`pcp`],
 //! [`watermark`], [`alloc`](mod@alloc), [`fast_search`], [`validate`]; then user memory: [`page_table`],
 //! [`vma`], [`anon`], [`filemap`], [`rmap`], [`lru`], [`reclaim`], [`mglru`], [`workingset`], [`swap`], [`vmstat`], [`audit`].
+
 #![no_std]
+// Nobody may allow them here: no wall clock, no order by chance.
+#![forbid(clippy::disallowed_types)]
 extern crate alloc as std_alloc;
 
 pub mod alloc;
@@ -40,7 +43,6 @@ pub mod restore;
 pub mod rmap;
 pub mod slab;
 pub mod swap;
-pub mod types;
 pub mod validate;
 pub mod vma;
 pub mod vmstat;
@@ -48,6 +50,10 @@ pub mod watermark;
 pub mod workingset;
 pub mod zone;
 
+pub use highorder_words as types;
 pub use machine::{Machine, MachineError, NodeSpec, ZoneSpec};
 pub use memory::Memory;
-pub use types::{MAX_PAGE_ORDER, Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
+pub use types::{
+    Access, CpuId, MAX_PAGE_ORDER, MemPolicy, Migratetype, NR_PAGE_ORDERS, NodeId, Order, Pfn,
+    ZoneKind,
+};

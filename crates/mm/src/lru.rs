@@ -13,7 +13,7 @@ use crate::lumpy::{Around, Lumps};
 use crate::memory::Memory;
 use crate::mglru::Generations;
 use crate::policy::{BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
-use crate::types::{NR_ZONE_KINDS, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, NR_ZONE_KINDS, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::zone::ZoneId;
 use std_alloc::vec;
@@ -171,10 +171,10 @@ impl Lruvec {
         self.sizes[list as usize].iter().sum()
     }
 
-    /// Base pages on a list that lie in zones up to `highest`.
+    /// Base pages on a list that lie in zones up to `highest_zoneidx`.
     #[must_use]
-    pub fn size_up_to(&self, list: LruList, highest: ZoneKind) -> u64 {
-        self.sizes[list as usize][..=highest as usize].iter().sum()
+    pub fn size_up_to(&self, list: LruList, highest_zoneidx: ZoneKind) -> u64 {
+        self.sizes[list as usize][..=highest_zoneidx as usize].iter().sum()
     }
 
     #[inline]
@@ -347,15 +347,15 @@ impl Memory {
 
     /// Hands a page to a CPU's batch, which goes to the lists once it is full.
     #[inline]
-    pub fn lru_cache_add(&mut self, pfn: Pfn, cpu: usize) {
+    pub fn lru_cache_add(&mut self, pfn: Pfn, cpu: CpuId) {
         let lru = self.policy.lru;
         self.frames.set_flags(pfn, PageFlags::BATCHED);
         if !lru.batch_flushes_when_full
-            && self.lru.batches[cpu].len() >= usize::from(lru.batch_pages)
+            && self.lru.batches[cpu.index()].len() >= usize::from(lru.batch_pages)
         {
             self.lru_add_drain(cpu);
         }
-        let batch = &mut self.lru.batches[cpu];
+        let batch = &mut self.lru.batches[cpu.index()];
         batch.push(pfn);
         let is_full = batch.len() >= usize::from(lru.batch_pages);
         let is_huge = lru.batch_flushes_for_huge && self.frames.order(pfn) > Order(0);
@@ -365,8 +365,8 @@ impl Memory {
     }
 
     /// Puts a CPU's batch on the lists. A page that was unmapped meanwhile is freed.
-    pub fn lru_add_drain(&mut self, cpu: usize) {
-        let mut batch = core::mem::take(&mut self.lru.batches[cpu]);
+    pub fn lru_add_drain(&mut self, cpu: CpuId) {
+        let mut batch = core::mem::take(&mut self.lru.batches[cpu.index()]);
         let mut any_abandoned = false;
         // Pages of one kind follow each other: their sizes are noted together.
         let mut run: Option<(usize, ZoneKind, Target, i64)> = None;
@@ -398,7 +398,7 @@ impl Memory {
             }
         }
         batch.clear();
-        self.lru.batches[cpu] = batch;
+        self.lru.batches[cpu.index()] = batch;
     }
 
     /// Puts a page of a batch at the head of its list, whose size is still to be noted.
@@ -443,15 +443,15 @@ impl Memory {
 
     /// Puts every CPU's batch on the lists.
     pub fn lru_add_drain_all(&mut self) {
-        for cpu in 0..self.lru.batches.len() {
+        for cpu in CpuId::all(self.lru.batches.len()) {
             self.lru_add_drain(cpu);
         }
     }
 
     /// Pages in a CPU's batch, in order.
     #[must_use]
-    pub fn lru_batch(&self, cpu: usize) -> &[Pfn] {
-        &self.lru.batches[cpu]
+    pub fn lru_batch(&self, cpu: CpuId) -> &[Pfn] {
+        &self.lru.batches[cpu.index()]
     }
 
     /// Makes a page on an inactive list active (`activate_page`).
@@ -531,7 +531,7 @@ impl Memory {
         inactive * ratio < active
     }
 
-    /// Takes up to `nr_to_scan` pages from the tail of a list. Those of zones above `highest` are passed
+    /// Takes up to `nr_to_scan` pages from the tail of a list. Those of zones above `highest_zoneidx` are passed
     /// over and put at the head.
     #[doc(alias = "isolate_lru_folios")]
     pub fn isolate_lru_pages(
@@ -539,9 +539,9 @@ impl Memory {
         lruvec: usize,
         list: LruList,
         nr_to_scan: u64,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
     ) -> Isolated {
-        self.isolate_lru_blocks(lruvec, list, nr_to_scan, highest, None)
+        self.isolate_lru_blocks(lruvec, list, nr_to_scan, highest_zoneidx, None)
     }
 
     /// The same, and with each page those of the block around it, where that is wanted.
@@ -550,7 +550,7 @@ impl Memory {
         lruvec: usize,
         list: LruList,
         nr_to_scan: u64,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
         around: Option<Around>,
     ) -> Isolated {
         let mut found = Isolated::default();
@@ -564,7 +564,7 @@ impl Memory {
             self.del_page_from_lru(pfn);
             self.work.pfns_scanned += 1;
             found.nr_scanned += counts;
-            if zone > highest {
+            if zone > highest_zoneidx {
                 found.nr_skipped[zone as usize] += pages;
                 skipped.push(pfn);
                 continue;

@@ -6,7 +6,7 @@
 //! is refused, which Linux runs on.
 
 use crate::frame::NR_CPUS_MAX;
-use crate::types::{Pfn, ZoneKind};
+use crate::types::{CpuId, Pfn, ZoneKind};
 use core::fmt;
 use std_alloc::vec::Vec;
 
@@ -90,7 +90,7 @@ pub enum MachineError {
     /// A CPU on a node that does not exist.
     CpuNode {
         /// The CPU.
-        cpu: usize,
+        cpu: CpuId,
         /// Its node.
         node: u32,
         /// Nodes that there are.
@@ -249,7 +249,10 @@ impl Machine {
             _ => {}
         }
         match self.cpu_nodes.iter().position(|&node| node as usize >= nr_nodes) {
-            Some(cpu) => Err(MachineError::CpuNode { cpu, node: self.cpu_nodes[cpu], nr_nodes }),
+            Some(index) => {
+                let (cpu, node) = (CpuId(index as u32), self.cpu_nodes[index]);
+                Err(MachineError::CpuNode { cpu, node, nr_nodes })
+            }
             None => Ok(()),
         }
     }

@@ -154,7 +154,7 @@ impl Memory {
                     node: node as u32,
                     kind: zone.kind,
                     start: zone.start,
-                    end: Pfn(zone.start.0 + zone.spanned_pages),
+                    end: zone.start + zone.spanned_pages,
                     present_pages: u64::from(zone.present_pages),
                     managed_pages: zone.managed_pages,
                     free_area: FreeArea::new(),
@@ -220,7 +220,7 @@ impl Memory {
         let pageblock = self.policy.freelist.pageblock_order.pages();
         for (block, slot) in self.block_zones.iter_mut().enumerate() {
             let first = Pfn(block as u32 * pageblock);
-            let last = Pfn(first.0 + pageblock - 1);
+            let last = first + pageblock - 1;
             let whole = self.zones.iter().position(|z| z.spans(first) && z.spans(last));
             let others =
                 self.zones.iter().filter(|z| z.start.0 <= last.0 && first.0 < z.end.0).count();
@@ -325,9 +325,9 @@ impl Memory {
     /// The zones that a request could use, in the order of its zonelist.
     #[must_use]
     pub fn zones_for(&self, node: u32, gfp: Gfp) -> Vec<ZoneId> {
-        let class = gfp.highest_zone();
+        let highest_zoneidx = gfp.highest_zone();
         let zones = self.zonelist(node, gfp).map(|position| self.zonelist_entry(position));
-        zones.filter(|id| self.zones[id.index()].kind <= class).collect()
+        zones.filter(|id| self.zones[id.index()].kind <= highest_zoneidx).collect()
     }
 
     /// Positions of the zonelist for requests that begin at `node`.
@@ -419,7 +419,7 @@ impl Memory {
     pub(crate) fn set_block_types(&mut self, pfn: Pfn, order: Order, migratetype: Migratetype) {
         let pageblock = self.policy.freelist.pageblock_order;
         for part in 0..1u32 << (order.0.saturating_sub(pageblock.0)) {
-            self.set_block_type(Pfn(pfn.0 + part * pageblock.pages()), migratetype);
+            self.set_block_type(pfn + part * pageblock.pages(), migratetype);
         }
     }
 
@@ -460,7 +460,7 @@ impl Memory {
             let (old_type, movable) = (self.frames.migratetype(head), self.frames.is_movable(head));
             // Everything around keeps its content, cut to the size asked for.
             for part in 0..1u32 << (found.0 - order.0) {
-                let part = Pfn(head.0 + part * order.pages());
+                let part = head + part * order.pages();
                 self.frames.set(part, State::Allocated, order, old_type);
                 self.frames.set_movable(part, movable);
             }

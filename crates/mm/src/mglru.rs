@@ -621,9 +621,9 @@ impl Memory {
         let mut pages = Vec::new();
         let (mut looked_at, mut sorted, mut isolated) = (0, 0, 0);
         let mut remaining = MAX_LRU_BATCH;
-        let highest = sc.highest as usize;
+        let highest_zoneidx = sc.highest_zoneidx as usize;
         for i in 0..NR_ZONE_KINDS {
-            let zone = ZoneKind::ALL[(highest + NR_ZONE_KINDS - i) % NR_ZONE_KINDS];
+            let zone = ZoneKind::ALL[(highest_zoneidx + NR_ZONE_KINDS - i) % NR_ZONE_KINDS];
             let mut skipped = 0;
             while let Some(pfn) = self.generations(lruvec).list(oldest, file, zone).tail() {
                 let nr = self.nr_pages(pfn);
@@ -631,7 +631,7 @@ impl Memory {
                 self.work.pfns_scanned += 1;
                 if self.sort_page(pfn, oldest, next, tier, sc) {
                     sorted += nr;
-                    if zone > sc.highest {
+                    if zone > sc.highest_zoneidx {
                         skipped += nr;
                         self.vm.add_in(Vm::PgScanSkip, zone, nr);
                     }
@@ -669,7 +669,7 @@ impl Memory {
         let home = self.frames.home_generation(pfn);
         let (to, end) = if home != oldest {
             (home, End::Head)
-        } else if self.tier(pfn) > highest_tier || self.zone_kind(pfn) > sc.highest {
+        } else if self.tier(pfn) > highest_tier || self.zone_kind(pfn) > sc.highest_zoneidx {
             (next, End::Tail)
         } else if self.frames.has(pfn, PageFlags::LOCKED | PageFlags::WRITEBACK)
             || file && self.frames.has(pfn, PageFlags::DIRTY)

@@ -19,7 +19,7 @@ use crate::fast_search::MigrateMode;
 use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
 use crate::page_table::{Pmd, Pte, Slot, Vpn};
-use crate::types::{Migratetype, Pfn};
+use crate::types::{CpuId, Migratetype, Pfn};
 use std_alloc::vec::Vec;
 
 /// Rounds in which pages that could not be moved are tried again (`NR_MAX_MIGRATE_PAGES_RETRY`; 10 in all
@@ -91,7 +91,7 @@ impl Memory {
     /// Puts an isolated page back where it was, or frees it if nobody has it any more. Whether it is still
     /// there.
     #[doc(alias = "putback_movable_pages")]
-    pub fn putback_movable_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+    pub fn putback_movable_page(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         if self.is_abandoned_isolated(pfn) {
             self.free_abandoned(pfn, cpu);
             return false;
@@ -109,7 +109,7 @@ impl Memory {
         self.frames.owner(pfn) == NOBODY && !self.frames.has(pfn, kept)
     }
 
-    fn free_abandoned(&mut self, pfn: Pfn, cpu: usize) {
+    fn free_abandoned(&mut self, pfn: Pfn, cpu: CpuId) {
         self.account_isolated(pfn, -1);
         self.free_page(pfn, cpu);
     }
@@ -153,7 +153,7 @@ impl Memory {
     #[doc(alias = "migrate_page_states")]
     #[doc(alias = "migrate_page_move_mapping")]
     #[doc(alias = "move_to_new_page")]
-    pub fn migrate_page(&mut self, from: Pfn, to: Pfn, cpu: usize) -> Result<bool, Obstacle> {
+    pub fn migrate_page(&mut self, from: Pfn, to: Pfn, cpu: CpuId) -> Result<bool, Obstacle> {
         let order = self.frames.order(from);
         assert_eq!(self.frames.state(to), State::Isolated, "{to} is not isolated");
         assert_eq!(self.frames.order(to), order, "{to} is of another size");
@@ -230,7 +230,7 @@ impl Memory {
         let vpn = self.vpn_of(from);
         if let Some(slot) = self.slot_of(from) {
             for i in 0..pages {
-                self.replace_cached(Slot(slot.0 + i), Pfn(to.0 + i));
+                self.replace_cached(Slot(slot.0 + i), to + i);
             }
         }
         if let Some(waiting) = self.lru.deferred_split.iter_mut().find(|pfn| **pfn == from) {
@@ -253,10 +253,10 @@ impl Memory {
             for i in 0..pages {
                 let at = Vpn(vpn.0 + i);
                 let pte = self.spaces.table.pte(at);
-                if pte.pfn() != Some(Pfn(from.0 + i)) {
+                if pte.pfn() != Some(from + i) {
                     continue;
                 }
-                let (entry, dirty) = self.moved_entry(pte, Pfn(to.0 + i));
+                let (entry, dirty) = self.moved_entry(pte, to + i);
                 self.spaces.table.set_pte(at, entry);
                 was_moved |= pte.has(Pte::MOVED);
                 is_dirty |= dirty;

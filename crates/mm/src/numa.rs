@@ -14,7 +14,7 @@ use crate::frame::State;
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Vpn};
-use crate::types::{Migratetype, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Migratetype, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use core::ops::Range;
@@ -137,7 +137,7 @@ impl Memory {
     /// Moves the page that a hinting fault was about to the block `to` of its size, which is in use by nobody.
     /// Whether it did; else `to` is still the caller's.
     #[doc(alias = "migrate_misplaced_page")]
-    pub fn migrate_misplaced(&mut self, vpn: Vpn, hint: &Hint, to: Pfn, cpu: usize) -> bool {
+    pub fn migrate_misplaced(&mut self, vpn: Vpn, hint: &Hint, to: Pfn, cpu: CpuId) -> bool {
         let pfn = hint.pfn;
         let is_there =
             self.spaces.table.frame_at(vpn).map(|pfn| self.frames.head_of(pfn)) == Some(pfn);

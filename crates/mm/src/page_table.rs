@@ -244,7 +244,7 @@ impl PageTable {
     #[must_use]
     pub fn frame_at(&self, vpn: Vpn) -> Option<Pfn> {
         match self.pmd(vpn) {
-            Pmd::Huge(huge) => huge.pfn().map(|head| Pfn(head.0 + vpn.0 % PTRS_PER_TABLE)),
+            Pmd::Huge(huge) => huge.pfn().map(|head| head + vpn.0 % PTRS_PER_TABLE),
             Pmd::Table => self.pte(vpn).pfn(),
             Pmd::None | Pmd::HugeZero => None,
         }

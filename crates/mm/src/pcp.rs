@@ -19,7 +19,7 @@ use crate::frame::{End, List, State};
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
 use crate::policy::{ListType, PcpDrain, PcpHigh, PcpOrders};
-use crate::types::{COSTLY_ORDER, Migratetype, Order, Pfn, ZoneKind};
+use crate::types::{COSTLY_ORDER, CpuId, Migratetype, Order, Pfn, ZoneKind};
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 
@@ -166,8 +166,8 @@ impl Memory {
     }
 
     #[inline]
-    fn pcp(&mut self, id: ZoneId, cpu: usize) -> &mut PerCpuPages {
-        &mut self.zones[id.index()].pcp[cpu]
+    fn pcp(&mut self, id: ZoneId, cpu: CpuId) -> &mut PerCpuPages {
+        &mut self.zones[id.index()].pcp[cpu.index()]
     }
 
     /// Puts a block that is on no list on a CPU's list.
@@ -175,23 +175,23 @@ impl Memory {
     pub(crate) fn link_pcp(
         &mut self,
         id: ZoneId,
-        cpu: usize,
+        cpu: CpuId,
         pfn: Pfn,
         order: Order,
         (index, migratetype): (usize, Migratetype),
         end: End,
     ) {
         self.frames.set_pcp(pfn, order, migratetype, cpu);
-        let pcp = &mut self.zones[id.index()].pcp[cpu];
+        let pcp = &mut self.zones[id.index()].pcp[cpu.index()];
         self.frames.push(&mut pcp.lists[index], pfn, end);
         pcp.count += order.pages();
     }
 
     /// Takes the block at `pfn` off the CPU list `index` that it is on.
     #[inline]
-    pub(crate) fn unlink_pcp(&mut self, id: ZoneId, cpu: usize, pfn: Pfn, index: usize) {
+    pub(crate) fn unlink_pcp(&mut self, id: ZoneId, cpu: CpuId, pfn: Pfn, index: usize) {
         let order = self.frames.order(pfn);
-        let pcp = &mut self.zones[id.index()].pcp[cpu];
+        let pcp = &mut self.zones[id.index()].pcp[cpu.index()];
         self.frames.unlink(&mut pcp.lists[index], pfn);
         pcp.count -= order.pages();
     }
@@ -203,7 +203,7 @@ impl Memory {
     pub fn rmqueue_pcp(
         &mut self,
         id: ZoneId,
-        cpu: usize,
+        cpu: CpuId,
         order: Order,
         migratetype: Migratetype,
         flags: AllocFlags,
@@ -214,7 +214,7 @@ impl Memory {
             let blocks = self.refill_size(id, cpu, order);
             self.refill_pcp(id, cpu, (order, migratetype), blocks, flags);
         }
-        let list = self.zones[id.index()].pcp[cpu].list(index);
+        let list = self.zones[id.index()].pcp[cpu.index()].list(index);
         let pfn = if flags.intersects(AllocFlags::COLD) { list.tail() } else { list.head() }?;
         self.unlink_pcp(id, cpu, pfn, index);
         self.frames.set(pfn, State::Allocated, order, migratetype);
@@ -223,7 +223,7 @@ impl Memory {
 
     /// Notes an allocation from a CPU's lists in their tuning state: it lets the next drain be smaller.
     #[inline]
-    pub fn note_pcp_alloc(&mut self, id: ZoneId, cpu: usize) {
+    pub fn note_pcp_alloc(&mut self, id: ZoneId, cpu: CpuId) {
         let auto_tuned = self.policy.pcp.high == PcpHigh::AutoTuned;
         let pcp = self.pcp(id, cpu);
         if auto_tuned {
@@ -234,9 +234,9 @@ impl Memory {
     }
 
     /// Blocks that the next refill of this order fetches. Grows the set's tuning state.
-    pub fn refill_size(&mut self, id: ZoneId, cpu: usize, order: Order) -> u32 {
+    pub fn refill_size(&mut self, id: ZoneId, cpu: CpuId, order: Order) -> u32 {
         let zone = &mut self.zones[id.index()];
-        zone.pcp[cpu].refill(&self.policy.pcp, zone.flags, order)
+        zone.pcp[cpu.index()].refill(&self.policy.pcp, zone.flags, order)
     }
 
     /// Moves up to `blocks` blocks from the zone's free lists to the tail of a CPU's list, in the order
@@ -246,7 +246,7 @@ impl Memory {
     pub fn refill_pcp(
         &mut self,
         id: ZoneId,
-        cpu: usize,
+        cpu: CpuId,
         (order, migratetype): (Order, Migratetype),
         blocks: u32,
         flags: AllocFlags,
@@ -261,7 +261,7 @@ impl Memory {
                     self.rmqueue_smallest_run(id, order, migratetype, blocks - moved)
             {
                 for part in 0..parts {
-                    let pfn = Pfn(first.0 + part * order.pages());
+                    let pfn = first + part * order.pages();
                     self.link_pcp(id, cpu, pfn, order, (index, migratetype), end);
                 }
                 moved += parts;
@@ -281,7 +281,7 @@ impl Memory {
     /// Frees a block at `cpu`: to its per-CPU lists, or straight to the free lists if its order has none
     /// or its pageblock is isolated. May drain the lists.
     #[inline]
-    pub fn free(&mut self, pfn: Pfn, order: Order, cpu: usize) {
+    pub fn free(&mut self, pfn: Pfn, order: Order, cpu: CpuId) {
         self.free_to(pfn, order, cpu, End::Head);
     }
 
@@ -289,13 +289,13 @@ impl Memory {
     /// tail, to be drained first and taken last (`free_hot_cold_page`).
     #[doc(alias = "free_hot_cold_page")]
     #[inline]
-    pub fn free_cold(&mut self, pfn: Pfn, order: Order, cpu: usize) {
+    pub fn free_cold(&mut self, pfn: Pfn, order: Order, cpu: CpuId) {
         let end = if self.policy.pcp.cold { End::Tail } else { End::Head };
         self.free_to(pfn, order, cpu, end);
     }
 
     #[inline]
-    fn free_to(&mut self, pfn: Pfn, order: Order, cpu: usize, end: End) {
+    fn free_to(&mut self, pfn: Pfn, order: Order, cpu: CpuId, end: End) {
         debug_assert!(
             matches!(self.frames.state(pfn), State::Allocated | State::Isolated)
                 && self.frames.order(pfn) == order,
@@ -325,7 +325,7 @@ impl Memory {
 
     /// Puts a freed block at the head of its CPU list and says what must be drained now.
     #[inline]
-    pub fn free_to_pcp(&mut self, id: ZoneId, pfn: Pfn, order: Order, cpu: usize) -> Option<Drain> {
+    pub fn free_to_pcp(&mut self, id: ZoneId, pfn: Pfn, order: Order, cpu: CpuId) -> Option<Drain> {
         self.free_to_pcp_end(id, pfn, order, cpu, End::Head)
     }
 
@@ -336,7 +336,7 @@ impl Memory {
         id: ZoneId,
         pfn: Pfn,
         order: Order,
-        cpu: usize,
+        cpu: CpuId,
         end: End,
     ) -> Option<Drain> {
         let migratetype = self.block_type(pfn);
@@ -344,13 +344,13 @@ impl Memory {
         // HighAtomic pages lie with the movable ones, but older kernels remember where they belong.
         self.link_pcp(id, cpu, pfn, order, (index, migratetype), end);
         let zone = &mut self.zones[id.index()];
-        let surplus = zone.pcp[cpu].surplus(&self.policy.pcp, zone.flags, order);
+        let surplus = zone.pcp[cpu.index()].surplus(&self.policy.pcp, zone.flags, order);
         surplus.map(|pages| Drain { pages, first_list: index })
     }
 
     /// Gives pages of a CPU's lists back to the free lists, as `drain` says.
     #[doc(alias = "free_pcppages_bulk")]
-    pub fn drain_pcp_bulk(&mut self, id: ZoneId, cpu: usize, drain: Drain) {
+    pub fn drain_pcp_bulk(&mut self, id: ZoneId, cpu: CpuId, drain: Drain) {
         let mut cursor = DrainCursor::new(self.policy.pcp.drain, drain, self.pcp(id, cpu).count);
         while let Some((pfn, index)) = cursor.next_block(self, id, cpu) {
             self.drain_pcp_block(id, cpu, pfn, index);
@@ -360,7 +360,7 @@ impl Memory {
 
     /// Gives one block of a CPU's list back to the free lists.
     #[inline]
-    pub(crate) fn drain_pcp_block(&mut self, id: ZoneId, cpu: usize, pfn: Pfn, index: usize) {
+    pub(crate) fn drain_pcp_block(&mut self, id: ZoneId, cpu: CpuId, pfn: Pfn, index: usize) {
         let order = self.frames.order(pfn);
         let remembered = self.frames.migratetype(pfn);
         self.unlink_pcp(id, cpu, pfn, index);
@@ -372,7 +372,7 @@ impl Memory {
     }
 
     /// Drains a CPU's lists of one zone whole (`drain_pages_zone`), in chunks as the kernel does.
-    pub fn drain_pcp_zone(&mut self, id: ZoneId, cpu: usize) {
+    pub fn drain_pcp_zone(&mut self, id: ZoneId, cpu: CpuId) {
         let scale_max = self.policy.pcp.batch_scale_max;
         loop {
             let pcp = self.pcp(id, cpu);
@@ -389,7 +389,7 @@ impl Memory {
 
     /// Drains all lists of all CPUs, of one zone or of all (`drain_all_pages`).
     pub fn drain_all_pages(&mut self, only: Option<ZoneId>) {
-        for cpu in 0..self.machine.cpu_nodes.len() {
+        for cpu in CpuId::all(self.machine.cpu_nodes.len()) {
             for zone in 0..self.zones.len() {
                 let id = ZoneId(zone as u8);
                 if only.is_none_or(|z| z == id) {
@@ -401,7 +401,7 @@ impl Memory {
 
     /// Once a second: lowers a grown mark by an eighth and drains what exceeds it (`decay_pcp_high`,
     /// 6.7).
-    pub fn decay_pcp_high(&mut self, id: ZoneId, cpu: usize) {
+    pub fn decay_pcp_high(&mut self, id: ZoneId, cpu: CpuId) {
         let scale_max = self.policy.pcp.batch_scale_max;
         let pcp = self.pcp(id, cpu);
         if pcp.high > pcp.high_min {
@@ -413,7 +413,7 @@ impl Memory {
     }
 
     /// Sets the mark of a CPU's lists within its bounds, where it tunes itself.
-    pub fn set_pcp_high(&mut self, id: ZoneId, cpu: usize, high: u32) {
+    pub fn set_pcp_high(&mut self, id: ZoneId, cpu: CpuId, high: u32) {
         if self.policy.pcp.high == PcpHigh::AutoTuned {
             let pcp = self.pcp(id, cpu);
             pcp.high = pcp.in_bounds(high);
@@ -421,7 +421,7 @@ impl Memory {
     }
 
     /// Drains what a CPU's lists hold above their mark, where it tunes itself.
-    pub fn drain_pcp_excess(&mut self, id: ZoneId, cpu: usize) {
+    pub fn drain_pcp_excess(&mut self, id: ZoneId, cpu: CpuId) {
         if self.policy.pcp.high != PcpHigh::AutoTuned {
             return;
         }
@@ -476,8 +476,8 @@ impl DrainCursor {
 
     /// The next block and its list; `None` at the end of the drain.
     #[inline]
-    pub fn next_block(&mut self, memory: &Memory, id: ZoneId, cpu: usize) -> Option<(Pfn, usize)> {
-        let pcp = &memory.zones[id.index()].pcp[cpu];
+    pub fn next_block(&mut self, memory: &Memory, id: ZoneId, cpu: CpuId) -> Option<(Pfn, usize)> {
+        let pcp = &memory.zones[id.index()].pcp[cpu.index()];
         if self.pages_left <= 0 || pcp.count == 0 {
             return None;
         }

@@ -161,7 +161,7 @@ pub enum PcpDrain {
 pub struct Fallback {
     /// The rule.
     pub rule: FallbackRule,
-    /// A movable request may take over other types' blocks only from this order up
+    /// A movable request may claim other types' blocks only from this order up
     /// (`pageblock_order / 2`).
     #[cfg_attr(feature = "serde", serde(with = "written::order"))]
     pub movable_min_order: Order,
@@ -549,11 +549,11 @@ pub enum Finish {
     /// The low mark with the wanted block on top holds, and there is a block of the type, or one of a
     /// pageblock (3.x).
     MarkAndType,
-    /// The low mark holds, and there is a block of the type or one that would be stolen (2149cdaef6c0, 4.1).
-    MarkAndSteal,
-    /// There is such a block; a sync run that would steal for an unmovable request finishes the pageblock first
+    /// The low mark holds, and there is a block of the type or one that would be claimed (2149cdaef6c0, 4.1).
+    MarkAndClaim,
+    /// There is such a block; a sync run that would claim for an unmovable request finishes the pageblock first
     /// (baf6a9a1db5a, 4.12).
-    TypeOrSteal,
+    TypeOrClaim,
     /// There is such a block and the migrate scanner is between two pageblocks (efe771c7603b, 5.1).
     BetweenBlocks,
 }

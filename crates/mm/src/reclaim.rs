@@ -21,7 +21,7 @@ use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::policy::{AnonEntry, Balance, BusyPages, FileWrites};
 use crate::swap::SwapIo;
-use crate::types::{Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Order, Pfn, ZoneKind};
 use crate::vma::ProcessId;
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
@@ -50,11 +50,11 @@ pub struct ScanControl {
     /// Who reclaims.
     pub who: Reclaimer,
     /// On which CPU.
-    pub cpu: usize,
+    pub cpu: CpuId,
     /// 12 at first, 0 at last: lists are scanned by this power of two.
     pub priority: u8,
     /// The highest zone that is of use.
-    pub highest: ZoneKind,
+    pub highest_zoneidx: ZoneKind,
     /// The order that is wanted.
     pub order: Order,
     /// Pages wanted.
@@ -82,12 +82,12 @@ pub struct ScanControl {
 impl ScanControl {
     /// Reclaim of 32 pages for a request that may do anything, from the lowest pressure on.
     #[must_use]
-    pub const fn new(who: Reclaimer, cpu: usize, swappiness: u8) -> Self {
+    pub const fn new(who: Reclaimer, cpu: CpuId, swappiness: u8) -> Self {
         Self {
             who,
             cpu,
             priority: DEF_PRIORITY,
-            highest: ZoneKind::Movable,
+            highest_zoneidx: ZoneKind::Movable,
             order: Order(0),
             nr_to_reclaim: SWAP_CLUSTER_MAX,
             swappiness,
@@ -440,7 +440,7 @@ impl Memory {
         }
         let balance = self.scan_balance(lruvec, sc, may_deactivate);
         let lists = &self.lru.lruvecs[lruvec];
-        let sizes = LruList::EVICTABLE.map(|list| lists.size_up_to(list, sc.highest));
+        let sizes = LruList::EVICTABLE.map(|list| lists.size_up_to(list, sc.highest_zoneidx));
         // kswapd keeps on trying a zone that it has given up.
         let is_given_up =
             lists.zone.is_some_and(|zone| self.zones[zone.index()].flags.all_unreclaimable);
@@ -583,7 +583,7 @@ impl Memory {
         self.lru_add_drain(sc.cpu);
         let mode = ReclaimMode::Single;
         let around = self.around(sc.order, mode);
-        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest, around);
+        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest_zoneidx, around);
         let kind = usize::from(list.is_file());
         self.lru.lruvecs[lruvec].recent_scanned[kind] += taken.nr_taken;
         self.vm.add_in(Vm::PgRefill, self.event_zone(lruvec), taken.nr_scanned);
@@ -615,7 +615,7 @@ impl Memory {
         self.lru_add_drain(sc.cpu);
         let mode = self.reclaim_mode(sc.order, sc.priority);
         let around = self.around(sc.order, mode);
-        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest, around);
+        let taken = self.isolate_lru_blocks(lruvec, list, nr, sc.highest_zoneidx, around);
         let file = list.is_file();
         self.count_scan(lruvec, file, taken.nr_scanned, sc.who);
         let mut shrunk = Shrunk {
@@ -870,10 +870,9 @@ impl Memory {
             }
             let vpn = self.vpn_of(pfn).expect("an anonymous page that is mapped");
             self.split_huge_page(pfn, sc.cpu);
-            let mapped =
-                |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(Pfn(pfn.0 + i));
+            let mapped = |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn + i);
             let parts = (1..HUGE_ORDER.pages()).rev().filter(|&i| mapped(i));
-            pages.extend(parts.map(|i| Pfn(pfn.0 + i)));
+            pages.extend(parts.map(|i| pfn + i));
             if !mapped(0) {
                 return Slotted::Gone;
             }
@@ -950,7 +949,7 @@ impl Memory {
         let mut was = 0;
         for i in 0..pages {
             let pte = table.pte(Vpn(vpn.0 + i));
-            if pte.pfn() == Some(Pfn(pfn.0 + i)) && pte.has(Pte::ACCESSED) {
+            if pte.pfn() == Some(pfn + i) && pte.has(Pte::ACCESSED) {
                 was += 1;
                 table.set_pte(Vpn(vpn.0 + i), pte.without(Pte::ACCESSED));
             }
@@ -980,7 +979,7 @@ impl Memory {
         let task = self.spaces.find(vpn).map(|vma| vma.task);
         let mut any = false;
         for i in 0..pages {
-            let (at, part) = (Vpn(vpn.0 + i), Pfn(pfn.0 + i));
+            let (at, part) = (Vpn(vpn.0 + i), pfn + i);
             let pte = self.spaces.table.pte(at);
             self.work.ptes_scanned += 1;
             if pte.pfn() != Some(part) {
@@ -1003,7 +1002,7 @@ impl Memory {
 
     /// Puts a file's page on its way to the LRU; `owner` is what a reclaim that frees it will name, and
     /// `shadow` what an earlier one left.
-    pub fn add_file_page(&mut self, pfn: Pfn, owner: u32, shadow: Option<u64>, cpu: usize) {
+    pub fn add_file_page(&mut self, pfn: Pfn, owner: u32, shadow: Option<u64>, cpu: CpuId) {
         self.frames.set_owner(pfn, owner);
         if let Some(shadow) = shadow.filter(|_| self.policy.lru.refaults) {
             self.workingset_refault(pfn, shadow);
@@ -1030,7 +1029,7 @@ impl Memory {
 
     /// Takes a file's page out of memory, as truncation does. Whether it went: a page in a batch or
     /// under writeback stays.
-    pub fn remove_file_page(&mut self, pfn: Pfn, cpu: usize) -> bool {
+    pub fn remove_file_page(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         if self.frames.has(pfn, PageFlags::BATCHED | PageFlags::WRITEBACK) {
             return false;
         }

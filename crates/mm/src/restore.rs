@@ -4,7 +4,7 @@ use crate::alloc::Request;
 use crate::frame::{End, State};
 use crate::memory::Memory;
 use crate::pcp::pcp_index;
-use crate::types::{Migratetype, Order, Pfn};
+use crate::types::{CpuId, Migratetype, Order, Pfn};
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 
@@ -24,7 +24,7 @@ impl Memory {
     ///
     /// # Panics
     /// As [`Self::restore_free`].
-    pub fn restore_pcp(&mut self, cpu: usize, pfn: Pfn, order: Order, migratetype: Migratetype) {
+    pub fn restore_pcp(&mut self, cpu: CpuId, pfn: Pfn, order: Order, migratetype: Migratetype) {
         self.restore_frames(pfn, order);
         let id = self.zone_of(pfn);
         self.link_pcp(id, cpu, pfn, order, (pcp_index(order, migratetype), migratetype), End::Tail);
@@ -102,7 +102,7 @@ impl Memory {
         self.zones[id.index()].account_free(-i64::from(order.pages()), from);
         let mut kept = head;
         for half in (order.0..found.0).rev().map(Order) {
-            let upper = Pfn(kept.0 + half.pages());
+            let upper = kept + half.pages();
             let (keep, free) = if pfn >= upper { (upper, kept) } else { (kept, upper) };
             self.frames.set_inner(keep);
             self.link_free(id, free, half, from, End::Head);
@@ -133,7 +133,7 @@ impl Memory {
     }
 
     /// Puts an allocated block at the tail of a CPU's list, as a refill would.
-    pub fn force_refill(&mut self, pfn: Pfn, cpu: usize, migratetype: Migratetype) {
+    pub fn force_refill(&mut self, pfn: Pfn, cpu: CpuId, migratetype: Migratetype) {
         let (id, order) = (self.zone_of(pfn), self.frames.order(pfn));
         self.link_pcp(id, cpu, pfn, order, (pcp_index(order, migratetype), migratetype), End::Tail);
     }
@@ -155,7 +155,7 @@ impl Memory {
         let id = self.zone_of(pfn);
         let start = pfn.align_down(self.policy.freelist.pageblock_order);
         let zone = &self.zones[id.index()];
-        let end = Pfn(start.0 + self.policy.freelist.pageblock_order.pages());
+        let end = start + self.policy.freelist.pageblock_order.pages();
         self.move_freepages(id, start.max(zone.start)..end.min(zone.end), migratetype, End::Tail);
         self.set_block_type(start, migratetype);
     }
@@ -205,14 +205,14 @@ impl Memory {
     /// Notes that the walk over the zones for `request` came as far as `served`, which may raise the
     /// below-high flags of the zones on the way.
     pub fn note_zone_walk(&mut self, request: Request, served: ZoneId) {
-        let class = request.gfp.highest_zone();
+        let highest_zoneidx = request.gfp.highest_zone();
         let flags = self.fast_path_flags(request);
         for position in self.zonelist(request.node, request.gfp) {
             let id = self.zonelist_entry(position);
-            if self.zones[id.index()].kind > class {
+            if self.zones[id.index()].kind > highest_zoneidx {
                 continue;
             }
-            self.probe_high(id, request, Some(Mark::Low), class, flags);
+            self.probe_high(id, request, Some(Mark::Low), highest_zoneidx, flags);
             if id == served {
                 break;
             }

@@ -10,13 +10,14 @@
 //! A page is writable through an entry only while it is dirty: beginning to write it takes the right away
 //! from every entry, and the next write faults, which makes it dirty again.
 
-use crate::anon::{Access, Fault, FaultKind, Faulted, TouchRange};
+use crate::anon::{Fault, FaultKind, Faulted, TouchRange};
 use crate::filemap::{CachedPage, FileId};
 use crate::frame::PageFlags;
 use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pte, Vpn};
 use crate::types::Pfn;
+use crate::types::{Access, CpuId};
 use crate::vma::{ProcessId, Vma};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
@@ -281,7 +282,7 @@ impl Memory {
         done
     }
 
-    fn map_fresh_table(&mut self, fault: &Fault, cpu: usize) -> bool {
+    fn map_fresh_table(&mut self, fault: &Fault, cpu: CpuId) -> bool {
         let gfp = Gfp::KERNEL | Gfp::ZERO;
         let task = self.spaces.find(fault.vpn).expect("a fault lies in a mapping").task;
         let (request, allowed) = self.task_request(task, gfp, cpu);

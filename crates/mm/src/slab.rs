@@ -23,7 +23,7 @@ mod slub;
 use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::policy::{HighOrder, Slab as SlabPolicy, SlabAllocator};
-use crate::types::{Order, Pfn};
+use crate::types::{CpuId, Order, Pfn};
 use crate::zone::ZoneId;
 use layout::Layout;
 use std_alloc::format;
@@ -532,9 +532,9 @@ impl Memory {
     }
 
     /// An object of a cache for the task on `cpu`, or which block the cache has to be given before.
-    pub fn alloc_object(&mut self, id: CacheId, gfp: Gfp, cpu: usize) -> AllocObject {
+    pub fn alloc_object(&mut self, id: CacheId, gfp: Gfp, cpu: CpuId) -> AllocObject {
         let policy = self.policy.slab;
-        let node = self.machine.cpu_nodes[cpu] as usize;
+        let node = self.machine.cpu_nodes[cpu.index()] as usize;
         let cache = self.cache(id);
         let found = match policy.allocator {
             SlabAllocator::Slub => cache.slub_alloc(cpu, node),
@@ -553,11 +553,11 @@ impl Memory {
     ///
     /// # Panics
     /// If the block's order is none that the cache asks for.
-    pub fn add_slab(&mut self, id: CacheId, pfn: Pfn, order: Order, cpu: usize) -> Object {
+    pub fn add_slab(&mut self, id: CacheId, pfn: Pfn, order: Order, cpu: CpuId) -> Object {
         let policy = self.policy.slab;
         let zone = self.zone_of(pfn);
         let node = self.zones[zone.index()].node;
-        let own = self.machine.cpu_nodes[cpu] as usize;
+        let own = self.machine.cpu_nodes[cpu.index()] as usize;
         let class = usize::from(!id.is_reclaimable(&policy));
         let cache = self.cache(id);
         let layout = &cache.layout;
@@ -583,9 +583,9 @@ impl Memory {
     ///
     /// # Panics
     /// If it is free already.
-    pub fn free_object(&mut self, id: CacheId, object: Object, cpu: usize) -> u64 {
+    pub fn free_object(&mut self, id: CacheId, object: Object, cpu: CpuId) -> u64 {
         let allocator = self.policy.slab.allocator;
-        let node = self.machine.cpu_nodes[cpu] as usize;
+        let node = self.machine.cpu_nodes[cpu.index()] as usize;
         let cache = self.cache(id);
         cache.nr_in_use -= 1;
         match allocator {
@@ -598,7 +598,7 @@ impl Memory {
 
     /// Empties what CPUs and nodes keep of a cache for later (`kmem_cache_shrink`). Returns how many pages
     /// that freed.
-    pub fn shrink_cache(&mut self, id: CacheId, cpu: usize) -> u64 {
+    pub fn shrink_cache(&mut self, id: CacheId, cpu: CpuId) -> u64 {
         let allocator = self.policy.slab.allocator;
         let cache = self.cache(id);
         match allocator {
@@ -610,11 +610,11 @@ impl Memory {
 
     /// What a CPU does every two seconds or so where the allocator keeps arrays: a fifth of what it keeps
     /// goes back, and some empty slabs (`cache_reap`). Returns how many pages that freed.
-    pub fn reap_caches(&mut self, cpu: usize) -> u64 {
+    pub fn reap_caches(&mut self, cpu: CpuId) -> u64 {
         if self.policy.slab.allocator != SlabAllocator::Slab || self.slabs.caches.is_empty() {
             return 0;
         }
-        let node = self.machine.cpu_nodes[cpu] as usize;
+        let node = self.machine.cpu_nodes[cpu.index()] as usize;
         CacheId::all()
             .map(|id| {
                 self.cache(id).array_reap(cpu, node);
@@ -623,7 +623,7 @@ impl Memory {
             .sum()
     }
 
-    fn give_discarded_back(&mut self, id: CacheId, cpu: usize) -> u64 {
+    fn give_discarded_back(&mut self, id: CacheId, cpu: CpuId) -> u64 {
         let mut discarded = core::mem::take(&mut self.cache(id).discarded);
         let class = usize::from(!id.is_reclaimable(&self.policy.slab));
         let mut pages = 0;

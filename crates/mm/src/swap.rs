@@ -11,7 +11,7 @@ use crate::frame::{End, PageFlags};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Slot, Vpn};
 use crate::policy::{AnonEntry, FreeOrder, Readahead};
-use crate::types::{Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use core::ops::Range;
 use std_alloc::collections::VecDeque;
@@ -72,7 +72,7 @@ impl SwapArea {
     }
 
     /// Takes a slot, as an offset into the area.
-    fn take(&mut self, cpu: usize, cluster: u32) -> Option<u32> {
+    fn take(&mut self, cpu: CpuId, cluster: u32) -> Option<u32> {
         if self.nr_free() == 0 {
             return None;
         }
@@ -118,16 +118,16 @@ impl SwapArea {
 
     /// The next slot of the CPU's cluster, or of a free one; without one, any free slot
     /// (`scan_swap_map_try_ssd_cluster`).
-    fn next_of_cluster(&mut self, cpu: usize, cluster: u32) -> Option<u32> {
+    fn next_of_cluster(&mut self, cpu: CpuId, cluster: u32) -> Option<u32> {
         loop {
-            let Some(at) = self.cpu_next[cpu] else {
+            let Some(at) = self.cpu_next[cpu.index()] else {
                 let Some(fresh) = self.free_clusters.pop_front() else { break };
-                self.cpu_next[cpu] = Some(fresh * cluster);
+                self.cpu_next[cpu.index()] = Some(fresh * cluster);
                 continue;
             };
             let end = (at / cluster + 1) * cluster;
             let found = (at..end.min(self.nr_slots())).find(|&offset| self.is_free(offset));
-            self.cpu_next[cpu] = found.map(|offset| offset + 1).filter(|&next| next < end);
+            self.cpu_next[cpu.index()] = found.map(|offset| offset + 1).filter(|&next| next < end);
             if found.is_some() {
                 return found;
             }
@@ -393,7 +393,7 @@ impl Memory {
     }
 
     /// Takes one slot of the first area by priority that has one; equal areas take turns.
-    fn take_slot(&mut self, cpu: usize) -> Option<Slot> {
+    fn take_slot(&mut self, cpu: CpuId) -> Option<Slot> {
         let cluster = self.policy.swap.cluster_pages;
         for at in 0..self.swap.turn.len() {
             let number = self.swap.turn[at];
@@ -414,7 +414,7 @@ impl Memory {
     }
 
     /// Takes a slot for a page, from the CPU's own where it keeps some.
-    pub(crate) fn alloc_slot(&mut self, cpu: usize) -> Option<Slot> {
+    pub(crate) fn alloc_slot(&mut self, cpu: CpuId) -> Option<Slot> {
         let nr_cpus = self.swap.cpu_slots.len() as u64;
         let free = self.swap.nr_free();
         if !self.policy.swap.slot_cache || free < SLOT_CACHE_OFF * nr_cpus {
@@ -422,7 +422,7 @@ impl Memory {
         } else if free > SLOT_CACHE_ON * nr_cpus {
             self.swap.caching = true;
         }
-        if let Some(slot) = self.swap.cpu_slots[cpu].pop_front() {
+        if let Some(slot) = self.swap.cpu_slots[cpu.index()].pop_front() {
             return Some(slot);
         }
         if !self.swap.caching {
@@ -433,13 +433,13 @@ impl Memory {
         }
         for _ in 0..SLOT_BATCH {
             let Some(slot) = self.take_slot(cpu) else { break };
-            self.swap.cpu_slots[cpu].push_back(slot);
+            self.swap.cpu_slots[cpu.index()].push_back(slot);
         }
-        self.swap.cpu_slots[cpu].pop_front()
+        self.swap.cpu_slots[cpu.index()].pop_front()
     }
 
     /// Gives an anonymous page a slot and puts it into the swap cache, dirty; whether there was a slot.
-    pub(crate) fn add_to_swap(&mut self, pfn: Pfn, cpu: usize) -> bool {
+    pub(crate) fn add_to_swap(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         let order = self.frames.order(pfn);
         let first =
             if order == Order(0) { self.alloc_slot(cpu) } else { self.take_slot_cluster(order) };
@@ -635,7 +635,7 @@ impl Memory {
     ///
     /// # Panics
     /// If the slot holds nothing or has a copy already.
-    pub fn begin_swapin(&mut self, slot: Slot, pfn: Pfn, target: Slot, cpu: usize) -> SwapIo {
+    pub fn begin_swapin(&mut self, slot: Slot, pfn: Pfn, target: Slot, cpu: CpuId) -> SwapIo {
         assert!(self.swap.is_mapped(slot), "{slot:?} holds nothing");
         let shadow = match self.swap.cached(slot) {
             CacheEntry::Page(other) => panic!("{slot:?} is in {other} already"),
@@ -704,7 +704,7 @@ impl Memory {
     }
 
     /// Frees a block that is on no list, counting it.
-    pub(crate) fn free_page(&mut self, pfn: Pfn, cpu: usize) {
+    pub(crate) fn free_page(&mut self, pfn: Pfn, cpu: CpuId) {
         let order = self.frames.order(pfn);
         self.vm.add(Vm::PgFree, u64::from(order.pages()));
         self.free(pfn, order, cpu);
@@ -717,7 +717,7 @@ impl Memory {
     }
 
     /// Puts a page of a batch of frees last first or first first, as the policy says, and frees all.
-    pub(crate) fn free_batch(&mut self, pages: &mut Vec<Pfn>, cpu: usize) {
+    pub(crate) fn free_batch(&mut self, pages: &mut Vec<Pfn>, cpu: CpuId) {
         if self.policy.reclaim.free_order == FreeOrder::LastFirst {
             pages.reverse();
         }
@@ -727,7 +727,7 @@ impl Memory {
     }
 
     /// As [`Self::free_batch`], for pages that reclaim took: nobody has used them for long.
-    pub(crate) fn free_cold_batch(&mut self, pages: &mut Vec<Pfn>, cpu: usize) {
+    pub(crate) fn free_cold_batch(&mut self, pages: &mut Vec<Pfn>, cpu: CpuId) {
         if self.policy.reclaim.free_order == FreeOrder::LastFirst {
             pages.reverse();
         }

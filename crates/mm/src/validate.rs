@@ -4,7 +4,7 @@ use crate::frame::State;
 use crate::memory::Memory;
 use crate::pcp::NR_PCP_LISTS;
 use crate::policy::ListType;
-use crate::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn};
+use crate::types::{CpuId, Migratetype, NR_PAGE_ORDERS, Order, Pfn};
 use crate::zone::ZoneId;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -199,7 +199,8 @@ impl Memory {
 
     fn validate_pcp_lists(&self, id: ZoneId, on_list: &mut [bool]) -> Result<u64, String> {
         let mut total = 0;
-        for (cpu, pcp) in self.zones[id.index()].pcp.iter().enumerate() {
+        let lists = &self.zones[id.index()].pcp;
+        for (cpu, pcp) in CpuId::all(lists.len()).zip(lists) {
             let mut pages = 0;
             for index in 0..NR_PCP_LISTS {
                 self.walk(pcp.list(index), on_list, |pfn| {

@@ -7,6 +7,7 @@
 
 use crate::filemap::FileId;
 use crate::page_table::{PTRS_PER_TABLE, PageTable, Vpn};
+use crate::types::MemPolicy;
 use core::ops::Range;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
@@ -25,56 +26,6 @@ pub enum HugeAdvice {
     Huge,
     /// `MADV_NOHUGEPAGE`.
     NoHuge,
-}
-
-/// From which nodes a mapping's pages come; a mask has a bit for each node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum MemPolicy {
-    /// The CPU's own node, then the others by distance.
-    #[default]
-    Default,
-    /// Likewise, whatever the task's policy is (`MPOL_LOCAL`).
-    Local,
-    /// This node, then the others by distance.
-    Preferred(u32),
-    /// These nodes as long as no request has to reclaim, then all (`MPOL_PREFERRED_MANY`, b27abaccf8e8, 5.15).
-    PreferredMany(u64),
-    /// These nodes alone.
-    Bind(u64),
-    /// These nodes in turn, by the page's place in the mapping.
-    Interleave(u64),
-}
-
-/// Where a page is to come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placement {
-    /// The node whose zonelist is walked.
-    pub node: u32,
-    /// The nodes allowed, all bits set if all are.
-    pub allowed: u64,
-}
-
-impl MemPolicy {
-    /// Where page `index` of the mapping is to come from, for a task on `node`.
-    ///
-    /// Of many preferred nodes it is the first try's; the second may take any.
-    #[must_use]
-    pub fn placement(self, index: u32, node: u32) -> Placement {
-        match self {
-            Self::Default | Self::Local => Placement { node, allowed: u64::MAX },
-            Self::Preferred(node) => Placement { node, allowed: u64::MAX },
-            Self::Bind(mask) | Self::PreferredMany(mask) => Placement { node, allowed: mask },
-            Self::Interleave(mask) => {
-                let nr = mask.count_ones().max(1);
-                let mut left = mask;
-                for _ in 0..index % nr {
-                    left &= left - 1;
-                }
-                let node = if mask == 0 { node } else { left.trailing_zeros() };
-                Placement { node, allowed: u64::MAX }
-            }
-        }
-    }
 }
 
 /// What a mapping shows of a file; what is written there is written to the file.

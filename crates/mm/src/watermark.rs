@@ -143,15 +143,16 @@ impl Memory {
         for zone in &mut self.zones {
             zone.lowmem_reserve = [0; NR_ZONE_KINDS];
             let Some(&ratio) = ratios.get(zone.kind as usize) else { continue };
-            for class in zone.kind as usize + 1..NR_ZONE_KINDS {
+            for highest_zoneidx in zone.kind as usize + 1..NR_ZONE_KINDS {
                 let above: u64 = pages
                     .iter()
                     .filter(|(node, kind, _)| {
-                        *node == zone.node && *kind > zone.kind && *kind as usize <= class
+                        *node == zone.node && *kind > zone.kind && *kind as usize <= highest_zoneidx
                     })
                     .map(|(_, _, managed)| managed)
                     .sum();
-                zone.lowmem_reserve[class] = if ratio == 0 { 0 } else { above / u64::from(ratio) };
+                zone.lowmem_reserve[highest_zoneidx] =
+                    if ratio == 0 { 0 } else { above / u64::from(ratio) };
             }
         }
     }
@@ -182,17 +183,24 @@ impl Memory {
     }
 
     /// Whether taking a block of `order` leaves the zone above `mark` pages, for a request that may use
-    /// zones up to `class`.
+    /// zones up to `highest_zoneidx`.
     #[must_use]
     pub fn watermark_ok(
         &self,
         id: ZoneId,
         order: Order,
         mark: u64,
-        class: ZoneKind,
+        highest_zoneidx: ZoneKind,
         flags: AllocFlags,
     ) -> bool {
-        self.watermark_ok_with(id, order, mark, class, flags, self.zones[id.index()].nr_free_pages)
+        self.watermark_ok_with(
+            id,
+            order,
+            mark,
+            highest_zoneidx,
+            flags,
+            self.zones[id.index()].nr_free_pages,
+        )
     }
 
     /// As [`Self::watermark_ok`], if this many pages were free.
@@ -203,12 +211,12 @@ impl Memory {
         id: ZoneId,
         order: Order,
         mark: u64,
-        class: ZoneKind,
+        highest_zoneidx: ZoneKind,
         flags: AllocFlags,
         nr_free_pages: u64,
     ) -> bool {
         let zone = &self.zones[id.index()];
-        let reserve = zone.lowmem_reserve[class as usize];
+        let reserve = zone.lowmem_reserve[highest_zoneidx as usize];
         let mut unusable = u64::from(order.pages()) - 1;
         let (is_high, is_hard) = self.urgency(flags);
         let counts_reserve = match self.policy.watermark.urgency {

@@ -3,7 +3,6 @@
 mod naive;
 mod scene;
 
-use highorder_mm::Memory;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::compaction::{
     CompactRequest, CompactResult, CompactRun, CompactStep, Compactor, Moved, Scanned,
@@ -21,6 +20,7 @@ use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
+use highorder_mm::{CpuId, Memory};
 use scene::{linux_4_4, linux_4_20, linux_6_1, linux_6_12, scaled_down, single_zone};
 
 const ZONE: ZoneId = ZoneId(0);
@@ -37,7 +37,7 @@ fn zone(policy: &Policy, blocks: &[&str]) -> (Memory, FileId) {
     let file = memory.files.open();
     for (what, pfn) in pages() {
         match what {
-            'm' => memory.add_to_page_cache(file, u64::from(pfn), Pfn(pfn), false, 0),
+            'm' => memory.add_to_page_cache(file, u64::from(pfn), Pfn(pfn), false, CpuId(0)),
             '.' => memory.free_to_buddy(ZONE, Pfn(pfn), Order(0), FreeTo::Policy),
             _ => {}
         }
@@ -127,7 +127,7 @@ fn without_marks(memory: &mut Memory) {
 }
 
 fn direct(order: u8, mode: MigrateMode) -> CompactRequest {
-    CompactRequest::direct(ZONE, Order(order), Gfp::HIGHUSER_MOVABLE, mode, 0, false)
+    CompactRequest::direct(ZONE, Order(order), Gfp::HIGHUSER_MOVABLE, mode, CpuId(0), false)
 }
 
 fn suitable(memory: &Memory, order: u8) -> CompactResult {
@@ -146,7 +146,7 @@ const SCATTERED: [&str; 5] = [
 #[test]
 fn before_6_9_the_last_source_goes_to_the_last_target() {
     let (mut memory, _) = zone(&linux_4_4(), &SCATTERED);
-    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, 0));
+    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, CpuId(0)));
     // Two pages of pageblock 0, the higher one first; two free pages of pageblock 4, the higher one first.
     // Then the one of pageblock 2: the free scanner goes on behind what it took.
     assert_eq!(moves(&steps), [(2, 67), (0, 65), (34, 69)]);
@@ -166,7 +166,7 @@ fn before_6_9_the_last_source_goes_to_the_last_target() {
 #[test]
 fn since_6_9_targets_are_used_as_they_were_found() {
     let (mut memory, _) = zone(&linux_6_12(), &SCATTERED);
-    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, 0));
+    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, CpuId(0)));
     assert_eq!(moves(&steps), [(2, 65), (0, 67), (34, 69)]);
 }
 
@@ -174,7 +174,7 @@ fn since_6_9_targets_are_used_as_they_were_found() {
 fn the_migrate_scanner_counts_jumped_pages_as_its_kernel_does() {
     let scans = |policy: &Policy| {
         let (mut memory, _) = zone(policy, &SCATTERED);
-        let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, 0));
+        let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, CpuId(0)));
         sources(&steps)
     };
     // Pageblock 0: pages 0 to 3, then free blocks of 4 and 8 pages: each counts one, or its pages.
@@ -260,7 +260,7 @@ fn each_mode_takes_what_it_may_wait_for() {
             zone(policy, &["mm..............", "k...............", "k..............."]);
         memory.set_page_dirty(Pfn(0));
         assert!(memory.begin_page_writeback(Pfn(0)));
-        let request = CompactRequest { mode, ..CompactRequest::user(ZONE, 0) };
+        let request = CompactRequest { mode, ..CompactRequest::user(ZONE, CpuId(0)) };
         let (_, steps) = drive(&mut memory, request);
         let waits = steps.contains(&CompactStep::WaitOnPage(Pfn(0), Obstacle::Writeback));
         (sources(&steps)[0].3, moves(&steps).len(), waits)
@@ -280,7 +280,7 @@ fn a_sync_run_moves_the_page_once_it_is_written() {
     memory.set_page_dirty(Pfn(0));
     memory.begin_page_writeback(Pfn(0));
     let mut run =
-        memory.begin_compaction(CompactRequest::user(ZONE, 0)).expect("nothing forbids it");
+        memory.begin_compaction(CompactRequest::user(ZONE, CpuId(0))).expect("nothing forbids it");
     let mut moved = Vec::new();
     loop {
         match memory.compact_step(&mut run) {
@@ -304,7 +304,7 @@ fn pages_that_are_held_stay_and_those_of_drivers_move() {
         zone(&linux_6_12(), &["mmk.............", "k...............", "k..............."]);
     memory.pin_page(Pfn(0));
     memory.set_movable_ops(Pfn(2));
-    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, 0));
+    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, CpuId(0)));
     let from: Vec<u32> = moves(&steps).into_iter().map(|(from, _)| from).collect();
     assert_eq!(from, [2, 1]);
     assert_eq!(memory.vm.get(Vm::PgMigrateFail), 1);
@@ -483,7 +483,7 @@ fn blocks_of_the_pageblock_at_hand_go_to_the_tail() {
     let blocks = ["m.m.m.m.kkkkkkkk", "kkkkkkkkkkkkkkkk", "k.....kkkkkkkkkk", "kkkkkkkkkkkkkkkk"];
     let (mut memory, _) = zone(&with_direct(FreePages::DirectTail), &blocks);
     memory.zones[0].watermarks.marks = [0; 4];
-    let mut request = CompactRequest::user(ZONE, 0);
+    let mut request = CompactRequest::user(ZONE, CpuId(0));
     request.whole_zone = true;
     let (_, steps) = drive(&mut memory, request);
     // Order 0 has 33 and, of pageblock 0, 7, 5, 3, 1; order 1 has 34 and 36: one more than four.
@@ -512,13 +512,13 @@ fn a_page_that_moves_twice_is_counted() {
     let request = CompactRequest {
         whole_zone: false,
         who: Compactor::Kswapd,
-        ..CompactRequest::user(ZONE, 0)
+        ..CompactRequest::user(ZONE, CpuId(0))
     };
     let (_, steps) = drive(&mut memory, request);
     assert_eq!(moves(&steps), [(0, 33)]);
     assert_eq!(memory.zones[0].compact.nr_moved_again, 0);
     memory.lru_add_drain_all();
-    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, 0));
+    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, CpuId(0)));
     assert_eq!(moves(&steps), [(33, 65)]);
     assert_eq!(memory.zones[0].compact.nr_moved_again, 1);
 }
@@ -530,8 +530,11 @@ fn stride_32_passes_over_what_lies_between() {
     let scans = |mode| {
         let (mut memory, _) = zone(&linux_6_1(), &blocks);
         without_marks(&mut memory);
-        let request =
-            CompactRequest { mode, who: Compactor::Kcompactd, ..CompactRequest::user(ZONE, 0) };
+        let request = CompactRequest {
+            mode,
+            who: Compactor::Kcompactd,
+            ..CompactRequest::user(ZONE, CpuId(0))
+        };
         let (_, steps) = drive(&mut memory, request);
         free_scans(&steps)
             .into_iter()
@@ -559,7 +562,7 @@ fn the_scanners_of_3_x_begin_anew_and_take_whole_pageblocks() {
         ..policy.compaction
     };
     let (mut memory, _) = zone(&policy, &SCATTERED);
-    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, 0));
+    let (_, steps) = drive(&mut memory, CompactRequest::user(ZONE, CpuId(0)));
     // All 13 free pages of pageblock 4 are taken at once; the highest is used first.
     assert_eq!(free_scans(&steps)[0].nr_taken, 13);
     assert_eq!(moves(&steps)[..2], [(2, 79), (0, 78)]);

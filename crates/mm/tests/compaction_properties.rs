@@ -5,8 +5,6 @@ mod naive;
 mod scene;
 mod user;
 
-use highorder_mm::Memory;
-use highorder_mm::anon::Access;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::compaction::{CompactRequest, CompactResult, CompactRun, CompactStep, Compactor};
 use highorder_mm::fast_search::MigrateMode;
@@ -19,10 +17,12 @@ use highorder_mm::policy::{
     Finish, FlushBy, FreePages, FreeScan, Policy, Positions, SkipHints, Suitable, TargetHead,
 };
 use highorder_mm::reclaim::Reclaimer;
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
 use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
-use highorder_mm::vma::MemPolicy;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
+use highorder_mm::{CpuId, Memory};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, scaled_down, single_zone};
@@ -69,7 +69,7 @@ fn below(rng: &mut Pcg64, n: u32) -> u32 {
     ((u64::from(rng.next_u32()) * u64::from(n)) >> 32) as u32
 }
 
-fn some_request(rng: &mut Pcg64, memory: &Memory, cpu: usize) -> CompactRequest {
+fn some_request(rng: &mut Pcg64, memory: &Memory, cpu: CpuId) -> CompactRequest {
     let max_order = memory.policy.freelist.max_order.0;
     let any = Order(1 + below(rng, u32::from(max_order)) as u8);
     // Mostly the smallest order that is not to be had, so that there is something to do.
@@ -111,7 +111,7 @@ fn step(user: &mut User, run: &mut CompactRun, rng: &mut Pcg64) -> bool {
         CompactStep::Done(_) => {
             if let Some(pfn) = run.captured {
                 let order = user.memory.frames().order(pfn);
-                user.memory.free(pfn, order, below(rng, 2) as usize);
+                user.memory.free(pfn, order, CpuId(below(rng, 2)));
             }
             return true;
         }
@@ -139,13 +139,13 @@ fn run(name: &str, policy: &Policy, seed: u64, ops: u32) -> User {
     let nr_cpus = user.memory.machine.cpu_nodes.len() as u32;
     // Broken up from the start: every third page of most of memory is free.
     let start = user.mmap(0, 3_900, MemPolicy::Default);
-    user.touch_range(start, 3_900, Access::Write, 0);
+    user.touch_range(start, 3_900, Access::Write, CpuId(0));
     for at in (start.0..start.0 + 3_900).step_by(3) {
-        user.dontneed(Vpn(at), 1, 0);
+        user.dontneed(Vpn(at), 1, CpuId(0));
     }
     let mut runs: Vec<CompactRun> = Vec::new();
     for at in 0..ops {
-        let cpu = below(&mut rng, nr_cpus) as usize;
+        let cpu = CpuId(below(&mut rng, nr_cpus));
         let op = below(&mut rng, 100);
         if user.areas.is_empty() || op < 3 && user.areas.len() < 8 {
             let pages = 1 + below(&mut rng, 1_500);
@@ -252,7 +252,7 @@ fn files_at(memory: &mut Memory, frames: impl Iterator<Item = u32>) -> FileId {
         memory.take_free_page(head, order);
         memory.free_to_buddy(ZONE, head, order, FreeTo::Policy);
         memory.force_take(Pfn(pfn), Order(0), Migratetype::Movable).expect("it is free");
-        memory.add_to_page_cache(file, index as u64, Pfn(pfn), false, 0);
+        memory.add_to_page_cache(file, index as u64, Pfn(pfn), false, CpuId(0));
     }
     memory.lru_add_drain_all();
     file
@@ -263,14 +263,15 @@ fn a_file_truncated_under_compaction_leaves_nothing_behind() {
     for (name, policy) in policies() {
         let mut memory = all_free(&single_zone(4_096), &policy);
         let file = files_at(&mut memory, (0..2_048).step_by(5));
-        let mut run = memory.begin_compaction(CompactRequest::user(ZONE, 0)).expect("it begins");
+        let mut run =
+            memory.begin_compaction(CompactRequest::user(ZONE, CpuId(0))).expect("it begins");
         for turn in 0u64.. {
             if matches!(memory.compact_step(&mut run), CompactStep::Done(_)) {
                 break;
             }
             for index in [turn * 3, turn * 7] {
                 if let CachedPage::Page(pfn) = memory.files.get(file, index) {
-                    assert!(memory.truncate_page(pfn, 0), "{name}: {pfn} is not busy");
+                    assert!(memory.truncate_page(pfn, CpuId(0)), "{name}: {pfn} is not busy");
                 }
             }
             memory.validate().unwrap_or_else(|e| panic!("{name}, step {turn}: {e}"));
@@ -297,7 +298,7 @@ fn what_parallel_runs_hold_of_the_lists_is_given_back() {
             Order(5),
             Gfp::HIGHUSER_MOVABLE,
             MigrateMode::Async,
-            0,
+            CpuId(0),
             false,
         );
         let (mut runs, mut begun, mut gone) = (Vec::new(), 0, 0);
@@ -312,7 +313,7 @@ fn what_parallel_runs_hold_of_the_lists_is_given_back() {
                         let request = highorder_mm::alloc::Request {
                             order,
                             gfp: Gfp::KERNEL,
-                            cpu: 0,
+                            cpu: CpuId(0),
                             node: 0,
                             past_lists: false,
                         };
@@ -332,7 +333,7 @@ fn what_parallel_runs_hold_of_the_lists_is_given_back() {
                 && let CachedPage::Page(pfn) =
                     memory.files.get(file, u64::from(below(&mut rng, 1_366)))
             {
-                memory.truncate_page(pfn, 0);
+                memory.truncate_page(pfn, CpuId(0));
             }
             memory.validate().unwrap_or_else(|e| panic!("{name}: {e}"));
             memory.audit().unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -361,7 +362,7 @@ fn the_whole_of_8_gib_is_compacted_into_huge_pages() {
         for pfn in 0..PAGES {
             if pfn % 4 == 1 {
                 memory.restore_allocated(Pfn(pfn), Order(0), Migratetype::Movable, true);
-                memory.add_to_page_cache(file, u64::from(pfn), Pfn(pfn), false, 0);
+                memory.add_to_page_cache(file, u64::from(pfn), Pfn(pfn), false, CpuId(0));
             } else if pfn % 4 == 0 {
                 memory.restore_free(Pfn(pfn), Order(0), Migratetype::Movable);
             } else if pfn % 4 == 2 {
@@ -371,7 +372,7 @@ fn the_whole_of_8_gib_is_compacted_into_huge_pages() {
         memory.lru_add_drain_all();
         memory.setup_watermarks(None, true);
         memory.update_pcp_limits();
-        let (result, _) = memory.compact_zone(CompactRequest::user(ZONE, 0));
+        let (result, _) = memory.compact_zone(CompactRequest::user(ZONE, CpuId(0)));
         assert_eq!(result, CompactResult::Complete, "{name}");
         memory.validate().unwrap_or_else(|e| panic!("{name}: {e}"));
         let area = &memory.zones[0].free_area;
@@ -388,7 +389,7 @@ fn async_runs_of_others_than_the_requester_take_any_pageblock() {
     let mut memory = all_free(&single_zone(4_096), &linux_4_4());
     files_at(&mut memory, (0..4_096).step_by(3));
     memory.setup_watermarks(Some(100), false);
-    let request = CompactRequest::kswapd(ZONE, Order(9), 0);
+    let request = CompactRequest::kswapd(ZONE, Order(9), CpuId(0));
     let (result, _) = memory.compact_zone(request);
     assert_eq!(result, CompactResult::Success);
     let compact = memory.zones[0].compact;

@@ -12,11 +12,12 @@ use highorder_mm::index::{NrFree, fragmentation_index, unusable_index};
 use highorder_mm::page_table::Vpn;
 use highorder_mm::pcp::batch_size;
 use highorder_mm::policy::Policy;
+use highorder_mm::types::MemPolicy;
 use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::{Mark, min_free_kbytes, recommended_min_free_kbytes};
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
 use scene::{linux_4_4, linux_4_20, linux_6_1, linux_6_12};
 
 const MIB: u64 = 256;
@@ -229,7 +230,11 @@ fn an_empty_list_fetches_two_huge_pages_three_of_order_3_seven_of_order_2() {
         let mut memory = guest(&[&[(Dma32, 115_334)]], &[0], policy);
         memory.setup_watermarks(Some(45_056), false);
         for (order, blocks) in [(9, 2), (3, 3), (2, 7), (1, 15), (0, 31)] {
-            assert_eq!(memory.refill_size(ZoneId(0), 0, Order(order)), blocks, "order {order}");
+            assert_eq!(
+                memory.refill_size(ZoneId(0), CpuId(0), Order(order)),
+                blocks,
+                "order {order}"
+            );
         }
     }
 }
@@ -239,21 +244,21 @@ fn refills_of_single_pages_double_until_they_would_overfill_the_set() {
     let mut memory = guest(&[&[(Dma32, 115_334)]], &[0], linux_6_12());
     memory.setup_watermarks(Some(8_000), false);
     // high_min 2500, high_max 14416: the mark grows by each refill, so 31 << 5 always fits.
-    let sizes: Vec<_> = (0..7).map(|_| memory.refill_size(ZoneId(0), 0, Order(0))).collect();
+    let sizes: Vec<_> = (0..7).map(|_| memory.refill_size(ZoneId(0), CpuId(0), Order(0))).collect();
     assert_eq!(sizes, [31, 62, 124, 248, 496, 992, 992]);
     // Below the high mark the set stops growing: what fits is high - count - batch.
     let pcp = &mut memory.zones[0].pcp[0];
     (pcp.high, pcp.count) = (2_500, 2_300);
     memory.zones[0].flags.below_high = true;
-    assert_eq!(memory.refill_size(ZoneId(0), 0, Order(0)), 2_500 - 2_300 - 31);
+    assert_eq!(memory.refill_size(ZoneId(0), CpuId(0), Order(0)), 2_500 - 2_300 - 31);
 }
 
 #[test]
 fn a_small_zones_batch_of_one_fetches_one_block_of_any_order() {
     let mut memory = guest(&[&[(Dma, 3_840)]], &[0], linux_6_12());
     memory.setup_watermarks(Some(1_000), false);
-    assert_eq!(memory.refill_size(ZoneId(0), 0, Order(9)), 1);
-    assert_eq!(memory.refill_size(ZoneId(0), 0, Order(3)), 1);
+    assert_eq!(memory.refill_size(ZoneId(0), CpuId(0), Order(9)), 1);
+    assert_eq!(memory.refill_size(ZoneId(0), CpuId(0), Order(3)), 1);
 }
 
 #[test]
@@ -297,9 +302,9 @@ fn a_mark_decays_by_an_eighth_but_drains_no_more_than_a_large_batch() {
         (pcp.high, pcp.factor) = (2_000, 0);
         let single = (Order(0), Migratetype::Movable);
         let flags = highorder_mm::gfp::AllocFlags::NONE;
-        assert_eq!(memory.refill_pcp(ZoneId(0), 0, single, count, flags), count);
+        assert_eq!(memory.refill_pcp(ZoneId(0), CpuId(0), single, count, flags), count);
         memory.zones[0].pcp[0].high = high;
-        memory.decay_pcp_high(ZoneId(0), 0);
+        memory.decay_pcp_high(ZoneId(0), CpuId(0));
         (memory.zones[0].pcp[0].high, memory.zones[0].pcp[0].count)
     };
     // 1000 - 1000 / 8 = 875, but 990 pages less 32 batches are 958.
@@ -395,7 +400,7 @@ fn the_nodes_of_a_distant_pair_take_turns_as_second_choice() {
         let request = highorder_mm::alloc::Request {
             order: Order(10),
             gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
-            cpu: 0,
+            cpu: CpuId(0),
             node: node as u32,
             past_lists: false,
         };
@@ -426,7 +431,7 @@ fn take_page(memory: &mut Memory, order: u8) -> Option<ZoneId> {
     let request = Request {
         order: Order(order),
         gfp: Gfp::HIGHUSER_MOVABLE,
-        cpu: 0,
+        cpu: CpuId(0),
         node: 0,
         past_lists: false,
     };

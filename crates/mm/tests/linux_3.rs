@@ -15,7 +15,7 @@ use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
 use scene::{all_free, linux_3_3, linux_3_4_rc2, linux_4_4, single_zone};
 
 use Migratetype::{Movable, Reclaimable, Reserve, Unmovable};
@@ -116,7 +116,7 @@ fn a_zone_keeps_its_lowest_pageblocks_for_the_last_and_as_many_as_its_min_mark_f
     assert_eq!(taken[7], 0, "{taken:?}: the reserve comes last");
     assert_eq!(take(&mut memory, 0, Unmovable), None);
     // What is freed into a pageblock of the reserve is reserve again, for a request of any type.
-    memory.free(Pfn(0), Order(10), 0);
+    memory.free(Pfn(0), Order(10), CpuId(0));
     memory.set_block_type(Pfn(512), Reserve);
     assert_eq!(list(&memory, 10, Reserve), [0]);
     for wanted in [Unmovable, Reclaimable, Movable] {
@@ -187,7 +187,8 @@ fn in_4_4_only_atomic_requests_count_the_highatomic_reserve_and_only_blocks_come
     assert!(passes(&memory, Gfp::GFP_ATOMIC, 1));
     let mut alloc = |order| {
         let gfp = Gfp::GFP_ATOMIC;
-        let request = Request { order: Order(order), gfp, cpu: 0, node: 0, past_lists: false };
+        let request =
+            Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false };
         let flags = AllocFlags::slow_path(gfp, Order(order));
         memory.get_page_from_freelist(request, Some(Mark::Min), flags)
     };
@@ -199,18 +200,18 @@ fn in_4_4_only_atomic_requests_count_the_highatomic_reserve_and_only_blocks_come
 fn a_cold_page_is_taken_last_and_drained_first() {
     let mut memory = all_free(&single_zone(1 << 18), &linux_3_3());
     memory.update_pcp_limits();
-    let request = |gfp| Request { order: Order(0), gfp, cpu: 0, node: 0, past_lists: false };
+    let request = |gfp| Request { order: Order(0), gfp, cpu: CpuId(0), node: 0, past_lists: false };
     let alloc = |memory: &mut Memory, gfp| {
         memory.get_page_from_freelist(request(gfp), None, AllocFlags::NONE).unwrap()
     };
     // The first of a refill of 31; then the next one hot, and the last one cold.
     let first = alloc(&mut memory, Gfp::HIGHUSER_MOVABLE);
-    assert_eq!(alloc(&mut memory, Gfp::HIGHUSER_MOVABLE), Pfn(first.0 + 1));
-    assert_eq!(alloc(&mut memory, Gfp::HIGHUSER_MOVABLE | Gfp::COLD), Pfn(first.0 + 30));
-    memory.free_cold(first, Order(0), 0);
-    memory.free(Pfn(first.0 + 1), Order(0), 0);
+    assert_eq!(alloc(&mut memory, Gfp::HIGHUSER_MOVABLE), first + 1);
+    assert_eq!(alloc(&mut memory, Gfp::HIGHUSER_MOVABLE | Gfp::COLD), first + 30);
+    memory.free_cold(first, Order(0), CpuId(0));
+    memory.free(first + 1, Order(0), CpuId(0));
     let lists = memory.zones[0].pcp[0].list(pcp_index(Order(0), Movable));
-    assert_eq!((lists.head(), lists.tail()), (Some(Pfn(first.0 + 1)), Some(first)));
+    assert_eq!((lists.head(), lists.tail()), (Some(first + 1), Some(first)));
     // A cold request that has to refill finds the first page of the batch at the end it looks at.
     memory.drain_all_pages(None);
     let next = memory.peek_smallest(ZONE, Order(0), Movable).unwrap().0;
@@ -277,10 +278,10 @@ fn a_page_to_be_written_is_not_taken_where_a_fifth_is_dirty() {
     let mut memory = all_free(&machine, &linux_3_3());
     memory.setup_watermarks(Some(1024), false);
     let zone = |memory: &mut Memory, gfp, mark| {
-        let request = Request { order: Order(0), gfp, cpu: 0, node: 0, past_lists: false };
+        let request = Request { order: Order(0), gfp, cpu: CpuId(0), node: 0, past_lists: false };
         let flags = memory.fast_path_flags(request);
         let pfn = memory.get_page_from_freelist(request, Some(mark), flags).unwrap();
-        memory.free(pfn, Order(0), 0);
+        memory.free(pfn, Order(0), CpuId(0));
         memory.zone_of(pfn)
     };
     memory.drain_all_pages(None);
@@ -312,7 +313,7 @@ fn swappiness_counts_one_more_for_either_type() {
 
 #[test]
 fn a_scan_ends_with_the_round_that_reaches_the_target() {
-    let mut sc = ScanControl::new(Reclaimer::Direct, 0, 60);
+    let mut sc = ScanControl::new(Reclaimer::Direct, CpuId(0), 60);
     // Pages reclaimed so far, as each round ends; how many rounds of two lists there were.
     let rounds = |sc: &ScanControl, decrement, progress: [u64; 4]| {
         let plan = ScanPlan::new([128, 0, 128, 0], sc, [true; 2]);
@@ -347,7 +348,7 @@ fn whatever_is_freed_gives_a_zone_hope_again() {
     let pfn = take(&mut memory, 3, Movable).unwrap();
     memory.zones[0].flags.all_unreclaimable = true;
     memory.lru.lruvecs[0].pages_scanned = 1000;
-    memory.free(pfn, Order(3), 0);
+    memory.free(pfn, Order(3), CpuId(0));
     assert!(!memory.zones[0].flags.all_unreclaimable);
     assert_eq!(memory.lru.lruvecs[0].pages_scanned, 0);
 }

@@ -5,12 +5,13 @@ mod naive;
 mod scene;
 mod user;
 
-use highorder_mm::anon::Access;
+use highorder_mm::CpuId;
 use highorder_mm::lru::LruList;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::{AnonEntry, BusyPages, Policy};
 use highorder_mm::reclaim::{Reclaimer, ScanControl};
-use highorder_mm::vma::MemPolicy;
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, single_zone};
@@ -247,7 +248,7 @@ fn lists_stand_in_the_order_of_the_naive_model() {
             user.memory.swapon(8_192, 0, seed % 2 == 0);
             let mut naive = NaiveLru::new(&policy);
             user.mmap(0, PAGES, MemPolicy::Default);
-            let sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+            let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
             for step in 0..4_000 {
                 let r = rng.next_u32();
                 let nr = 1 + u64::from(r >> 8 & 31);
@@ -258,7 +259,7 @@ fn lists_stand_in_the_order_of_the_naive_model() {
                         let vpn = if r & 0x20 == 0 { vpn % 40 } else { vpn };
                         let write = r & 0x40 == 0;
                         let access = if write { Access::Write } else { Access::Read };
-                        assert!(user.touch(Vpn(vpn), access, 0));
+                        assert!(user.touch(Vpn(vpn), access, CpuId(0)));
                         naive.touch(vpn, write);
                     }
                     10..12 => {
@@ -278,7 +279,7 @@ fn lists_stand_in_the_order_of_the_naive_model() {
                         }
                     }
                     _ => {
-                        user.memory.lru_add_drain(0);
+                        user.memory.lru_add_drain(CpuId(0));
                         naive.drain();
                     }
                 }

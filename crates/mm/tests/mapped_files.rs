@@ -5,7 +5,7 @@ mod naive;
 mod scene;
 
 use highorder_mm::alloc::Request;
-use highorder_mm::anon::{Access, Fault, FaultKind, TouchRange};
+use highorder_mm::anon::{Fault, FaultKind, TouchRange};
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
@@ -14,10 +14,11 @@ use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::page_table::{Pte, Vpn};
 use highorder_mm::policy::{FileWrites, LruKind, Policy};
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
+use highorder_mm::types::Access;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
-use highorder_mm::{Memory, Order, Pfn};
+use highorder_mm::{CpuId, Memory, Order, Pfn};
 use proptest::prelude::*;
 use scene::{
     all_free, linux_3_3, linux_3_4_rc2, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone,
@@ -93,7 +94,7 @@ impl World {
 
     fn page(&mut self, fault: &Fault, gfp: Gfp) -> Option<Pfn> {
         for round in 0..60u8 {
-            let (request, _) = self.memory.fault_request(fault, Order(0), gfp, 0);
+            let (request, _) = self.memory.fault_request(fault, Order(0), gfp, CpuId(0));
             let flags = self.memory.fast_path_flags(request);
             if let Some(pfn) = self.memory.get_page_from_freelist(request, Some(Mark::Min), flags) {
                 return Some(pfn);
@@ -114,7 +115,7 @@ impl World {
                 start: vpn,
                 pages: 1,
                 access,
-                cpu: 0,
+                cpu: CpuId(0),
                 stop_for_huge: false,
                 faults_max: 4,
                 stop_for_remote: false,
@@ -142,10 +143,10 @@ impl World {
             }
             let Some(pfn) = self.page(&fault, Gfp::HIGHUSER_MOVABLE) else { return false };
             if matches!(self.memory.files.get(id, index), CachedPage::Page(_)) {
-                self.memory.free(pfn, Order(0), 0);
+                self.memory.free(pfn, Order(0), CpuId(0));
                 continue;
             }
-            self.memory.add_to_page_cache_in_fault(id, index, pfn, true, 0);
+            self.memory.add_to_page_cache_in_fault(id, index, pfn, true, CpuId(0));
             if index.is_multiple_of(13) {
                 self.memory.set_readahead(pfn);
             }
@@ -198,7 +199,7 @@ impl World {
     }
 
     fn reclaim(&mut self, priority: u8, who: Reclaimer) -> u64 {
-        let mut sc = ScanControl::new(who, 0, 60);
+        let mut sc = ScanControl::new(who, CpuId(0), 60);
         sc.priority = priority;
         sc.dirty_flag = priority < 6;
         let mut reclaimed = 0;
@@ -240,7 +241,7 @@ impl World {
         let mut from = pages;
         while let Some((index, pfn)) = self.memory.files.next_page(id, from) {
             let was_dirty = self.memory.frames().has(pfn, PageFlags::DIRTY);
-            if self.memory.truncate_page(pfn, 0) {
+            if self.memory.truncate_page(pfn, CpuId(0)) {
                 self.cut += u64::from(was_dirty);
                 from = index + 1;
             } else {
@@ -251,7 +252,7 @@ impl World {
                 self.complete(usize::MAX);
             }
         }
-        self.memory.forget_shadows(id, pages, 0);
+        self.memory.forget_shadows(id, pages, CpuId(0));
         let file = &mut self.files[number];
         file.written.retain(|&index, _| index < pages);
         file.disk.retain(|&index, _| index < pages);
@@ -265,7 +266,7 @@ impl World {
     fn unmap(&mut self, which: usize, from: u32, pages: u32) {
         let Mapping { start, pages: all, file, first, writable } = self.mappings.swap_remove(which);
         let end = from + pages;
-        self.memory.munmap(Vpn(start.0 + from)..Vpn(start.0 + end), 0);
+        self.memory.munmap(Vpn(start.0 + from)..Vpn(start.0 + end), CpuId(0));
         for (from, to) in [(0, from), (end, all)] {
             if from < to {
                 self.mappings.push(Mapping {
@@ -404,7 +405,7 @@ fn apply(world: &mut World, op: Op) {
         Op::Zap { which, from, pages } => {
             if let Some((which, from, pages)) = pick(which, from, pages, world) {
                 let start = world.mappings[which].start.0 + from;
-                world.memory.dontneed(Vpn(start)..Vpn(start + pages), 0);
+                world.memory.dontneed(Vpn(start)..Vpn(start + pages), CpuId(0));
             }
         }
         Op::Truncate { file, percent } => {
@@ -432,7 +433,7 @@ fn drop_caches(world: &mut World) {
         let mut from = 0;
         while let Some((index, pfn)) = world.memory.files.next_page(file, from) {
             let is_mapped = !world.memory.file_places(pfn).is_empty();
-            let went = world.memory.invalidate_page(pfn, 0);
+            let went = world.memory.invalidate_page(pfn, CpuId(0));
             assert!(!(went && is_mapped), "what is mapped stays");
             from = index + 1;
         }
@@ -490,7 +491,7 @@ fn fourteen(policy: &Policy, tasks: u32) -> World {
 }
 
 fn scan(world: &mut World, pages: u64) -> Shrunk {
-    let sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+    let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
     let shrunk = world.memory.shrink_inactive_list(0, LruList::InactiveFile, pages, &sc);
     world.memory.note_freed_files(&shrunk.freed_files);
     shrunk
@@ -536,12 +537,12 @@ fn a_page_used_through_two_entries_or_twice_becomes_active() {
     for policy in [linux_4_4(), linux_6_1()] {
         let mut world = fourteen(&policy, 2);
         touch_all(&mut world, Access::Read);
-        world.memory.lru_add_drain(0);
+        world.memory.lru_add_drain(CpuId(0));
         let shrunk = scan(&mut world, 32);
         assert_eq!(shrunk.nr_activate, [0, 14]);
         let mut world = fourteen(&policy, 1);
         touch_all(&mut world, Access::Read);
-        world.memory.lru_add_drain(0);
+        world.memory.lru_add_drain(CpuId(0));
         assert_eq!(scan(&mut world, 32).nr_ref_keep, 14);
         touch_all(&mut world, Access::Read);
         assert_eq!(scan(&mut world, 32).nr_activate, [0, 14]);
@@ -568,7 +569,7 @@ fn a_page_mapped_by_three_processes_is_unmapped_in_all_before_it_is_freed() {
             world.complete(usize::MAX);
             for _ in 0..6 {
                 scan(&mut world, 32);
-                let sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+                let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
                 world.memory.shrink_active_list(0, LruList::ActiveFile, 32, &sc);
             }
         }
@@ -616,7 +617,7 @@ fn a_read_fault_maps_the_sixteen_pages_around_since_3_15() {
             start: Vpn(start.0 + 16),
             pages: 4,
             access: Access::Read,
-            cpu: 0,
+            cpu: CpuId(0),
             stop_for_huge: false,
             faults_max: 100,
             stop_for_remote: false,
@@ -637,18 +638,18 @@ fn a_read_fault_maps_the_sixteen_pages_around_since_3_15() {
 /// A page of a file, in memory without being mapped.
 fn cache(world: &mut World, file: usize, index: u64, to_be_read: bool) -> Pfn {
     let gfp = Gfp::HIGHUSER_MOVABLE;
-    let request = Request { order: Order(0), gfp, cpu: 0, node: 0, past_lists: false };
+    let request = Request { order: Order(0), gfp, cpu: CpuId(0), node: 0, past_lists: false };
     let pfn = world.memory.alloc_without_reclaim(request).unwrap();
     let id = world.files[file].id.unwrap();
-    world.memory.add_to_page_cache(id, index, pfn, to_be_read, 0);
+    world.memory.add_to_page_cache(id, index, pfn, to_be_read, CpuId(0));
     pfn
 }
 
 #[test]
 fn reclaim_marks_dirty_pages_and_only_kswapd_writes_them_when_its_kernel_says_so() {
     use FileWrites::{LowPriority, ManyDirty, ManyDirtySeenTwice};
-    let kswapd = ScanControl::new(Reclaimer::Kswapd, 0, 60);
-    let direct = ScanControl::new(Reclaimer::Direct, 0, 60);
+    let kswapd = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
+    let direct = ScanControl::new(Reclaimer::Direct, CpuId(0), 60);
     for (rule, sc, writes) in [
         (LowPriority, ScanControl { priority: 10, ..kswapd }, [0, 0]),
         (LowPriority, ScanControl { priority: 9, ..kswapd }, [14, 0]),
@@ -684,7 +685,7 @@ fn inactive(policy: &Policy) -> (World, Vec<Pfn>) {
     let mut world = World::new(policy, 1_024);
     let file = world.create(64);
     let pages = (0..64).map(|index| cache(&mut world, file, index, false)).collect();
-    world.memory.lru_add_drain(0);
+    world.memory.lru_add_drain(CpuId(0));
     (world, pages)
 }
 
@@ -700,7 +701,7 @@ fn around(pages: &[Pfn], tag: Pfn) -> Vec<Pfn> {
 #[test]
 fn lumpy_reclaim_takes_the_block_around_each_victim() {
     let list = LruList::InactiveFile;
-    let sc = ScanControl { order: Order(4), ..ScanControl::new(Reclaimer::Direct, 0, 60) };
+    let sc = ScanControl { order: Order(4), ..ScanControl::new(Reclaimer::Direct, CpuId(0), 60) };
     let (mut world, pages) = inactive(&linux_3_3());
     let tag = world.memory.lru.lruvecs[0].list(list).tail().unwrap();
     let block = around(&pages, tag).len() as u64;
@@ -724,7 +725,7 @@ fn lumpy_reclaim_takes_the_block_around_each_victim() {
 #[test]
 fn what_is_in_the_way_ends_the_walk_through_a_block_which_begins_at_its_first_frame() {
     let list = LruList::InactiveFile;
-    let sc = ScanControl { order: Order(4), ..ScanControl::new(Reclaimer::Kswapd, 0, 60) };
+    let sc = ScanControl { order: Order(4), ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
     let (mut world, pages) = inactive(&linux_3_3());
     let tag = world.memory.lru.lruvecs[0].list(list).tail().unwrap();
     let block = around(&pages, tag);
@@ -742,7 +743,7 @@ fn what_is_in_the_way_ends_the_walk_through_a_block_which_begins_at_its_first_fr
 #[test]
 fn the_mode_of_reclaim_falls_back_when_a_page_is_kept() {
     let list = LruList::InactiveFile;
-    let sc = ScanControl { order: Order(9), ..ScanControl::new(Reclaimer::Kswapd, 0, 60) };
+    let sc = ScanControl { order: Order(9), ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
     let (mut world, _) = inactive(&linux_3_4_rc2());
     let shrunk = world.memory.shrink_inactive_list(0, list, 8, &sc);
     assert_eq!((shrunk.mode, shrunk.nr_reclaimed), (Some(ReclaimMode::Compaction), 8));
@@ -762,7 +763,7 @@ fn a_dirty_page_is_unmapped_before_it_is_passed_over() {
     let mut world = fourteen(&linux_4_4(), 2);
     touch_all(&mut world, Access::Write);
     assert_eq!(scan(&mut world, 32).nr_activate, [0, 14]);
-    let sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+    let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
     world.memory.shrink_active_list(0, LruList::ActiveFile, 32, &sc);
     let shrunk = scan(&mut world, 32);
     assert_eq!((shrunk.nr_reclaimed, shrunk.nr_unqueued_dirty), (0, 14));
@@ -775,7 +776,7 @@ fn a_dirty_page_is_unmapped_before_it_is_passed_over() {
 fn a_page_reclaim_waits_for_goes_next_once_it_is_written() {
     let mut world = fourteen(&linux_6_1(), 1);
     touch_all(&mut world, Access::Write);
-    world.memory.lru_add_drain(0);
+    world.memory.lru_add_drain(CpuId(0));
     assert_eq!(scan(&mut world, 32).nr_ref_keep, 14);
     scan(&mut world, 32);
     assert_eq!(world.memory.vm.get(Vm::NrVmscanImmediate), 14);
@@ -797,9 +798,9 @@ fn generations_keep_a_mapped_page_that_was_touched_and_drop_the_others() {
     let file = world.create(512);
     world.map(0, file, 0, 512, true);
     touch_all(&mut world, Access::Read);
-    world.memory.lru_add_drain(0);
+    world.memory.lru_add_drain(CpuId(0));
     let mapping = world.mappings[0];
-    let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, 0, 60) };
+    let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
     // Pages that a fault brought are of the youngest generation.
     let lists = |world: &World| world.memory.lru.lruvecs[0].generations.clone();
     assert_eq!(lists(&world).size(lists(&world).max_seq), [0, 512]);
@@ -828,7 +829,7 @@ fn generations_keep_a_mapped_page_that_was_touched_and_drop_the_others() {
 fn a_page_locked_by_one_of_two_processes_stays_until_that_one_unlocks_it() {
     let mut world = fourteen(&linux_6_1(), 2);
     touch_all(&mut world, Access::Read);
-    world.memory.lru_add_drain(0);
+    world.memory.lru_add_drain(CpuId(0));
     for which in 0..2 {
         let start = world.mappings[which].start;
         world.memory.mlock(start..Vpn(start.0 + 7), true);

@@ -4,7 +4,7 @@ mod naive;
 mod scene;
 mod user;
 
-use highorder_mm::anon::Access;
+use highorder_mm::CpuId;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::lru::{LruList, inactive_ratio};
 use highorder_mm::mglru::{ControlPosition, comes_back_no_more};
@@ -14,7 +14,9 @@ use highorder_mm::reclaim::{
     DEF_PRIORITY, Reclaimer, References, ScanBalance, ScanControl, ScanPlan, check_references,
 };
 use highorder_mm::swap::swapin_window;
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone};
 use user::User;
@@ -72,7 +74,7 @@ fn references_decide_by_kernel_and_type() {
 
 #[test]
 fn a_pass_that_has_enough_drops_the_smaller_type_and_keeps_the_proportion() {
-    let sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+    let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
     let mut plan = ScanPlan::new([96, 64, 320, 64], &sc, [true; 2]);
     let first: Vec<_> = (0..4).map(|_| plan.next(&sc).unwrap()).collect();
     assert_eq!(first, LruList::EVICTABLE.map(|list| (list, 32)));
@@ -83,7 +85,7 @@ fn a_pass_that_has_enough_drops_the_smaller_type_and_keeps_the_proportion() {
     let file = LruList::InactiveFile;
     assert_eq!(rest, [(file, 32), (file, 32), (file, 32), (file, 3)]);
     // The lightest pass of a direct reclaimer scans all it planned.
-    let sc = ScanControl::new(Reclaimer::Direct, 0, 60);
+    let sc = ScanControl::new(Reclaimer::Direct, CpuId(0), 60);
     assert_eq!(sc.priority, DEF_PRIORITY);
     let mut plan = ScanPlan::new([96, 64, 320, 64], &sc, [true; 2]);
     plan.nr_reclaimed = 1_000;
@@ -117,21 +119,21 @@ fn new_pages_enter_their_kernels_list_a_batch_at_a_time() {
     // 4.4: the fifteenth page empties a batch of fourteen; pages begin active.
     let mut old = user(&linux_4_4(), 1024);
     let start = old.mmap(0, 100, MemPolicy::Default);
-    old.touch_range(start, 14, Access::Write, 0);
+    old.touch_range(start, 14, Access::Write, CpuId(0));
     assert_eq!(old.memory.nr_lru(LruList::ActiveAnon), 0);
-    old.touch_range(Vpn(start.0 + 14), 1, Access::Write, 0);
+    old.touch_range(Vpn(start.0 + 14), 1, Access::Write, CpuId(0));
     assert_eq!(old.memory.nr_lru(LruList::ActiveAnon), 14);
     // 6.1: the fifteenth fills a batch of fifteen; pages begin inactive.
     let mut new = user(&linux_6_1(), 1024);
     let start = new.mmap(0, 100, MemPolicy::Default);
-    new.touch_range(start, 14, Access::Write, 0);
+    new.touch_range(start, 14, Access::Write, CpuId(0));
     assert_eq!(new.memory.nr_lru(LruList::InactiveAnon), 0);
-    new.touch_range(Vpn(start.0 + 14), 1, Access::Write, 0);
+    new.touch_range(Vpn(start.0 + 14), 1, Access::Write, CpuId(0));
     assert_eq!(new.memory.nr_lru(LruList::InactiveAnon), 15);
     // 6.12: a batch of 31, and the youngest generation, which counts as active.
     let mut young = user(&linux_6_12(), 1024);
     let start = young.mmap(0, 100, MemPolicy::Default);
-    young.touch_range(start, 31, Access::Write, 0);
+    young.touch_range(start, 31, Access::Write, CpuId(0));
     assert_eq!(young.memory.nr_lru(LruList::ActiveAnon), 31);
     assert_eq!(young.memory.lru.lruvecs[0].generations.size(3), [31, 0]);
 }
@@ -143,8 +145,8 @@ fn a_page_is_written_once_and_dropped_the_second_time_unless_it_changed() {
     let mut user = user(&policy, 1024);
     user.memory.swapon(1024, 0, true);
     let start = user.mmap(0, 15, MemPolicy::Default);
-    user.touch_range(start, 15, Access::Write, 0);
-    let sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+    user.touch_range(start, 15, Access::Write, CpuId(0));
+    let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
     let scan =
         |user: &mut User| user.memory.shrink_inactive_list(0, LruList::InactiveAnon, 32, &sc);
     // First all were accessed by the fault: kept and marked. Then written, and kept for that. 6.1 moves
@@ -168,16 +170,21 @@ fn a_page_is_written_once_and_dropped_the_second_time_unless_it_changed() {
     assert_eq!(plan.slots(), [Slot(0)], "no read-ahead with a window of one");
     let request = user
         .memory
-        .fault_request(&fault, highorder_mm::Order(0), highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE, 0)
+        .fault_request(
+            &fault,
+            highorder_mm::Order(0),
+            highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
+            CpuId(0),
+        )
         .0;
     let pfn = user.memory.alloc_without_reclaim(request).unwrap();
-    user.memory.begin_swapin(Slot(0), pfn, Slot(0), 0);
+    user.memory.begin_swapin(Slot(0), pfn, Slot(0), CpuId(0));
     user.memory.end_swapin(pfn);
     user.memory.map_swapped(&fault, Slot(0), true);
     // The clock has gone on by 15 evictions, and no list has as many active pages: not active.
     assert!(!user.memory.frames().has(pfn, PageFlags::ACTIVE));
     assert_eq!(user.memory.vm.get(Vm::WorkingsetRefaultAnon), 1);
-    user.memory.lru_add_drain(0);
+    user.memory.lru_add_drain(CpuId(0));
     assert_eq!(scan(&mut user).nr_ref_keep, 1);
     let shrunk = scan(&mut user);
     assert_eq!((shrunk.nr_pageout, shrunk.nr_reclaimed), (0, 1));
@@ -193,15 +200,15 @@ fn a_full_area_leaves_pages_in_memory_and_unmapping_empties_it() {
     user.memory.swapon(24, 0, false);
     user.sync_writes = true;
     let start = user.mmap(0, 62, MemPolicy::Default);
-    user.touch_range(start, 62, Access::Write, 0);
+    user.touch_range(start, 62, Access::Write, CpuId(0));
     for _ in 0..8 {
-        user.reclaim(0, 0, Reclaimer::Kswapd, 0);
+        user.reclaim(0, 0, Reclaimer::Kswapd, CpuId(0));
     }
     assert_eq!(user.memory.swap.nr_free(), 0);
     assert_eq!(user.memory.spaces.task(ProcessId(0)).swap, 24);
     assert_eq!(user.memory.spaces.task(ProcessId(0)).anon, 62 - 24);
     user.audit().unwrap();
-    user.munmap(0, 0);
+    user.munmap(0, CpuId(0));
     assert_eq!(user.memory.swap.nr_free(), 24);
     user.audit().unwrap();
     let free = user.memory.zones[0].nr_free_pages + u64::from(user.memory.zones[0].pcp[0].count);
@@ -218,9 +225,9 @@ fn interleaving_takes_the_nodes_in_turn_and_ranges_are_given_again() {
     let second = user.mmap(0, 10, MemPolicy::Default);
     assert_eq!((first, second), (Vpn(0), Vpn(1024)));
     // The middle goes: its units are shared with what stays, but for none.
-    user.memory.munmap(Vpn(100)..Vpn(550), 0);
+    user.memory.munmap(Vpn(100)..Vpn(550), CpuId(0));
     assert_eq!(user.mmap(1, 1, MemPolicy::Default), Vpn(1536));
-    user.memory.munmap(Vpn(0)..Vpn(100), 0);
+    user.memory.munmap(Vpn(0)..Vpn(100), CpuId(0));
     assert_eq!(user.mmap(1, 512, MemPolicy::Default), Vpn(0));
 }
 
@@ -229,7 +236,7 @@ fn counters_have_the_names_of_their_kernel() {
     let names = |policy: &Policy| {
         let mut user = user(policy, 1024);
         let start = user.mmap(0, 40, MemPolicy::Default);
-        user.touch_range(start, 40, Access::Write, 0);
+        user.touch_range(start, 40, Access::Write, CpuId(0));
         user.memory.vmstat()
     };
     let value = |list: &[(String, u64)], name: &str| {
@@ -261,10 +268,10 @@ fn a_huge_page_goes_to_swap_whole_only_where_there_are_clusters() {
         user.huge = true;
         user.memory.swapon(2048, 0, rotational);
         let start = user.mmap(0, 512, MemPolicy::Default);
-        assert!(user.touch(start, Access::Write, 0));
+        assert!(user.touch(start, Access::Write, CpuId(0)));
         assert_eq!(user.memory.vm.get(Vm::ThpFaultAlloc), 1);
         for _ in 0..4 {
-            user.reclaim(0, 0, Reclaimer::Kswapd, 0);
+            user.reclaim(0, 0, Reclaimer::Kswapd, CpuId(0));
         }
         user.complete_writes(usize::MAX);
         let vm = |event| user.memory.vm.get(event);
@@ -283,18 +290,18 @@ fn what_comes_back_from_swap_is_active_from_4_8_on_alone() {
         let mut user = user(&policy, 4096);
         user.memory.swapon(1024, 0, true);
         let start = user.mmap(0, 31, MemPolicy::Default);
-        user.touch_range(start, 31, Access::Write, 0);
+        user.touch_range(start, 31, Access::Write, CpuId(0));
         for _ in 0..8 {
-            user.reclaim(0, 0, Reclaimer::Kswapd, 0);
+            user.reclaim(0, 0, Reclaimer::Kswapd, CpuId(0));
             user.complete_writes(usize::MAX);
         }
         assert_eq!(user.memory.spaces.table().frame_at(start), None, "it went to swap");
-        assert!(user.touch(start, Access::Read, 0));
+        assert!(user.touch(start, Access::Read, CpuId(0)));
         user.memory.lru_add_drain_all();
         let pfn = user.memory.spaces.table().frame_at(start).expect("it is back");
         assert_eq!(user.memory.frames().has(pfn, PageFlags::ACTIVE), is_active);
         // Reclaim finds it referenced by the fault.
-        user.reclaim(0, 0, Reclaimer::Kswapd, 0);
+        user.reclaim(0, 0, Reclaimer::Kswapd, CpuId(0));
         assert_eq!(user.memory.spaces.table().frame_at(start), Some(pfn));
         user.audit().unwrap();
     }
@@ -305,8 +312,8 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     let mut user = user(&linux_6_12(), 4096);
     user.memory.swapon(1024, 0, true);
     let start = user.mmap(0, 31 * 4, MemPolicy::Default);
-    user.touch_range(start, 31 * 4, Access::Write, 0);
-    let mut sc = ScanControl::new(Reclaimer::Kswapd, 0, 60);
+    user.touch_range(start, 31 * 4, Access::Write, CpuId(0));
+    let mut sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
     sc.priority = 4;
     let generations = |user: &User| user.memory.lru.lruvecs[0].generations.clone();
     // Everything is in the youngest of four generations, 3; the two oldest are empty and forgotten.
@@ -318,7 +325,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     assert_eq!(generations(&user).size(3), [124, 0]);
     assert!(user.memory.lru_gen_evict(0, &sc).is_none());
     // The first 31 are used again, and belong to 4 from then on; they stay on the list of 3.
-    user.touch_range(start, 31, Access::Read, 0);
+    user.touch_range(start, 31, Access::Read, CpuId(0));
     assert!(user.memory.lru_gen_plan(0, &sc).age);
     user.memory.lru_gen_age(0, &sc);
     let sizes = generations(&user);
@@ -340,7 +347,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     let shrunk = user.memory.lru_gen_evict(0, &sc).unwrap();
     assert_eq!(shrunk.nr_reclaimed, 64);
     // The first that went comes back while its generation is the oldest: it counts.
-    user.touch(Vpn(31), Access::Read, 0);
+    user.touch(Vpn(31), Access::Read, CpuId(0));
     assert!(user.memory.vm.get(Vm::WorkingsetRefaultAnon) >= 1);
     assert_eq!(
         user.memory.vm.get(Vm::WorkingsetActivateAnon),

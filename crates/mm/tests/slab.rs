@@ -8,7 +8,7 @@ use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::policy::{CpuPartial, HighOrder, Policy, Slab, SlabAllocator, SlabOrder};
 use highorder_mm::slab::layout::{CpuLimit, Layout};
 use highorder_mm::slab::{AllocObject, Attempt, CacheId, Object};
-use highorder_mm::{Memory, Order, Pfn};
+use highorder_mm::{CpuId, Memory, Order, Pfn};
 use proptest::prelude::{Strategy, prop};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 use rand_core::Rng;
@@ -29,7 +29,7 @@ fn memory(policy: &Policy) -> Memory {
 }
 
 /// An object, of a fresh slab of the order asked for first if there is no other.
-fn alloc(memory: &mut Memory, id: CacheId, cpu: usize) -> Object {
+fn alloc(memory: &mut Memory, id: CacheId, cpu: CpuId) -> Object {
     match memory.alloc_object(id, NO_OTHER, cpu) {
         AllocObject::Object(object) => object,
         AllocObject::NeedsSlab { first, .. } => {
@@ -39,8 +39,8 @@ fn alloc(memory: &mut Memory, id: CacheId, cpu: usize) -> Object {
     }
 }
 
-fn take(memory: &mut Memory, Attempt { order, gfp }: Attempt, cpu: usize) -> Pfn {
-    let node = memory.machine.cpu_nodes[cpu];
+fn take(memory: &mut Memory, Attempt { order, gfp }: Attempt, cpu: CpuId) -> Pfn {
+    let node = memory.machine.cpu_nodes[cpu.index()];
     let request = highorder_mm::alloc::Request { order, gfp, cpu, node, past_lists: false };
     memory
         .get_page_from_nodes(request, u64::MAX, None, highorder_mm::gfp::AllocFlags::NONE)
@@ -119,7 +119,7 @@ fn a_full_slab_is_pinned_by_its_last_object() {
     let mut memory = memory(&linux_6_12());
     let id = CacheId::DENTRY;
     // Twenty slabs of 21, the last of them the CPU's.
-    let objects: Vec<Object> = (0..420).map(|_| alloc(&mut memory, id, 0)).collect();
+    let objects: Vec<Object> = (0..420).map(|_| alloc(&mut memory, id, CpuId(0))).collect();
     assert_eq!(pages(&memory), 20);
     let mut slabs: BTreeMap<Pfn, Vec<Object>> = BTreeMap::new();
     for &object in &objects {
@@ -134,17 +134,17 @@ fn a_full_slab_is_pinned_by_its_last_object() {
     let mut last = Vec::new();
     for objects in slabs.values() {
         for &object in &objects[1..] {
-            assert_eq!(memory.free_object(id, object, 0), 0);
+            assert_eq!(memory.free_object(id, object, CpuId(0)), 0);
         }
         last.push(objects[0]);
     }
     assert_eq!(pages(&memory), 20);
     // Their last objects: the node's twelve go as long as it has five or more, so four stay; and so do the CPU's
     // seven and the one it takes from.
-    let freed: u64 = last.into_iter().map(|object| memory.free_object(id, object, 0)).sum();
+    let freed: u64 = last.into_iter().map(|object| memory.free_object(id, object, CpuId(0))).sum();
     assert_eq!((freed, pages(&memory)), (8, 12));
     memory.audit().unwrap();
-    assert_eq!(memory.shrink_cache(id, 0), 12);
+    assert_eq!(memory.shrink_cache(id, CpuId(0)), 12);
     assert_eq!(pages(&memory), 0);
     memory.audit().unwrap();
     memory.validate().unwrap();
@@ -154,18 +154,18 @@ fn a_full_slab_is_pinned_by_its_last_object() {
 fn a_cpu_fills_partial_slabs_before_it_grows() {
     let mut memory = memory(&linux_6_12());
     let id = CacheId::EXT4_INODE;
-    let objects: Vec<Object> = (0..42).map(|_| alloc(&mut memory, id, 0)).collect();
+    let objects: Vec<Object> = (0..42).map(|_| alloc(&mut memory, id, CpuId(0))).collect();
     assert_eq!(pages(&memory), 12);
     // One out of each of the first two slabs of 14; the third is the CPU's and full.
-    memory.free_object(id, objects[3], 0);
-    memory.free_object(id, objects[17], 0);
+    memory.free_object(id, objects[3], CpuId(0));
+    memory.free_object(id, objects[17], CpuId(0));
     let first = memory.slab_of_object(id, objects[3]);
     let second = memory.slab_of_object(id, objects[17]);
     // The CPU's own list is taken from its newest end.
-    let again = [alloc(&mut memory, id, 0), alloc(&mut memory, id, 0)];
+    let again = [alloc(&mut memory, id, CpuId(0)), alloc(&mut memory, id, CpuId(0))];
     assert_eq!(again.map(|object| memory.slab_of_object(id, object)), [second, first]);
     assert_eq!(pages(&memory), 12);
-    alloc(&mut memory, id, 0);
+    alloc(&mut memory, id, CpuId(0));
     assert_eq!(pages(&memory), 16);
     memory.audit().unwrap();
 }
@@ -174,7 +174,7 @@ fn a_cpu_fills_partial_slabs_before_it_grows() {
 fn the_first_attempt_for_a_slab_may_do_what_the_kernel_lets_it() {
     let attempts = |high_order: HighOrder, id: CacheId, gfp: Gfp| {
         let mut memory = memory(&with_slab(|slab| slab.high_order = high_order));
-        match memory.alloc_object(id, gfp, 0) {
+        match memory.alloc_object(id, gfp, CpuId(0)) {
             AllocObject::NeedsSlab { first, fallback } => (first, fallback.unwrap()),
             AllocObject::Object(_) => panic!("there is no slab yet"),
         }
@@ -204,21 +204,21 @@ fn a_slab_of_the_least_order_holds_fewer_objects() {
     let mut memory = memory(&linux_6_12());
     let id = CacheId::EXT4_INODE;
     let AllocObject::NeedsSlab { fallback: Some(fallback), .. } =
-        memory.alloc_object(id, Gfp::KERNEL, 0)
+        memory.alloc_object(id, Gfp::KERNEL, CpuId(0))
     else {
         panic!("there is no slab yet")
     };
-    let pfn = take(&mut memory, fallback, 0);
-    let first = memory.add_slab(id, pfn, fallback.order, 0);
-    let second = alloc(&mut memory, id, 0);
-    let third = alloc(&mut memory, id, 0);
+    let pfn = take(&mut memory, fallback, CpuId(0));
+    let first = memory.add_slab(id, pfn, fallback.order, CpuId(0));
+    let second = alloc(&mut memory, id, CpuId(0));
+    let third = alloc(&mut memory, id, CpuId(0));
     assert_eq!(pages(&memory), 1, "4096 bytes hold three inodes of 1168");
-    let fourth = alloc(&mut memory, id, 0);
+    let fourth = alloc(&mut memory, id, CpuId(0));
     assert_eq!(pages(&memory), 5);
     for object in [first, second, third, fourth] {
-        memory.free_object(id, object, 0);
+        memory.free_object(id, object, CpuId(0));
     }
-    memory.shrink_cache(id, 0);
+    memory.shrink_cache(id, CpuId(0));
     assert_eq!(pages(&memory), 0);
 }
 
@@ -245,7 +245,7 @@ fn check_uses(policy: &Policy, uses: &[Use]) -> Result<(), proptest::test_runner
     let mut naive = NaiveCaches::default();
     let mut live: Vec<(CacheId, Object)> = Vec::new();
     for &(cache, cpu, frees, which) in uses {
-        let (id, cpu) = (USED[usize::from(cache)], usize::from(cpu) % nr_cpus);
+        let (id, cpu) = (USED[usize::from(cache)], CpuId(u32::from(cpu) % nr_cpus as u32));
         if frees && !live.is_empty() {
             let (id, object) = live.swap_remove(which as usize % live.len());
             let slab = (id, memory.slab_of_object(id, object));
@@ -276,7 +276,7 @@ fn check_uses(policy: &Policy, uses: &[Use]) -> Result<(), proptest::test_runner
     memory.audit().expect("caches count what they have");
     // Kept for later or not: a cache gives back all but the slabs that hold something.
     for id in USED {
-        memory.shrink_cache(id, 0);
+        memory.shrink_cache(id, CpuId(0));
     }
     memory.audit().expect("caches count what they have");
     prop_assert_eq!(
@@ -284,10 +284,10 @@ fn check_uses(policy: &Policy, uses: &[Use]) -> Result<(), proptest::test_runner
         naive.slabs.len() as u64
     );
     for (id, object) in live {
-        memory.free_object(id, object, 0);
+        memory.free_object(id, object, CpuId(0));
     }
     for id in USED {
-        memory.shrink_cache(id, 0);
+        memory.shrink_cache(id, CpuId(0));
     }
     prop_assert_eq!(pages(&memory), 0);
     memory.drain_all_pages(None);
@@ -318,10 +318,10 @@ fn arrays_of_idle_cpus_are_emptied_in_time() {
     let mut memory = memory(&policy);
     let mut rng = Pcg64::new(7, 0x736c);
     let id = CacheId::DENTRY;
-    let mut objects: Vec<Object> = (0..4000).map(|_| alloc(&mut memory, id, 0)).collect();
+    let mut objects: Vec<Object> = (0..4000).map(|_| alloc(&mut memory, id, CpuId(0))).collect();
     while !objects.is_empty() {
         let at = rng.next_u32() as usize % objects.len();
-        memory.free_object(id, objects.swap_remove(at), 0);
+        memory.free_object(id, objects.swap_remove(at), CpuId(0));
     }
     // (1 + CPUs) * 60 + 21 free objects stay in slabs at most, and what arrays hold beside.
     let nr_cpus = memory.machine.cpu_nodes.len() as u64;
@@ -329,7 +329,7 @@ fn arrays_of_idle_cpus_are_emptied_in_time() {
     assert!(pages(&memory) > 0);
     assert!(memory.slabinfo()[0].nr_objects <= ((1 + nr_cpus) * 60 + 21) + (120 + shared) * 21);
     for _ in 0..200 {
-        memory.reap_caches(0);
+        memory.reap_caches(CpuId(0));
     }
     assert_eq!(pages(&memory), 0);
     memory.audit().unwrap();

@@ -11,7 +11,7 @@ use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::Policy;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Memory, validate::Census};
+use highorder_mm::{CpuId, Memory, validate::Census};
 use scene::{Scene, all_free, linux_6_12, policies, scaled_down, single_zone, small_numa};
 
 const ZONE: ZoneId = ZoneId(0);
@@ -248,7 +248,7 @@ fn one_movable_block(policy: &Policy, free: u32) -> Memory {
 }
 
 fn request(order: u8, gfp: Gfp) -> Request {
-    Request { order: Order(order), gfp, cpu: 0, node: 0, past_lists: false }
+    Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false }
 }
 
 #[test]
@@ -295,8 +295,13 @@ fn one_refill_that_stole_goes_on_stealing_without_another_claim() {
         give(&mut memory, Pfn(page), 0);
     }
     memory.setup_watermarks(Some(400), false);
-    let moved =
-        memory.refill_pcp(ZONE, 0, (Order(0), Migratetype::Unmovable), 5, AllocFlags::KSWAPD);
+    let moved = memory.refill_pcp(
+        ZONE,
+        CpuId(0),
+        (Order(0), Migratetype::Unmovable),
+        5,
+        AllocFlags::KSWAPD,
+    );
     let events = memory.take_extfrag();
     assert_eq!((moved, events.len()), (5, 5));
     assert!(events.iter().all(|event| !event.change_ownership));
@@ -315,7 +320,7 @@ fn an_exhausted_list_leaves_its_share_of_a_drain_to_the_next() {
         let pfn = take(&mut memory, 10, Movable).expect("a block of its own");
         memory.reshape_allocated(pfn, Order(order), Movable);
         memory.set_block_type(pfn, migratetype);
-        memory.free(pfn, Order(order), 0);
+        memory.free(pfn, Order(order), CpuId(0));
     };
     for (order, migratetype) in [(0, Reclaimable), (1, Unmovable), (1, Movable)] {
         put(order, migratetype);
@@ -325,12 +330,12 @@ fn an_exhausted_list_leaves_its_share_of_a_drain_to_the_next() {
     for (pfn, migratetype) in [(2, Unmovable), (4, Unmovable), (6, Movable), (8, Movable)] {
         memory.set_block_type(Pfn(0), migratetype);
         memory.reshape_allocated(Pfn(pfn), Order(1), migratetype);
-        memory.free(Pfn(pfn), Order(1), 0);
+        memory.free(Pfn(pfn), Order(1), CpuId(0));
     }
     assert_eq!(lens(&memory), [1, 3, 3]);
     // One empty list is stepped over, so two blocks are asked of the reclaimable list. It has one; what
     // it owes and the step onwards make two of the unmovable one, and five pages have left.
-    memory.drain_pcp_bulk(ZONE, 0, highorder_mm::pcp::Drain { pages: 5, first_list: 0 });
+    memory.drain_pcp_bulk(ZONE, CpuId(0), highorder_mm::pcp::Drain { pages: 5, first_list: 0 });
     assert_eq!(lens(&memory), [0, 1, 3]);
 }
 
@@ -342,7 +347,7 @@ fn lists_of_higher_orders_are_drained_in_turn_too() {
     let pfn = memory.rmqueue(ZONE, request(3, Gfp::KERNEL), AllocFlags::NONE).expect("room");
     memory.drain_all_pages(None);
     memory.zones[0].pcp[0].high = 1_000;
-    memory.free(pfn, Order(3), 0);
+    memory.free(pfn, Order(3), CpuId(0));
     assert_eq!(memory.zones[0].pcp[0].count, 8);
     memory.drain_all_pages(None);
     assert_eq!(memory.zones[0].pcp[0].count, 0);
@@ -365,7 +370,7 @@ fn two_hundred_thousand_pages_taken_and_freed_leave_every_huge_block() {
             })
             .collect();
         for pfn in pages {
-            memory.free(pfn, Order(0), 0);
+            memory.free(pfn, Order(0), CpuId(0));
         }
         memory.drain_all_pages(None);
         assert_eq!(memory.zones[0].free_area.nr_free(Order(10)), 256, "{name}");
@@ -385,7 +390,7 @@ fn a_huge_block_cut_into_pages_is_freed_page_by_page_and_no_frame_twice() {
         for page in 0..512 {
             let sound = memory.validate();
             sound.unwrap_or_else(|fault| panic!("{name}, page {page}: {fault}"));
-            memory.free(Pfn(huge.0 + page), Order(0), 0);
+            memory.free(huge + page, Order(0), CpuId(0));
         }
         memory.drain_all_pages(None);
         memory.validate().unwrap_or_else(|fault| panic!("{name}: {fault}"));
@@ -440,7 +445,7 @@ fn a_node_without_memory_allocates_as_its_nearest_neighbour() {
             let request = Request {
                 order: Order(order),
                 gfp: Gfp::HIGHUSER_MOVABLE,
-                cpu: 0,
+                cpu: CpuId(0),
                 node,
                 past_lists: false,
             };
@@ -541,7 +546,8 @@ fn zones_without_pages_change_nothing() {
         memory.setup_watermarks(Some(800), true);
         for node in [0, 1] {
             for gfp in scene::gfps() {
-                let request = Request { order: Order(0), gfp, cpu: 0, node, past_lists: false };
+                let request =
+                    Request { order: Order(0), gfp, cpu: CpuId(0), node, past_lists: false };
                 let flags = memory.fast_path_flags(request);
                 answers.push((flags, memory.alloc_without_reclaim(request)));
             }
@@ -558,8 +564,8 @@ fn a_page_freed_twice_is_caught() {
     let mut memory = all_free(&single_zone(4096), &linux_6_12());
     memory.setup_watermarks(Some(400), false);
     let pfn = memory.rmqueue(ZONE, request(0, Gfp::KERNEL), AllocFlags::NONE).expect("room");
-    memory.free(pfn, Order(0), 0);
-    memory.free(pfn, Order(0), 0);
+    memory.free(pfn, Order(0), CpuId(0));
+    memory.free(pfn, Order(0), CpuId(0));
 }
 
 #[test]
@@ -568,8 +574,8 @@ fn a_free_of_two_pageblocks_asks_each_for_its_type_where_lists_follow_pageblocks
     let after = |policy: &Policy, second| {
         let mut memory = all_free(&single_zone(4096), policy);
         let pfn = take(&mut memory, 10, Movable).expect("room");
-        memory.set_block_type(Pfn(pfn.0 + 512), second);
-        memory.free(pfn, Order(10), 0);
+        memory.set_block_type(pfn + 512, second);
+        memory.free(pfn, Order(10), CpuId(0));
         let of = |pfn: u32| {
             let (order, list) =
                 (memory.frames().order(Pfn(pfn)), memory.frames().migratetype(Pfn(pfn)));

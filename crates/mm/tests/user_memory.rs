@@ -4,11 +4,13 @@ mod naive;
 mod scene;
 mod user;
 
-use highorder_mm::anon::Access;
+use highorder_mm::CpuId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::Policy;
 use highorder_mm::reclaim::Reclaimer;
-use highorder_mm::vma::{HugeAdvice, MemPolicy};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::HugeAdvice;
 use highorder_mm::vmstat::Vm;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -58,29 +60,29 @@ fn run(name: &str, mut user: User, seed: u64, ops: u32, swaps: &[(u32, i32, bool
         let at = Vpn(start.0 + from);
         match op {
             4..50 => {
-                user.touch_range(at, some, access, cpu);
+                user.touch_range(at, some, access, CpuId(cpu as u32));
             }
             50..70 => {
                 for _ in 0..20 {
                     let at = Vpn(start.0 + below(&mut rng, pages));
-                    user.touch(at, access, cpu);
+                    user.touch(at, access, CpuId(cpu as u32));
                 }
             }
             70..80 => {
                 let lruvec = below(&mut rng, user.memory.lru.lruvecs.len() as u32) as usize;
                 let priority = below(&mut rng, 13) as u8;
                 let who = if op.is_multiple_of(2) { Reclaimer::Kswapd } else { Reclaimer::Direct };
-                user.reclaim(lruvec, priority, who, cpu);
+                user.reclaim(lruvec, priority, who, CpuId(cpu as u32));
             }
             80..88 => user.complete_writes(below(&mut rng, 40) as usize),
-            88..92 => user.dontneed(at, some, cpu),
+            88..92 => user.dontneed(at, some, CpuId(cpu as u32)),
             92..93 => user.memory.mlock(at..Vpn(at.0 + some.min(50)), true),
             93..95 => user.memory.mlock(start..Vpn(start.0 + pages), false),
             95..96 => user.memory.lru_add_drain_all(),
             96..97 => {
-                user.memory.split_deferred(cpu);
+                user.memory.split_deferred(CpuId(cpu as u32));
             }
-            _ => user.munmap(which, cpu),
+            _ => user.munmap(which, CpuId(cpu as u32)),
         }
         if step % 50 == 0 || step + 1 == ops {
             user.audit().unwrap_or_else(|e| panic!("{name}, seed {seed}, step {step}: {e}"));

@@ -199,7 +199,9 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
         }
         out.write_str(&escaped(&value.to_string())).map_err(write_error)
     });
+    environment.add_template("base.html", include_str!("base.html"))?;
     environment.add_template("page.html", include_str!("page.html"))?;
+    environment.add_template("reproduction.html", include_str!("reproduction.html"))?;
     Ok(environment)
 }
 
@@ -234,6 +236,7 @@ fn series_class(variant: usize) -> String {
 /// Everything that the template prints.
 #[derive(Serialize)]
 struct View {
+    kind: &'static str,
     title: String,
     command: String,
     style: String,
@@ -323,6 +326,7 @@ impl View {
         let sums = "Sums over the runs of each variant.";
         let views = steps.iter().enumerate().map(|(i, step)| StepView::new(page, i, step));
         Self {
+            kind: "comparison",
             title: page.title.to_owned(),
             command: page.command.to_owned(),
             style: style(),

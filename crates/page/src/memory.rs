@@ -3,7 +3,7 @@
 use highorder_record::compare::{self, ComparisonRow};
 use highorder_record::{Better, Comparison, Group, Record, ZoneState};
 use highorder_report::axis::Axis;
-use highorder_report::text::significant;
+use highorder_tables::text::significant;
 use serde::Serialize;
 
 use crate::plot::{Data, DataRef, Direction, Mark, Plane, Plot, Reader, Unit, Values, amount_axis};

@@ -1,19 +1,15 @@
 //! Plots: what the template draws and the script reads.
 //!
-//! The marks lie in an SVG of [`UNITS`] by [`UNITS`] that is stretched to the room there is; strokes
-//! keep their width, and every word and number stands beside it as text of the page. So a plot is
-//! readable at any width, follows the page's colours, and needs no script. Colours and dashes are
-//! classes of the style sheet. The charts of `report` are pictures instead: they measure their words in a font and
-//! draw them, so that the two share scales and no drawing.
-
-use std::fmt::Write as _;
+//! The marks are paths of a [`Plane`], which is stretched to the room there is; every word and number stands beside
+//! it as text of the page. So a plot is readable at any width, follows the page's colours, and needs no script.
+//! Colours and dashes are classes of the style sheet. The charts of `report`, which are pictures, place their points
+//! by the same plane and draw words as well, whose width they take from a font.
 
 use highorder_report::axis::{Axis, Zero};
-use highorder_report::text::{prefixed, significant};
+pub(crate) use highorder_report::plane::{Plane, Values};
+use highorder_report::plane::{grid, percent};
+use highorder_tables::text::{prefixed, significant};
 use serde::Serialize;
-
-/// Extent of a plot's coordinates: a third of a pixel on a plot of 3000 pixels.
-const UNITS: f64 = 10_000.0;
 
 /// What values are counted in, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,31 +185,6 @@ pub(crate) struct Data {
     pub(crate) json: String,
 }
 
-/// The values of a line.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Values {
-    /// One for each place.
-    Each(Vec<Option<f64>>),
-    /// The same everywhere.
-    Constant(f64),
-}
-
-impl Values {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = f64> + '_ {
-        match self {
-            Self::Each(values) => values.as_slice(),
-            Self::Constant(_) => &[],
-        }
-        .iter()
-        .copied()
-        .flatten()
-        .chain(match self {
-            Self::Each(_) => None,
-            Self::Constant(value) => Some(*value),
-        })
-    }
-}
-
 impl Data {
     /// `x` are the places; `plots` the values of each line of each plot, none where a line is missing.
     pub(crate) fn new(id: &str, x: &[f64], plots: &[Vec<Option<&Values>>]) -> Self {
@@ -282,185 +253,21 @@ impl Direction {
     /// out.
     pub(crate) fn new(axis: &Axis, texts: &[String], is_vertical: bool, least: f64) -> Self {
         let mut ticks = Vec::new();
-        let mut grid = String::new();
         let mut last: Option<f64> = None;
         for (tick, text) in axis.ticks.iter().zip(texts) {
-            let Some(share) = axis.share(*tick).filter(|s| (-1e-9..=1.0 + 1e-9).contains(s)) else {
-                continue;
-            };
+            let Some(share) = axis.share_within(*tick) else { continue };
             let has_room = last.is_none_or(|last| share - last >= least);
             last = if has_room { Some(share) } else { last };
             let text = if has_room { text.clone() } else { String::new() };
             ticks.push(Tick { at: percent(share), text });
-            let at = if is_vertical { coordinate(1.0 - share) } else { coordinate(share) };
-            let _ = match is_vertical {
-                true => write!(grid, "M0 {at}H{UNITS}"),
-                false => write!(grid, "M{at} 0V{UNITS}"),
-            };
         }
-        Self { ticks, grid }
-    }
-}
-
-/// A share as a percentage for a style: at most two decimals.
-fn percent(share: f64) -> String {
-    let text = format!("{:.2}", 100.0 * share);
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
-}
-
-fn coordinate(share: f64) -> i64 {
-    // What lies far outside is cut off by the picture's edge wherever it is.
-    (share * UNITS).round().clamp(-UNITS, 2.0 * UNITS) as i64
-}
-
-/// What is made of a line's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    Line,
-    Steps,
-    AreaUnderLine,
-    AreaUnderSteps,
-}
-
-/// A plot's two axes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plane<'a> {
-    pub(crate) x: &'a Axis,
-    pub(crate) y: &'a Axis,
-}
-
-impl Plane<'_> {
-    fn place(&self, x: f64, y: f64) -> Option<(i64, i64)> {
-        Some((coordinate(self.x.share(x)?), coordinate(1.0 - self.y.share(y)?)))
-    }
-
-    /// Lines from sample to sample, broken where one is missing.
-    pub(crate) fn line(&self, x: &[f64], values: &Values) -> String {
-        match values {
-            Values::Constant(value) => match self.place(self.x.range.0, *value) {
-                Some((_, y)) => format!("M0 {y}H{UNITS}"),
-                None => String::new(),
-            },
-            Values::Each(values) => self.strokes(x, values, Shape::Line),
-        }
-    }
-
-    /// Steps: each value from the place before to its own.
-    pub(crate) fn steps(&self, x: &[f64], values: &[Option<f64>]) -> String {
-        self.strokes(x, values, Shape::Steps)
-    }
-
-    /// The area between steps and the horizontal axis.
-    pub(crate) fn area_under_steps(&self, x: &[f64], values: &[Option<f64>]) -> String {
-        self.strokes(x, values, Shape::AreaUnderSteps)
-    }
-
-    /// The area between a line and the horizontal axis.
-    pub(crate) fn area_under_line(&self, x: &[f64], values: &[Option<f64>]) -> String {
-        self.strokes(x, values, Shape::AreaUnderLine)
-    }
-
-    /// Moves are relative, which keeps them short.
-    fn strokes(&self, x: &[f64], values: &[Option<f64>], shape: Shape) -> String {
-        let is_area = matches!(shape, Shape::AreaUnderLine | Shape::AreaUnderSteps);
-        let is_stepped = matches!(shape, Shape::Steps | Shape::AreaUnderSteps);
-        let mut d = String::new();
-        // Where the pen is, while it is down.
-        let mut pen: Option<(i64, i64)> = None;
-        let lift = |d: &mut String, pen: &mut Option<(i64, i64)>| {
-            if pen.take().is_some() && is_area {
-                let _ = write!(d, "V{UNITS}Z");
-            }
-        };
-        for (i, value) in values.iter().enumerate().skip(usize::from(is_stepped)) {
-            // Steps of nothing enclose no area.
-            let value = value.filter(|value| shape != Shape::AreaUnderSteps || *value > 0.0);
-            let Some((to, y)) = value.and_then(|value| self.place(x[i], value)) else {
-                lift(&mut d, &mut pen);
-                continue;
-            };
-            let from = match (is_stepped, self.x.share(x[i.max(1) - 1])) {
-                (true, Some(share)) => coordinate(share),
-                _ => to,
-            };
-            let _ = match (pen, is_area) {
-                (Some((_, before)), _) if is_stepped => write!(d, "v{}h{}", y - before, to - from),
-                (Some((left, before)), _) => write!(d, "l{} {}", to - left, y - before),
-                (None, true) => write!(d, "M{from} {UNITS}V{y}"),
-                (None, false) => write!(d, "M{from} {y}"),
-            };
-            if pen.is_none() && is_stepped {
-                let _ = write!(d, "h{}", to - from);
-            }
-            pen = Some((to, y));
-        }
-        lift(&mut d, &mut pen);
-        d
-    }
-
-    /// A dot at each point: a line without length, to which the style gives round ends.
-    pub(crate) fn dots(&self, points: &[(f64, f64)]) -> String {
-        let mut d = String::new();
-        for (x, y) in points.iter().filter_map(|(x, y)| self.place(*x, *y)) {
-            let _ = write!(d, "M{x} {y}h0");
-        }
-        d
-    }
-
-    /// Upright lines from one value to another.
-    pub(crate) fn bars(&self, spans: &[(f64, f64, f64)]) -> String {
-        let mut d = String::new();
-        for (x, low, high) in spans {
-            if let (Some((x, low)), Some((_, high))) = (self.place(*x, *low), self.place(*x, *high))
-            {
-                let _ = write!(d, "M{x} {low}V{high}");
-            }
-        }
-        d
-    }
-
-    /// Filled bars that stand on zero: from x to x, and their height.
-    pub(crate) fn columns(&self, columns: &[(f64, f64, f64)]) -> String {
-        let mut d = String::new();
-        for (from, to, height) in columns {
-            let corners = (self.place(*from, *height), self.place(*to, 0.0));
-            if let (Some((left, top)), Some((right, bottom))) = corners
-                && top < bottom
-            {
-                let _ = write!(d, "M{left} {bottom}V{top}H{right}V{bottom}Z");
-            }
-        }
-        d
+        Self { ticks, grid: grid(axis, is_vertical) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn axis(high: f64) -> Axis {
-        Axis { range: (0.0, high), ticks: vec![0.0, high], log: false }
-    }
-
-    #[test]
-    fn a_missing_value_breaks_the_line_and_is_no_zero() {
-        let (x, y) = (axis(4.0), axis(10.0));
-        let plane = Plane { x: &x, y: &y };
-        let values = vec![Some(0.0), Some(10.0), None, Some(5.0), Some(5.0)];
-        let places = [0.0, 1.0, 2.0, 3.0, 4.0];
-        let line = plane.line(&places, &Values::Each(values.clone()));
-        assert_eq!(line, "M0 10000l2500 -10000M7500 5000l2500 0");
-        assert_eq!(plane.steps(&places, &values), "M0 0h2500M5000 5000h2500v0h2500");
-        assert_eq!(
-            plane.area_under_line(&places, &values),
-            "M0 10000V10000l2500 -10000V10000ZM7500 10000V5000l2500 0V10000Z"
-        );
-        assert_eq!(
-            plane.area_under_steps(&places, &values),
-            "M0 10000V0h2500V10000ZM5000 10000V5000h2500v0h2500V10000Z"
-        );
-    }
 
     #[test]
     fn values_for_the_script_are_numbers_and_nothing_else() {

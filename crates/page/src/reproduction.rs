@@ -3,7 +3,7 @@
 
 use crate::{Image, PageError, environment, style};
 use highorder_record::verdict::Paragraph;
-use highorder_report::{Table, Value};
+use highorder_tables::{Table, Value};
 use minijinja::value::Serde;
 use serde::Serialize;
 
@@ -56,9 +56,7 @@ pub fn render(page: &Page<'_>) -> Result<String, PageError> {
         picture_description: page.picture_description,
         sections: page.sections.iter().enumerate().map(SectionView::new).collect(),
     };
-    let mut environment = environment()?;
-    environment.add_template("reproduction.html", include_str!("reproduction.html"))?;
-    Ok(environment.get_template("reproduction.html")?.render(Serde(&view))?)
+    Ok(environment()?.get_template("reproduction.html")?.render(Serde(&view))?)
 }
 
 #[derive(Serialize)]
@@ -110,7 +108,7 @@ impl<'a> TableView<'a> {
     fn new(table: &'a Table) -> Self {
         let class = |is_words: bool| if is_words { "words" } else { "number" };
         let is_words = |at: usize| table.rows.iter().all(|row| matches!(row[at], Value::Text(_)));
-        let heading = |(at, column): (usize, &highorder_report::Column)| CellView {
+        let heading = |(at, column): (usize, &highorder_tables::Column)| CellView {
             text: column.heading.clone(),
             class: class(is_words(at)),
         };

@@ -2,8 +2,8 @@
 
 use highorder_record::noise::Verdict;
 use highorder_record::{Better, Comparison};
-use highorder_report::multiple;
-use highorder_report::text::significant;
+use highorder_tables::multiple;
+use highorder_tables::text::significant;
 use serde::Serialize;
 
 /// A table of more rows is folded at first.

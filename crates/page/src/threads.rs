@@ -2,7 +2,7 @@
 
 use highorder_record::{Better, Group, Metric, Sorted, Statistic};
 use highorder_report::axis::Axis;
-use highorder_report::text::prefixed;
+use highorder_tables::text::prefixed;
 use serde::Serialize;
 
 use crate::plot::{

@@ -7,7 +7,7 @@
 
 use highorder_record::{Record, TimelineColumn};
 use highorder_report::axis::{Axis, Zero};
-use highorder_report::text::significant;
+use highorder_tables::text::significant;
 use serde::Serialize;
 
 use crate::plot::{

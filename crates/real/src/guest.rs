@@ -3,12 +3,12 @@
 //! A program that can be a guest's calls [`init_if_guest`] first of all in its `main`.
 
 use crate::host::{self, HostSpec, MemoryRule};
+pub use crate::job::Files;
 use crate::job::{
-    ERROR, FileDisk, Files, GuestDisk, JOB, Job, MACHINE, MODULES, Shape, TEXT, TOLD, Task, Work,
-    pack,
+    ERROR, FileDisk, GuestDisk, JOB, Job, MACHINE, MODULES, Shape, TOLD, Task, Work, pack,
 };
+use highorder_calibrate::{self as calibrate, Disk, Found, Measured, Place};
 use highorder_record::{Record, Store};
-use highorder_sim::calibrate::{self, Disk, Found, Measured, Place};
 use highorder_system::Ns;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
@@ -42,12 +42,13 @@ const GB: u64 = 1_000_000_000;
 /// How long a disk may take to appear.
 const DISK_SECONDS: u64 = 20;
 
-/// What a program does of its own in a guest, and says of it: see [`crate::vm::ask`].
-pub type Own = fn() -> Result<String, String>;
+/// What a program does of its own in a guest, of several things by name, and what comes of it: see
+/// [`crate::vm::ask`].
+pub type Own = fn(&str) -> Result<Files, Box<dyn Error>>;
 
 /// If this process is a guest's first, does the guest's job and never returns.
 pub fn init_if_guest() {
-    init_if_guest_with(|| Err("this program does nothing of its own in a guest".to_owned()));
+    init_if_guest_with(|_| Err("this program does nothing of its own in a guest".into()));
 }
 
 /// As [`init_if_guest`], for a program that does something of its own too.
@@ -102,7 +103,10 @@ fn job(own: Own) -> Outcome<Files> {
             run(*work, job.knobs, &job.files)
         }
         Task::Calibrate(shape) => machine(&shape, &disks),
-        Task::Own => Ok(vec![(TEXT.to_owned(), own()?.into_bytes())]),
+        Task::Own(what) => {
+            disks.iter().try_for_each(|disk| swap_on(disk))?;
+            own(&what)
+        }
     }
 }
 

@@ -19,8 +19,6 @@ pub(crate) const MODULES: &str = "/highorder-modules";
 pub(crate) const TOLD: &str = "highorder: ";
 /// The name under which the guest says why there is no record.
 pub(crate) const ERROR: &str = "error";
-/// The name under which a program's own text is sent.
-pub(crate) const TEXT: &str = "text";
 /// The name under which it sends the machine file.
 pub(crate) const MACHINE: &str = "machine.toml";
 
@@ -53,8 +51,8 @@ pub(crate) enum Task {
     Run(Box<Work>),
     /// Measure what primitive work costs and send the machine file.
     Calibrate(Shape),
-    /// Do what the guest's program does of its own, and send what it says.
-    Own,
+    /// Do what the guest's program calls by this name, and send what comes of it.
+    Own(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,7 +108,7 @@ fn value(text: &str) -> Value {
 }
 
 /// Files by name, in the order in which they are sent.
-pub(crate) type Files = Vec<(String, Vec<u8>)>;
+pub type Files = Vec<(String, Vec<u8>)>;
 
 /// Packs files for the way out.
 pub(crate) fn pack(files: &[(String, Vec<u8>)]) -> Vec<u8> {

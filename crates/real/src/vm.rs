@@ -28,8 +28,7 @@ mod modules;
 mod qemu;
 
 use crate::job::{
-    ERROR, FileDisk, Files, GuestDisk, JOB, Job, MACHINE, MODULES, Received, Shape, TEXT, Task,
-    Work,
+    ERROR, FileDisk, Files, GuestDisk, JOB, Job, MACHINE, MODULES, Received, Shape, Task, Work,
 };
 use crate::proc;
 use crate::signals::Watch;
@@ -103,6 +102,8 @@ pub struct VmSpec {
     pub machine: Machine,
     /// Settings, by the kernel's names.
     pub knobs: BTreeMap<String, String>,
+    /// Words of the kernel's command line: [`STEADY`], if nothing else is asked for.
+    pub options: String,
     /// The root of the workload's random streams.
     pub seed: u64,
     /// How often the timeline is sampled, in the guest's time; never if it is 0.
@@ -139,6 +140,7 @@ impl VmSpec {
             image,
             machine,
             knobs: BTreeMap::new(),
+            options: STEADY.to_owned(),
             seed: 0,
             sample_interval: Ns::from_secs(1),
             accel: Accel::Tcg,
@@ -404,15 +406,15 @@ pub fn calibrate(spec: &VmSpec, name: &str) -> Result<String, VmError> {
 }
 
 /// Boots a guest whose program does something of its own there, which it gave to
-/// [`crate::guest::init_if_guest_with`], and returns what that said.
+/// [`crate::guest::init_if_guest_with`], asks it for what it knows by this name, and returns the files that came of it.
 ///
 /// # Errors
 /// [`VmError`]; the guest is gone then as well.
-pub fn ask(spec: &VmSpec) -> Result<String, VmError> {
+pub fn ask(spec: &VmSpec, what: &str) -> Result<Files, VmError> {
     let watch = Watch::new();
-    let outcome = boot(spec, Task::Own, &watch).and_then(text);
+    let outcome = boot(spec, Task::Own(what.to_owned()), &watch).and_then(files);
     drop(watch);
-    outcome
+    Ok(outcome?.0)
 }
 
 impl VmSpec {
@@ -424,6 +426,12 @@ impl VmSpec {
             (Accel::Tcg, true) => "tcg with icount",
         };
         format!("QEMU, {accel}")
+    }
+
+    /// What the guest's kernel is told at boot.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        format!("{COMMAND_LINE} {} rdinit=/init", self.options)
     }
 }
 
@@ -439,7 +447,7 @@ fn boot(spec: &VmSpec, task: Task, watch: &Watch) -> Result<Said, VmError> {
     let mut disks = swap_files(spec)?;
     let file_disk = match task {
         Task::Run(_) => file_disk(spec, &mut disks)?,
-        Task::Calibrate(_) | Task::Own => FileDisk::Missing("nothing needs one".to_owned()),
+        Task::Calibrate(_) | Task::Own(_) => FileDisk::Missing("nothing needs one".to_owned()),
     };
     let swap = swap_disks(&spec.machine);
     let job = Job { task, knobs: spec.knobs.clone(), swap, files: file_disk };
@@ -449,7 +457,7 @@ fn boot(spec: &VmSpec, task: Task, watch: &Watch) -> Result<Said, VmError> {
     let mut files = Nameless(Vec::new());
     let mut arguments = machine_arguments(spec);
     let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-    add("-append", COMMAND_LINE.to_owned());
+    add("-append", spec.command_line());
     let archive = memory_file(&initramfs)?;
     add("-initrd", Nameless::path(&archive));
     files.0.push(archive);
@@ -481,10 +489,11 @@ fn boot(spec: &VmSpec, task: Task, watch: &Watch) -> Result<Said, VmError> {
 /// How often a kernel that does not come up is booted.
 const BOOTS: u32 = 3;
 
-/// As the recorded cases were booted: addresses and costs that do not differ from boot to boot; a panic ends
-/// the machine. But the kernel tells on the console what it does, so that an error can show it.
-const COMMAND_LINE: &str = "console=ttyS0 panic=-1 nokaslr mitigations=off \
-                            random.trust_cpu=on rdinit=/init";
+/// A panic ends the machine. The kernel tells on the console what it does, so that an error can show it.
+const COMMAND_LINE: &str = "console=ttyS0 panic=-1 random.trust_cpu=on";
+
+/// As the recorded cases were booted: addresses and costs that do not differ from boot to boot.
+pub const STEADY: &str = "nokaslr mitigations=off";
 
 /// The files of an answer, beside the console's last lines, or why there are none.
 fn files(said: Said) -> Result<(Files, String), VmError> {
@@ -515,14 +524,6 @@ fn record(said: Said) -> Result<Record, VmError> {
         fs::write(&path, bytes).map_err(|source| VmError::io(&path, source))?;
     }
     Ok(read_record(folder.path())?)
-}
-
-/// What a program's own work said in an answer.
-fn text(said: Said) -> Result<String, VmError> {
-    let (files, console) = files(said)?;
-    let text = files.into_iter().find(|(name, _)| name == TEXT);
-    let text = text.and_then(|(_, bytes)| String::from_utf8(bytes).ok());
-    text.ok_or_else(|| VmError::Garbled { found: "no text".to_owned(), console })
 }
 
 /// The machine file in an answer.

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use highorder_report::{Column, Table, Value, multiple};
+use highorder_tables::{Column, Table, Value, multiple};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::killed::{KILLED_MARK, nr_killed};

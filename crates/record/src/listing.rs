@@ -1,6 +1,6 @@
 //! One record as vmstat(8) and time(1) would have shown it.
 
-use highorder_report::{Column, Table, Value};
+use highorder_tables::{Column, Table, Value};
 
 use crate::record::Record;
 

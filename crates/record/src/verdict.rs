@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use highorder_report::text::{count, counted};
+use highorder_tables::text::{count, counted};
 use serde::Serialize;
 
 use crate::compare::{Group, names, threads_of};

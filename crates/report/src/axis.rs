@@ -66,6 +66,12 @@ impl Axis {
         };
         share.is_finite().then_some(share)
     }
+
+    /// The same of a value that does not lie beyond the ends.
+    #[must_use]
+    pub fn share_within(&self, value: f64) -> Option<f64> {
+        self.share(value).filter(|share| (-1e-9..=1.0 + 1e-9).contains(share))
+    }
 }
 
 /// Smallest and largest of the finite values.

@@ -4,8 +4,9 @@ use crate::axis::{Axis, Zero};
 use crate::map::Caption;
 use crate::palette::{Rgb, SERIES};
 use crate::picture::draw_caption;
+use crate::plane::Plane;
 use crate::svg::{Anchor, HAIRLINE, INK, QUIET, Style, Svg};
-use crate::text;
+use highorder_tables::text;
 
 const MARGIN: f64 = 28.0;
 const TITLE: Style = Style::new(18.0, INK).bold();
@@ -283,7 +284,7 @@ impl Plot {
     }
 
     fn place(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
-        let (x, y) = (self.x.share(x)?, self.y.share(y)?);
+        let (x, y) = Plane { x: &self.x, y: &self.y }.shares(x, y)?;
         Some((self.left + x * self.width, self.bottom() - y * self.height))
     }
 

@@ -4,7 +4,7 @@ use crate::map::Caption;
 use crate::palette::{Rgb, SERIES};
 use crate::picture::draw_caption;
 use crate::svg::{Anchor, HAIRLINE, INK, QUIET, Style, Svg, TROUGH};
-use crate::text;
+use highorder_tables::text;
 
 const MARGIN: f64 = 28.0;
 const TITLE: Style = Style::new(18.0, INK).bold();

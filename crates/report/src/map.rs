@@ -1,9 +1,9 @@
 //! What lies in every frame of a machine, and what that says about fragmentation.
 
 use crate::palette::{Mobility, UseClass};
-use crate::text;
 use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_snapshot::{Exactness, FrameUse, Snapshot, ZoneState};
+use highorder_tables::text;
 use std::collections::BTreeMap;
 
 /// A pageblock pinned by at most this many unmovable pages counts as nearly free.

@@ -9,8 +9,8 @@ use crate::cells::{Cell, CellGrid, ZoneCells};
 use crate::map::{Caption, MapZone, MemoryMap, Statistics};
 use crate::palette::{DifferenceClass, MIXED, Mobility, Rgb, UseClass, migratetype_colour};
 use crate::svg::{Anchor, HAIRLINE, INK, PAPER, QUIET, Runs, Style, Svg, TROUGH};
-use crate::text;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_PAGE_ORDERS, Order};
+use highorder_tables::text;
 
 /// Most cells in one map: one per pageblock up to 64 GiB.
 pub const CELLS_MAX: u64 = 33_000;

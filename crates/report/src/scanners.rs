@@ -7,7 +7,7 @@ use crate::map::Caption;
 use crate::palette::{Rgb, SERIES};
 use crate::picture::draw_caption;
 use crate::svg::{Anchor, HAIRLINE, INK, QUIET, Style, Svg};
-use crate::text;
+use highorder_tables::text;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

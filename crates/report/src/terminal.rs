@@ -12,8 +12,8 @@
 use crate::cells::{Cell, CellGrid};
 use crate::map::{MapZone, MemoryMap, Statistics};
 use crate::palette::{MIXED, Rgb, UseClass, migratetype_colour};
-use crate::text;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order};
+use highorder_tables::text;
 use std::fmt::Write as _;
 
 /// What the terminal can show.

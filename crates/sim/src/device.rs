@@ -17,7 +17,7 @@
 //! Departs: flash serves in the order of arrival (noop), and has no garbage collection. Visible as: no
 //! write cliffs.
 
-use crate::time::Ns;
+use highorder_words::Ns;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 

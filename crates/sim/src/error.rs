@@ -1,6 +1,6 @@
 //! How a run can fail.
 
-use crate::time::Ns;
+use highorder_words::Ns;
 use std::fmt;
 
 /// Why a run could not go on.

@@ -10,10 +10,10 @@ mod layers;
 
 use crate::device::{DeviceKind, DeviceSpec, FlashTimes};
 use crate::sched::{DeviceId, SchedSpec, SimSpec};
-use crate::time::Ns;
 use highorder_input::{InputError, Kind, Layers, Source};
 use highorder_mm::types::{Pfn, ZoneKind};
 use highorder_mm::{NodeSpec, ZoneSpec};
+use highorder_words::Ns;
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 use std::ops::Range;

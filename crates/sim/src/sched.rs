@@ -19,11 +19,9 @@ mod balance;
 
 use crate::device::{Class, Completion, Device, DeviceSpec, Freed, Ticket};
 use crate::events::{Events, NEVER};
-use crate::task::{
-    Affinity, CpuId, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup,
-};
-use crate::time::Ns;
+use crate::task::{Affinity, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup};
 use balance::{Load, Rota};
+use highorder_words::{CpuId, Ns};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -20,11 +20,9 @@ use crate::error::RunError;
 use crate::sched::{
     BarrierId, DeviceId, LockId, LockKind, LockStats, Next, Scheduler, SimSpec, WaitQueue,
 };
-use crate::task::{
-    Affinity, CpuId, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup,
-};
-use crate::time::Ns;
+use crate::task::{Affinity, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use highorder_words::{CpuId, Ns};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

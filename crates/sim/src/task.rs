@@ -1,14 +1,10 @@
 //! What a task is to those outside the scheduler: its name, where it may run, what it has used.
 
-use crate::time::Ns;
+use highorder_words::{CpuId, Ns};
 
 /// A task's number, in order of creation; it decides between tasks at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId(pub u32);
-
-/// A CPU's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CpuId(pub u32);
 
 /// On whose account time is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,21 +1,15 @@
-//! The guest of the kernel tests: process 1 of a small virtual machine.
+//! The guest of the kernel tests: what process 1 of a small virtual machine is asked for.
 //!
-//! `test` fragments memory, takes one snapshot each way and sends them out over the second serial
-//! port. `record` takes the lists, runs a workload under ftrace, takes the lists again and sends
-//! states and trace out, in the layout of a recording; `record-swap` does so with more work than
-//! memory and a disk to swap to, `record-compact` with no work but compaction of all zones. Then the
-//! machine is switched off.
-//! The other verbs are the processes that these two start.
-//!
-//! Sent are files, each as: length of its name (u32), name, length (u64), bytes; a name of length 0
-//! ends them. Numbers are little endian.
+//! `test` fragments memory, takes one snapshot each way and sends them. `record` takes the lists, runs a
+//! workload under ftrace, takes the lists again and sends states and trace, in the layout of a recording;
+//! `record-swap` does so with more work than memory and a disk to swap to, `record-compact` with no work but
+//! compaction of all zones. The other verbs are the processes that these start.
 
+use highorder_real::guest::{self, Files};
 use highorder_snapshot::Snapshot;
 use highorder_snapshot::live::{self, Options, Way};
 use rustix::fs::FallocateFlags;
 use rustix::mount::{MountFlags, mount};
-use rustix::system::{RebootCommand, reboot};
-use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -24,9 +18,8 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-type Outcome = Result<(), Box<dyn Error>>;
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-const PORT: &str = "/dev/ttyS1";
 const TRACING: &str = "/sys/kernel/tracing";
 const PAGE: usize = 4096;
 /// Keeps freed memory in the process and grows it in large steps, so that a second round of the
@@ -57,6 +50,7 @@ const NOBODY: u32 = 65534;
 const TRIES: u32 = 40;
 
 fn main() {
+    guest::init_if_guest_with(init);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let verb = arguments.first().map_or("", String::as_str);
     let number = |i: usize| arguments.get(i).and_then(|a| a.parse().ok()).unwrap_or(0);
@@ -72,18 +66,7 @@ fn main() {
         "churn" => churn(number(1), number(2), number(3) as usize),
         "files" => files(number(1), number(2)),
         "nothing" => Ok(()),
-        _ => {
-            let outcome = init(verb);
-            if let Err(error) = &outcome {
-                println!("guest_init failed: {error}");
-                // So that whoever waits learns why.
-                let _ = send(&[("error".to_owned(), error.to_string().into_bytes())]);
-            }
-            sleep(Duration::from_millis(100));
-            // QEMU runs with -no-reboot: this ends it.
-            reboot(RebootCommand::Restart).expect("process 1 may restart the machine");
-            return;
-        }
+        _ => Err("this is the program of a guest".into()),
     };
     if let Err(error) = outcome {
         eprintln!("{verb}: {error}");
@@ -91,26 +74,15 @@ fn main() {
     }
 }
 
-fn init(verb: &str) -> Outcome {
-    for (kind, path) in
-        [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/tmp")]
-    {
-        fs::create_dir_all(path)?;
-        let options = (kind == "tmpfs").then_some(c"mode=1777,size=90%");
-        let done = mount(kind, path, kind, MountFlags::empty(), options);
-        // The kernel may have mounted /dev already.
-        if let (Err(error), false) = (done, kind == "devtmpfs") {
-            return Err(format!("mount {path}: {error}").into());
-        }
-    }
+/// What process 1 does of its own.
+fn init(verb: &str) -> Outcome<Files> {
+    fs::create_dir_all("/tmp")?;
+    mount("tmpfs", "/tmp", "tmpfs", MountFlags::empty(), Some(c"mode=1777,size=90%"))?;
     fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "always")?;
     match verb {
         "test" => test(),
         "record" => record(Workload::Churn),
-        "record-swap" => {
-            swap_on()?;
-            record(Workload::Pressure)
-        }
+        "record-swap" => record(Workload::Pressure),
         "record-compact" => record(Workload::Compact),
         other => {
             let expected = "test, record, record-swap or record-compact";
@@ -131,7 +103,7 @@ fn run(arguments: &[&str], malloc: &str) -> Outcome {
 // ---------------------------------------------------------------------------------------------
 // Test
 
-fn test() -> Outcome {
+fn test() -> Outcome<Files> {
     fragment(96 << 20)?;
     run(&["files", "7", "3000"], MAP_MEMORY)?;
     run(&["snapshots"], KEEP_MEMORY)?;
@@ -143,8 +115,7 @@ fn test() -> Outcome {
     for name in ["lists", "frames", "counts"] {
         sent.push((name.to_owned(), fs::read(format!("/tmp/{name}"))?));
     }
-    send(&sent)?;
-    Ok(())
+    Ok(sent)
 }
 
 /// Lists and frames of one moment: frames between two takings of the lists that tell the same, in memory
@@ -323,7 +294,7 @@ fn mark(text: &str) -> io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-fn record(workload: Workload) -> Outcome {
+fn record(workload: Workload) -> Outcome<Files> {
     mount("tracefs", TRACING, "tracefs", MountFlags::empty(), None)?;
     let set = |file: &str, text: &str| {
         fs::write(format!("{TRACING}/{file}"), text).map_err(|e| format!("{file}: {e}"))
@@ -385,34 +356,7 @@ fn record(workload: Workload) -> Outcome {
     let mut trace = zstd::stream::write::Encoder::new(Vec::new(), 6)?;
     io::copy(&mut File::open(format!("{TRACING}/trace"))?, &mut trace)?;
     sent.push(("trace.txt.zst".to_owned(), trace.finish()?));
-    send(&sent)?;
-    Ok(())
-}
-
-/// Loads the disk's driver and swaps to the disk.
-fn swap_on() -> Outcome {
-    let mut modules: Vec<_> = fs::read_dir("/modules")?.flatten().map(|e| e.path()).collect();
-    modules.sort();
-    for module in modules {
-        let file = File::open(&module)?;
-        rustix::system::finit_module(&file, c"", 0)
-            .map_err(|e| format!("{}: {e}", module.display()))?;
-    }
-    for _ in 0..50 {
-        if fs::exists("/dev/vda")? {
-            break;
-        }
-        sleep(Duration::from_millis(100));
-    }
-    #[allow(unsafe_code, reason = "rustix has no swapon, and the standard library neither")]
-    let done = {
-        unsafe extern "C" {
-            fn swapon(path: *const std::ffi::c_char, flags: i32) -> i32;
-        }
-        // SAFETY: the path is a terminated string that outlives the call.
-        unsafe { swapon(c"/dev/vda".as_ptr(), 0) }
-    };
-    if done == 0 { Ok(()) } else { Err(format!("swapon: {}", io::Error::last_os_error()).into()) }
+    Ok(sent)
 }
 
 /// Takes the lists, has the workload run, and takes them again.
@@ -462,21 +406,4 @@ fn settings() -> Vec<u8> {
         text.push_str(&format!("/sys/kernel/mm/lru_gen/enabled {}\n", value.trim()));
     }
     text.into_bytes()
-}
-
-fn send(files: &[(String, Vec<u8>)]) -> io::Result<()> {
-    let mut port = OpenOptions::new().read(true).write(true).open(PORT)?;
-    let mut mode = tcgetattr(&port)?;
-    mode.make_raw();
-    tcsetattr(&port, OptionalActions::Now, &mode)?;
-    let end = (String::new(), Vec::new());
-    for (name, bytes) in files.iter().chain([&end]) {
-        port.write_all(&(name.len() as u32).to_le_bytes())?;
-        port.write_all(name.as_bytes())?;
-        port.write_all(&(bytes.len() as u64).to_le_bytes())?;
-        port.write_all(bytes)?;
-    }
-    // A byte still in the port's own buffer would be lost with the machine.
-    rustix::termios::tcdrain(&port)?;
-    Ok(())
 }

@@ -26,7 +26,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The text files that a snapshot keeps, those readable.
 pub const TEXT_FILES: [&str; 6] =
@@ -169,12 +169,11 @@ fn skeleton(
         inferred.push(derive_managed(&mut zones, texts.total_pages()));
     }
     let release = fs::read_to_string(options.proc.join("sys/kernel/osrelease")).ok();
-    let taken_at_s = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|d| d.as_secs());
     Ok(Snapshot {
         exactness,
         kernel_release: release.map(|r| r.trim().to_owned()),
         inferred,
-        taken_at_s,
+        taken_at_s: now_s(),
         nr_frames: zones.iter().map(ZoneState::end_pfn).max().unwrap_or(0),
         pageblock_order: texts.pageblock_order(),
         zones,
@@ -187,6 +186,13 @@ fn skeleton(
         reclaimable_slabs: None,
         files: texts.files.clone(),
     })
+}
+
+/// Seconds since 1970.
+#[expect(clippy::disallowed_types, reason = "a snapshot says when it was taken")]
+fn now_s() -> Option<u64> {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
 fn zone_of_row(row: &ZoneinfoZone, kind: ZoneKind, start_pfn: u64) -> ZoneState {

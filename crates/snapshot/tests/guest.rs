@@ -4,21 +4,28 @@
 //! Needs what `tests/guest/setup.sh` gets; where something is missing the tests say SKIPPED and why.
 
 use highorder_mm::types::{Order, Pfn};
+use highorder_real::{Image, Limits, VmSpec, vm};
+use highorder_sim::Machine;
+use highorder_sim::machine::SwapArea;
 use highorder_snapshot::{Exactness, FrameUse, Snapshot};
+use highorder_system::Ns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::time::Duration;
 
 /// A guest that takes longer than this hangs. Booting takes 10 to 30 s under emulation.
 const GUEST_SECONDS_MAX: u64 = 400;
 
+/// Memory of all nodes.
+const MEMORY_BYTES: u64 = 512 << 20;
+const SWAP_BYTES: u64 = 256 << 20;
+const NR_CPUS: u32 = 2;
+
 struct Guest {
     kernel: &'static str,
-    nodes: usize,
+    nodes: u32,
     /// More of the kernel's command line.
     options: &'static str,
     verb: &'static str,
@@ -35,91 +42,37 @@ impl Guest {
 
     /// Boots the guest and returns the files it sent.
     fn run(&self, init: &Path) -> BTreeMap<String, Vec<u8>> {
-        let directory = tempfile::tempdir().unwrap();
-        let (initrd, console, port) = (
-            directory.path().join("initrd"),
-            directory.path().join("console"),
-            directory.path().join("port"),
-        );
-        let has_swap = self.verb == "record-swap";
-        let modules = if has_swap { self.modules() } else { Vec::new() };
-        fs::write(&initrd, cpio(&fs::read(init).unwrap(), &modules)).unwrap();
-        let mut qemu = Command::new("qemu-system-x86_64");
-        // One thread for both CPUs: with one each, a guest that patches its code now and then runs into the
-        // breakpoint that it has just removed ("Oops: int3" at boot).
-        qemu.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "512M"])
-            .args(["-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none"])
-            .arg("-kernel")
-            .arg(self.kernel_dir().join("vmlinuz"))
-            .arg("-initrd")
-            .arg(&initrd)
-            .args(["-serial", &format!("file:{}", console.display())])
-            .args(["-serial", &format!("file:{}", port.display())])
-            .args(["-append", &self.command_line()])
-            .stdin(Stdio::null());
-        if self.nodes == 2 {
-            for node in 0..2 {
-                qemu.args(["-object", &format!("memory-backend-ram,id=m{node},size=256M")]);
-                qemu.args(["-numa", &format!("node,memdev=m{node},cpus={node}-{node}")]);
-            }
-        }
-        if has_swap {
-            let disk = directory.path().join("swap");
-            fs::write(&disk, swap_area()).unwrap();
-            let drive = format!("file={},if=virtio,format=raw,cache=unsafe", disk.display());
-            qemu.args(["-drive", &drive]);
-        }
-        let mut child = qemu.spawn().unwrap();
-        let mut waited = Duration::ZERO;
-        let pause = Duration::from_millis(200);
-        while child.try_wait().unwrap().is_none() {
-            if waited.as_secs() >= GUEST_SECONDS_MAX {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                break;
-            }
-            std::thread::sleep(pause);
-            waited += pause;
-        }
-        let console = fs::read(&console).unwrap_or_default();
-        let console = String::from_utf8_lossy(&console).into_owned();
-        let sent = received(&fs::read(&port).unwrap_or_default());
-        let Some(mut sent) = sent.filter(|sent| !sent.contains_key("error")) else {
-            panic!("{}: the guest sent no whole answer; its console:\n{console}", self.name());
-        };
-        sent.insert("console".into(), console.into_bytes());
-        sent
+        let sent = vm::ask(&self.spec(init), self.verb);
+        sent.unwrap_or_else(|error| panic!("{}: {error}", self.name())).into_iter().collect()
     }
 
-    /// The driver of the disk, in the order in which its modules need each other; what the kernel
-    /// has built in is left out.
-    fn modules(&self) -> Vec<Vec<u8>> {
-        let drivers = self.kernel_dir().join("modules/kernel/drivers");
-        let names = [
-            "virtio/virtio",
-            "virtio/virtio_ring",
-            "virtio/virtio_pci_legacy_dev",
-            "virtio/virtio_pci_modern_dev",
-            "virtio/virtio_pci",
-            "block/virtio_blk",
-        ];
-        let mut modules = Vec::new();
-        for name in names {
-            let packed = drivers.join(format!("{name}.ko.xz"));
-            if let Ok(module) = fs::read(drivers.join(format!("{name}.ko"))) {
-                modules.push(module);
-            } else if packed.is_file() {
-                modules.push(Command::new("xz").arg("-dc").arg(packed).output().unwrap().stdout);
-            }
-        }
-        modules
+    fn spec(&self, init: &Path) -> VmSpec {
+        let image = Image::Debian(self.kernel.to_owned());
+        let mut spec = VmSpec::new(image, self.machine()).unwrap();
+        spec.program = init.to_owned();
+        spec.cache = cache();
+        spec.options = self.options.to_owned();
+        spec.limits = Limits::of(Ns::from_secs(GUEST_SECONDS_MAX), spec.limits.memory_bytes);
+        spec
     }
 
-    fn command_line(&self) -> String {
-        format!(
-            "console=ttyS0 panic=-1 quiet random.trust_cpu=on {} rdinit=/init -- {}",
-            self.options, self.verb
-        )
+    /// Its CPUs and its memory, shared by its nodes.
+    fn machine(&self) -> Machine {
+        let mut machine = Machine::load("guest-tcg").unwrap();
+        let mut node = machine.nodes[0].clone();
+        node.memory_bytes = MEMORY_BYTES / u64::from(self.nodes);
+        let cpus = NR_CPUS / self.nodes;
+        let distance = |from, to| if from == to { 10 } else { 20 };
+        machine.nodes.clear();
+        for number in 0..self.nodes {
+            node.cpus = number * cpus..(number + 1) * cpus;
+            node.distances = (0..self.nodes).map(|to| distance(number, to)).collect();
+            machine.nodes.push(node.clone());
+        }
+        let device = machine.swap[0].device;
+        let area = SwapArea { device, offset_bytes: 0, bytes: SWAP_BYTES };
+        machine.swap = if self.verb == "record-swap" { vec![area] } else { Vec::new() };
+        machine
     }
 }
 
@@ -128,98 +81,23 @@ fn cache() -> PathBuf {
         .map_or_else(|| PathBuf::from("/tmp/highorder-cache"), PathBuf::from)
 }
 
-/// 256 MiB to swap to: a header page that says so, then nothing.
-fn swap_area() -> Vec<u8> {
-    let mut area = vec![0; 256 << 20];
-    let last_page = (area.len() / 4096 - 1) as u32;
-    area[1024..1028].copy_from_slice(&1u32.to_le_bytes());
-    area[1028..1032].copy_from_slice(&last_page.to_le_bytes());
-    area[4086..4096].copy_from_slice(b"SWAPSPACE2");
-    area
-}
-
-/// `/init` in the format that kernels unpack ("newc"), the console to print to, and modules.
-fn cpio(init: &[u8], modules: &[Vec<u8>]) -> Vec<u8> {
-    let mut archive = Vec::new();
-    let mut entry = |name: &str, mode: u32, device: (u32, u32), bytes: &[u8]| {
-        let fields = [
-            1,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            bytes.len() as u32,
-            0,
-            0,
-            device.0,
-            device.1,
-            name.len() as u32 + 1,
-            0,
-        ];
-        archive.extend_from_slice(b"070701");
-        for field in fields {
-            write!(archive, "{field:08x}").unwrap();
-        }
-        archive.extend_from_slice(name.as_bytes());
-        archive.push(0);
-        archive.resize(archive.len().next_multiple_of(4), 0);
-        archive.extend_from_slice(bytes);
-        archive.resize(archive.len().next_multiple_of(4), 0);
-    };
-    entry("dev", 0o040755, (0, 0), b"");
-    entry("dev/console", 0o020600, (5, 1), b"");
-    entry("init", 0o100755, (0, 0), init);
-    entry("modules", 0o040755, (0, 0), b"");
-    for (i, module) in modules.iter().enumerate() {
-        entry(&format!("modules/{i:02}.ko"), 0o100644, (0, 0), module);
+/// The guest's program, an example of this crate; or why there is none.
+fn init() -> Result<PathBuf, String> {
+    let found = Command::new(vm::QEMU).arg("--version").stdout(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        return Err(format!("{} does not run", vm::QEMU));
     }
-    entry("TRAILER!!!", 0, (0, 0), b"");
-    archive
-}
-
-fn received(mut bytes: &[u8]) -> Option<BTreeMap<String, Vec<u8>>> {
-    let mut files = BTreeMap::new();
-    loop {
-        let name_len = u32::from_le_bytes(*bytes.split_off(..4)?.first_chunk()?);
-        let name = String::from_utf8(bytes.split_off(..name_len as usize)?.to_vec()).ok()?;
-        let len = u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?);
-        let content = bytes.split_off(..len as usize)?.to_vec();
-        if name.is_empty() {
-            return Some(files);
-        }
-        files.insert(name, content);
+    // Tests lie in `deps`, beside `examples`.
+    let test = std::env::current_exe().map_err(|e| e.to_string())?;
+    let folder = test.parent().and_then(Path::parent).expect("a test lies in a folder of cargo's");
+    let program = folder.join("examples/guest_init");
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(format!(
+            "there is no {}: cargo build --example guest_init makes it",
+            program.display()
+        )),
     }
-}
-
-/// Builds the guest's init, linked statically, once for all tests; or says why that cannot be.
-fn init() -> &'static Result<PathBuf, String> {
-    static INIT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    INIT.get_or_init(|| {
-        let found =
-            Command::new("qemu-system-x86_64").arg("--version").stdout(Stdio::null()).status();
-        if !found.is_ok_and(|status| status.success()) {
-            return Err("qemu-system-x86_64 does not run".into());
-        }
-        let target = "x86_64-unknown-linux-gnu";
-        let directory = cache().join("target");
-        let output = Command::new(env!("CARGO"))
-            .args(["build", "--offline", "--quiet", "--package", "highorder-snapshot"])
-            .args(["--example", "guest_init", "--target", target])
-            .args(["--config", "profile.dev.debug=0", "--config", "profile.dev.strip=true"])
-            .arg("--target-dir")
-            .arg(&directory)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env("RUSTFLAGS", "-C target-feature=+crt-static")
-            .env_remove("CARGO_ENCODED_RUSTFLAGS")
-            .output()
-            .map_err(|e| format!("cargo does not run: {e}"))?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(format!("the guest's init does not build statically: {text}"));
-        }
-        Ok(directory.join(target).join("debug/examples/guest_init"))
-    })
 }
 
 /// Runs a guest if all it needs is there.
@@ -232,8 +110,8 @@ fn run(guest: &Guest) -> Option<BTreeMap<String, Vec<u8>>> {
         return skipped(&format!("there is no {}/vmlinuz", guest.kernel_dir().display()));
     }
     match init() {
-        Ok(init) => Some(guest.run(init)),
-        Err(why) => skipped(why),
+        Ok(init) => Some(guest.run(&init)),
+        Err(why) => skipped(&why),
     }
 }
 
@@ -257,7 +135,7 @@ fn check(guest: &Guest) {
     let release = fs::read_to_string(guest.kernel_dir().join("release")).unwrap();
     assert_eq!(lists.kernel_release.as_deref(), Some(release.trim()));
     assert_eq!(lists.inferred, Vec::<String>::new());
-    assert_eq!(lists.zones.len(), 1 + guest.nodes);
+    assert_eq!(lists.zones.len(), 1 + guest.nodes as usize);
     assert_eq!(lists.nr_frames, 512 << 8);
     let nr_free = free_blocks(&lists).len();
     assert!(nr_free > 2_000, "every other page of 96 MiB was freed: {nr_free} blocks");
@@ -393,7 +271,7 @@ fn save(path: &Path, name: &str, guest: &Guest, sent: &BTreeMap<String, Vec<u8>>
         "smp": 2,
         "record": record,
         "setup": setup,
-        "append": guest.command_line(),
+        "append": guest.spec(Path::new("/init")).command_line(),
         "status": "ok",
     });
     if guest.verb == "record-compact" {

@@ -1,7 +1,7 @@
 //! What a workload asks of the system it runs on.
 //!
 //! A workload is plain blocking code against [`System`]: it maps memory, touches it, sleeps, meets other
-//! threads at barriers, and reports what it measured. Who answers decides where it runs: [`model`] in
+//! threads at barriers, and reports what it measured. Who answers decides where it runs: a model in
 //! virtual time, or a real kernel. All of them leave the same [`highorder_record::Record`].
 //!
 //! ```
@@ -14,15 +14,10 @@
 //! }
 //! ```
 
-pub mod knob_scaling;
-pub mod model;
-
 use highorder_record::Metric;
 use std::collections::BTreeMap;
 
-pub use highorder_mm::anon::Access;
-pub use highorder_mm::vma::MemPolicy;
-pub use highorder_sim::Ns;
+pub use highorder_words::{Access, MemPolicy, Ns};
 
 /// What a thread runs.
 pub type Code = Box<dyn FnOnce(&mut dyn System) -> Result<(), Failure> + Send>;

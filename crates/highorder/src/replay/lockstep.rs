@@ -6,7 +6,7 @@ use crate::output;
 use highorder_kernels::KernelFile;
 use highorder_lab::Recording;
 use highorder_lab::lockstep::{self, Choice, Inferred, Report};
-use highorder_report::{Table, Value, text};
+use highorder_tables::{Table, Value, text};
 use std::fmt::Write as _;
 
 /// Replays and prints how often the model agreed.

@@ -2,7 +2,8 @@
 
 use highorder_lab::free_running::{Comparison, FallbackKind, FreeKind, Side};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order};
-use highorder_report::{MemoryMap, Table, Value};
+use highorder_report::MemoryMap;
+use highorder_tables::{Table, Value};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 

@@ -12,9 +12,8 @@ use highorder_lab::free_running::Side;
 use highorder_lab::passes::{Clock, Passes};
 use highorder_mm::types::Order;
 use highorder_report::map::MapZone;
-use highorder_report::{
-    BarChart, Caption, MemoryMap, Table, Value, raster, render_side_by_side, text,
-};
+use highorder_report::{BarChart, Caption, MemoryMap, raster, render_side_by_side};
+use highorder_tables::{Table, Value, text};
 use std::path::{Path, PathBuf};
 
 /// Names of the pictures that `--png-dir` gets, but for those of the scanners.

@@ -10,7 +10,8 @@ use highorder_record::score::{
     Cells, Claim, Claims, Direction, Judged, Measured, Strength, Verdict, directions,
 };
 use highorder_record::{Group, PublishedForm, Record, Scale};
-use highorder_report::{Caption, Column, DotPanel, DotPlot, DotRow, Table, Value, text};
+use highorder_report::{Caption, DotPanel, DotPlot, DotRow};
+use highorder_tables::{Column, Table, Value, text};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@ use super::{Shown, begun};
 use crate::failure::Failure;
 use highorder_kernels::KernelFile;
 use highorder_lab::catalogue::{self, Kind};
-use highorder_system::model::{Knob, KnobValue};
+use highorder_model::{Knob, KnobValue};
 use serde_json::{Value as Json, json};
 
 const COMPUTED: &str = "computed from the machine's memory";

@@ -5,10 +5,10 @@ use crate::failure::Failure;
 use crate::sheet::Sheet;
 use highorder_lab::catalogue::Kind;
 use highorder_mm::types::ZoneKind;
-use highorder_report::text::pages;
 use highorder_sim::device::{DeviceKind, FlashTimes};
 use highorder_sim::machine::{Costs, PAGE_BYTES};
 use highorder_sim::{DeviceSpec, Machine, Ns};
+use highorder_tables::text::pages;
 use serde_json::{Value as Json, json};
 
 /// Characters of the largest node's bar.

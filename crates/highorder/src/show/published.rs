@@ -6,7 +6,7 @@ use highorder_lab::catalogue::Kind;
 use highorder_lab::reproduce::{Reproduction, reproductions};
 use highorder_record::published::{self, PublishedForm, PublishedTable};
 use highorder_record::score::{Cells, Claim, Claims, Strength};
-use highorder_report::{Table, Value};
+use highorder_tables::{Table, Value};
 use serde_json::{Value as Json, json};
 
 /// The tables of a published form, with their values.

@@ -332,7 +332,7 @@ impl Run {
         cc.migrate_pfn = end;
         cc.nr_migratepages += nr_taken;
         if cc.nr_migratepages > 0 {
-            self.last_migrated_pfn = Pfn(end.0 - 1).align_down(pageblock_order).max(zone_start);
+            self.last_migrated_pfn = (end - 1).align_down(pageblock_order).max(zone_start);
         }
         let cc = *cc;
         searched.flatten().map(|model| Told::Source { model, kernel: start, cc })
@@ -343,7 +343,7 @@ impl Run {
         let pageblock_order = memory.policy.freelist.pageblock_order;
         let zone = &memory.zones[cc.zone.index()];
         let block = start.align_down(pageblock_order);
-        let block_end = Pfn(block.0 + pageblock_order.pages()).min(zone.end);
+        let block_end = (block + pageblock_order.pages()).min(zone.end);
         if end >= block_end {
             memory.set_block_skip(start, true);
         }

@@ -5,6 +5,7 @@ use super::{Choice, Disagreement, EndState, Inferred, Report, Tally};
 use crate::future::{Cursor, Future};
 use crate::recording::{Event, Kind, Recording};
 use highorder_kernels::KernelFile;
+use highorder_mm::CpuId;
 use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::fallback::{Extfrag, SearchMode};
@@ -76,7 +77,7 @@ struct Run {
 /// A drain under way.
 struct Draining {
     zone: ZoneId,
-    cpu: usize,
+    cpu: CpuId,
     cursor: DrainCursor,
     /// Pages that the free which caused it should drain.
     expected: Option<u32>,
@@ -134,7 +135,7 @@ pub(crate) enum Demand {
     /// Compaction hands the block it has just made to the request it works for, past all lists.
     Capture { pfn: Pfn, request: Request },
     /// A block is given back; past the CPU's lists, if they were locked.
-    Free { pfn: Pfn, order: Order, cpu: usize, past_lists: bool },
+    Free { pfn: Pfn, order: Order, cpu: CpuId, past_lists: bool },
     /// Compaction takes a free block for its targets: movable pages from now on.
     Isolate(Event),
     /// Compaction goes on by another step.
@@ -144,12 +145,12 @@ pub(crate) enum Demand {
     /// Compaction's target was not used, and waits for another page.
     ReturnTarget { pid: u32, order: Order },
     /// A CPU's lists of a zone are drained for another reason than a free: all, or so many pages.
-    Drain { zone: ZoneId, cpu: usize, pages: Option<u32> },
+    Drain { zone: ZoneId, cpu: CpuId, pages: Option<u32> },
     /// A CPU's lists of a zone have this mark: once a second a timer lowers it, without an event. `drains`
     /// if what exceeds it goes now.
-    Mark { zone: ZoneId, cpu: usize, high: u32, drains: bool },
+    Mark { zone: ZoneId, cpu: CpuId, high: u32, drains: bool },
     /// kswapd is at work on the zones of a node up to one, or has done its round.
-    Reclaim { node: u32, highest: ZoneKind, active: bool },
+    Reclaim { node: u32, highest_zoneidx: ZoneKind, active: bool },
 }
 
 /// The replay of one recording.
@@ -219,7 +220,7 @@ impl<'a> Follower<'a> {
     pub(crate) fn step(&mut self, at: usize) {
         let event = self.events[at];
         self.future.pass(at, &event);
-        let cpu = usize::from(event.cpu);
+        let cpu = CpuId(event.cpu.into());
         if !matches!(event.kind, Kind::Take | Kind::Extfrag) {
             self.end_run(cpu);
         }
@@ -263,7 +264,7 @@ impl<'a> Follower<'a> {
         for zone in 0..self.memory.zones.len() {
             let id = ZoneId(zone as u8);
             for (cpu, index) in
-                (0..self.cpus.len()).flat_map(|cpu| (0..NR_PCP_LISTS).map(move |i| (cpu, i)))
+                CpuId::all(self.cpus.len()).flat_map(|cpu| (0..NR_PCP_LISTS).map(move |i| (cpu, i)))
             {
                 self.infer_taken(id, cpu, index, None);
             }
@@ -277,7 +278,7 @@ impl<'a> Follower<'a> {
 
     fn ask_for(&mut self, alloc: &Event, past_lists: bool) {
         if self.demand.is_some() {
-            for cpu in 0..self.cpus.len() {
+            for cpu in CpuId::all(self.cpus.len()) {
                 self.ask_for_drain(cpu, false);
             }
             let (node, path) = self.walk_of(alloc);
@@ -317,7 +318,7 @@ impl<'a> Follower<'a> {
 
     /// The report, once all events are done.
     pub(crate) fn finish(mut self) -> Report {
-        for cpu in 0..self.cpus.len() {
+        for cpu in CpuId::all(self.cpus.len()) {
             self.end_run(cpu);
             self.end_drain(cpu);
         }
@@ -373,8 +374,8 @@ impl<'a> Follower<'a> {
     }
 
     /// Takes what was taken without an event off the head of a CPU's list, as far as `until`.
-    fn infer_taken(&mut self, id: ZoneId, cpu: usize, index: usize, until: Option<Pfn>) {
-        while let Some(head) = self.memory.zones[id.index()].pcp[cpu].list(index).head() {
+    fn infer_taken(&mut self, id: ZoneId, cpu: CpuId, index: usize, until: Option<Pfn>) {
+        while let Some(head) = self.memory.zones[id.index()].pcp[cpu.index()].list(index).head() {
             if Some(head) == until || !self.was_taken_silently(head) {
                 break;
             }
@@ -384,9 +385,9 @@ impl<'a> Follower<'a> {
 
     /// As [`Self::infer_taken`], when `pfn` is about to be put before the head: what will be heard of
     /// before `pfn` is, cannot have been taken from behind it.
-    fn infer_taken_before(&mut self, id: ZoneId, cpu: usize, index: usize, pfn: Pfn) {
+    fn infer_taken_before(&mut self, id: ZoneId, cpu: CpuId, index: usize, pfn: Pfn) {
         let leaves_at = self.future.coming(pfn).unwrap_or(usize::MAX);
-        while let Some(head) = self.memory.zones[id.index()].pcp[cpu].list(index).head() {
+        while let Some(head) = self.memory.zones[id.index()].pcp[cpu.index()].list(index).head() {
             let is_first = self.future.coming(head).is_some_and(|at| at < leaves_at);
             if !is_first || !self.was_taken_silently(head) {
                 break;
@@ -409,16 +410,16 @@ impl<'a> Follower<'a> {
 
     /// The run that this event belongs to: the one under way, or a new one.
     fn run_of(&mut self, at: usize, event: &Event) -> Run {
-        let cpu = usize::from(event.cpu);
+        let cpu = CpuId(event.cpu.into());
         let zone = self.memory.zone_of(event.pfn);
-        if let Some(run) = self.cpus[cpu].run {
+        if let Some(run) = self.cpus[cpu.index()].run {
             let same = run.zone == zone
                 && run.order == event.order
                 && run.migratetype == event.migratetype
                 && run.to == To::List;
             let head = || {
                 let index = pcp_index(event.order, event.migratetype);
-                self.memory.zones[zone.index()].pcp[cpu].list(index).head()
+                self.memory.zones[zone.index()].pcp[cpu.index()].list(index).head()
             };
             // A longer run than expected is one refill, unless all of it has been taken since.
             if same
@@ -465,14 +466,14 @@ impl<'a> Follower<'a> {
             }
             return run;
         }
-        let is_empty = self.memory.zones[zone.index()].pcp[cpu].list(index).is_empty();
+        let is_empty = self.memory.zones[zone.index()].pcp[cpu.index()].list(index).is_empty();
         if let Some(alloc) = served.as_ref().filter(|_| !is_empty) {
             self.ask_ahead(alloc, true);
             return run;
         }
         run.to = To::List;
         run.serves_next = served.is_some();
-        let before = self.memory.zones[zone.index()].pcp[cpu].clone();
+        let before = self.memory.zones[zone.index()].pcp[cpu.index()].clone();
         if let Some(alloc) = &served {
             self.note_alloc(alloc, zone, true);
         }
@@ -482,7 +483,7 @@ impl<'a> Follower<'a> {
         let is_refill = run.expected == 1 || !has_more || event.kind != Kind::Take;
         if !is_refill && run.serves_next && is_alone() {
             // A refill fetches more; this went past the lists, which were locked.
-            self.memory.zones[zone.index()].pcp[cpu] = before;
+            self.memory.zones[zone.index()].pcp[cpu.index()] = before;
             self.report.inferred.bypassed_pages += u64::from(event.order.pages());
             run.to = To::Request;
         }
@@ -502,11 +503,11 @@ impl<'a> Follower<'a> {
 
     /// Notes an allocation in the state that later sizes depend on.
     fn note_alloc(&mut self, alloc: &Event, zone: ZoneId, from_list: bool) {
-        let cpu = usize::from(alloc.cpu);
-        if self.cpus[cpu].noted {
+        let cpu = CpuId(alloc.cpu.into());
+        if self.cpus[cpu.index()].noted {
             return;
         }
-        self.cpus[cpu].noted = true;
+        self.cpus[cpu.index()].noted = true;
         self.memory.note_zone_walk(self.request(alloc), zone);
         if from_list {
             self.memory.note_pcp_alloc(zone, cpu);
@@ -514,8 +515,8 @@ impl<'a> Follower<'a> {
     }
 
     fn request(&self, alloc: &Event) -> Request {
-        let cpu = usize::from(alloc.cpu);
-        let node = self.memory.machine.cpu_nodes[cpu];
+        let cpu = CpuId(alloc.cpu.into());
+        let node = self.memory.machine.cpu_nodes[cpu.index()];
         Request { order: alloc.order, gfp: alloc.gfp(), cpu, node, past_lists: false }
     }
 
@@ -527,8 +528,8 @@ impl<'a> Follower<'a> {
         AllocFlags::fast_path(gfp)
     }
 
-    fn end_run(&mut self, cpu: usize) {
-        let Some(run) = self.cpus[cpu].run.take() else { return };
+    fn end_run(&mut self, cpu: CpuId) {
+        let Some(run) = self.cpus[cpu.index()].run.take() else { return };
         if run.to == To::Request {
             return;
         }
@@ -541,7 +542,7 @@ impl<'a> Follower<'a> {
             return;
         }
         self.judge(last_event, Choice::RefillSize, blocks == expected, |this| {
-            let pcp = &this.memory.zones[zone.index()].pcp[cpu];
+            let pcp = &this.memory.zones[zone.index()].pcp[cpu.index()];
             [
                 format!("{blocks} blocks of order {order}"),
                 format!("{expected}"),
@@ -555,13 +556,13 @@ impl<'a> Follower<'a> {
 
     /// Puts a block that has just left the free lists where the run's blocks go.
     fn place(&mut self, event: &Event, mut run: Run) {
-        let cpu = usize::from(event.cpu);
+        let cpu = CpuId(event.cpu.into());
         match run.to {
             To::List => self.memory.force_refill(event.pfn, cpu, event.migratetype),
-            To::Request => self.cpus[cpu].direct = Some(event.pfn),
+            To::Request => self.cpus[cpu.index()].direct = Some(event.pfn),
         }
         run.blocks += 1;
-        self.cpus[cpu].run = Some(run);
+        self.cpus[cpu.index()].run = Some(run);
     }
 
     fn take(&mut self, at: usize, event: &Event) {
@@ -573,14 +574,14 @@ impl<'a> Follower<'a> {
                 .is_some_and(|e| e.kind == Kind::Extfrag && e.pfn == event.pfn);
         let origin = self.origin_of(event.pfn);
         let own = self.memory.peek_smallest(zone, order, migratetype);
-        let cpu = usize::from(event.cpu);
+        let cpu = CpuId(event.cpu.into());
         let (model, foreseen) = match own {
             Some((pfn, _)) => (Some(pfn), None),
             None => self.fall_back_or_force(at, event, run.mode, |pfn, extfrag| {
                 claims && pfn == event.pfn && extfrag.change_ownership
             }),
         };
-        self.cpus[cpu].foreseen = Some((event.pfn, foreseen));
+        self.cpus[cpu.index()].foreseen = Some((event.pfn, foreseen));
         let agreed = model == Some(event.pfn) && claims == own.is_none();
         self.judge(at, Choice::Take, agreed, |this| this.explain_take(event, zone, model, own));
         if let Some((_, found)) = own
@@ -710,7 +711,12 @@ impl<'a> Follower<'a> {
                     let part = Order(size.0.min(order.0));
                     self.memory.reshape_allocated(at, part, Migratetype::Movable);
                     let zone = self.memory.zone_of(at);
-                    self.ask(Demand::Free { pfn: at, order: part, cpu: 0, past_lists: true });
+                    self.ask(Demand::Free {
+                        pfn: at,
+                        order: part,
+                        cpu: CpuId(0),
+                        past_lists: true,
+                    });
                     self.memory.free_to_buddy(zone, at, part, FreeTo::Policy);
                     self.report.inferred.other_pages += u64::from(part.pages());
                 }
@@ -739,7 +745,7 @@ impl<'a> Follower<'a> {
     fn note_split(&mut self, head: Pfn, found: Order, pfn: Pfn, order: Order) {
         let mut kept = head;
         for half in (order.0..found.0).rev().map(Order) {
-            let upper = Pfn(kept.0 + half.pages());
+            let upper = kept + half.pages();
             let (keep, free) = if pfn >= upper { (upper, kept) } else { (kept, upper) };
             self.origins[free.index()] = Origin::Split;
             kept = keep;
@@ -748,7 +754,7 @@ impl<'a> Follower<'a> {
 
     /// Notes whether a block of `order` merged on its way to the free lists, and whether it ever came
     /// there: compaction captures the block it works for.
-    fn note_freed(&mut self, pfn: Pfn, order: Order, here: usize) {
+    fn note_freed(&mut self, pfn: Pfn, order: Order, here: CpuId) {
         let Some((head, found)) = self.memory.free_block_of(pfn) else { return };
         self.origins[head.index()] = if found > order { Origin::Merged } else { Origin::Whole };
         let Some(coming) = self.future.coming(head).map(|at| self.events[at]) else { return };
@@ -765,8 +771,8 @@ impl<'a> Follower<'a> {
 
     /// A fallback of a kernel that tells of it after the taking (6.12's claim), or instead of it.
     fn fallback(&mut self, at: usize, event: &Event) {
-        let cpu = usize::from(event.cpu);
-        if let Some((pfn, foreseen)) = self.cpus[cpu].foreseen.take()
+        let cpu = CpuId(event.cpu.into());
+        if let Some((pfn, foreseen)) = self.cpus[cpu.index()].foreseen.take()
             && pfn == event.pfn
         {
             let agreed = foreseen.is_some_and(|extfrag| is_as_recorded(&extfrag, event));
@@ -777,7 +783,7 @@ impl<'a> Follower<'a> {
         let own = self.memory.peek_smallest(run.zone, event.order, event.migratetype);
         let origin = self.origin_of(event.pfn);
         let mut foreseen = None;
-        self.cpus[cpu].run = Some(run);
+        self.cpus[cpu.index()].run = Some(run);
         if own.is_none() || run.mode == SearchMode::Steal {
             (_, foreseen) = self.fall_back_or_force(at, event, run.mode, |_, extfrag| {
                 is_as_recorded(extfrag, event)
@@ -789,7 +795,7 @@ impl<'a> Follower<'a> {
         if !agreed {
             self.take_by_force(event, event.fallback().change_ownership);
         }
-        let mut run = self.cpus[cpu].run.unwrap_or(run);
+        let mut run = self.cpus[cpu.index()].run.unwrap_or(run);
         if !event.fallback().change_ownership {
             run.mode = SearchMode::Steal;
         }
@@ -800,9 +806,9 @@ impl<'a> Follower<'a> {
 
     /// A fallback of a kernel that tells of it before the block it provides is taken (before 6.15).
     fn fallback_before(&mut self, at: usize, event: &Event) {
-        let cpu = usize::from(event.cpu);
+        let cpu = CpuId(event.cpu.into());
         let run = self.run_of(at, event);
-        self.cpus[cpu].run = Some(run);
+        self.cpus[cpu.index()].run = Some(run);
         let own = self.memory.peek_smallest(run.zone, event.order, event.migratetype);
         let mut foreseen = None;
         if own.is_none() {
@@ -827,7 +833,7 @@ impl<'a> Follower<'a> {
         let fields = event.fallback();
         let order = fields.fallback_order;
         let first = event.pfn.align_down(order);
-        let last = Pfn(first.0 + (order.pages() - 1));
+        let last = first + (order.pages() - 1);
         let zone = &self.memory.zones[run.zone.index()];
         let is_block = zone.spans(first) && zone.spans(last);
         if is_block && self.memory.free_block_of(event.pfn).is_none_or(|(_, o)| o < order) {
@@ -843,13 +849,13 @@ impl<'a> Follower<'a> {
     // Requests.
 
     fn alloc(&mut self, at: usize, event: &Event) {
-        let cpu = usize::from(event.cpu);
+        let cpu = CpuId(event.cpu.into());
         let Event { pfn, order, .. } = *event;
         let zone = self.memory.zone_of(pfn);
-        let was_direct = self.cpus[cpu].direct.take() == Some(pfn);
+        let was_direct = self.cpus[cpu.index()].direct.take() == Some(pfn);
         let state = self.memory.frames().state(pfn);
         self.note_alloc(event, zone, state == State::Pcp);
-        self.cpus[cpu].noted = false;
+        self.cpus[cpu.index()].noted = false;
         self.isolated_by[pfn.index()] = 0;
         self.compactions.allocated(&mut self.memory, event);
         if order.0 > 0 {
@@ -864,7 +870,7 @@ impl<'a> Follower<'a> {
         }
         let movable = event.gfp().migratetype() == Migratetype::Movable;
         self.memory.force_allocated(pfn, order, event.migratetype, movable);
-        if !self.captured.remove(&pfn) && self.cpus[cpu].asked.take() != Some(pfn) {
+        if !self.captured.remove(&pfn) && self.cpus[cpu.index()].asked.take() != Some(pfn) {
             self.ask_for(event, false);
         }
     }
@@ -878,10 +884,10 @@ impl<'a> Follower<'a> {
         let index = pcp_index(event.order, event.migratetype);
         let is_on_list = index == pcp_index(order, migratetype);
         self.infer_taken(zone, cpu, index, Some(pfn));
-        let head = self.memory.zones[zone.index()].pcp[cpu].list(index).head();
+        let head = self.memory.zones[zone.index()].pcp[cpu.index()].list(index).head();
         let agreed = is_on_list && head == Some(pfn);
         self.judge(at, Choice::PcpTake, agreed, |this| {
-            let pcp = &this.memory.zones[zone.index()].pcp[cpu];
+            let pcp = &this.memory.zones[zone.index()].pcp[cpu.index()];
             let list = this.memory.frames().iter(pcp.list(index));
             let first: Vec<_> = list.take(6).map(|p| p.to_string()).collect();
             [
@@ -925,13 +931,13 @@ impl<'a> Follower<'a> {
                 State::Isolated | State::Allocated | State::Inner => {}
             }
             let head = self.memory.frames().head_of(at);
-            at = Pfn(head.0 + self.memory.frames().order(head).pages());
+            at = head + self.memory.frames().order(head).pages();
         }
     }
 
     fn free(&mut self, at: usize, event: &Event) {
         let Event { pfn, order, pid, .. } = *event;
-        let cpu = usize::from(event.cpu);
+        let cpu = CpuId(event.cpu.into());
         if self.isolated_by[pfn.index()] == pid + 1 && self.migrating.contains(&pid) {
             // A target that was not used after all: it goes back to the compactor.
             self.compactions.target_returned(pid, order);
@@ -960,8 +966,8 @@ impl<'a> Follower<'a> {
         let index = pcp_index(order, self.memory.block_type(pfn));
         self.infer_taken_before(zone, cpu, index, pfn);
         let drain = self.memory.free_to_pcp(zone, pfn, order, cpu);
-        self.cpus[cpu].just_freed = Some((zone, index, pid));
-        self.cpus[cpu].overflow =
+        self.cpus[cpu.index()].just_freed = Some((zone, index, pid));
+        self.cpus[cpu.index()].overflow =
             drain.map(|drain| Overflow { zone, drain, freed_at: at, was_foreseen: !was_set });
     }
 
@@ -976,10 +982,10 @@ impl<'a> Follower<'a> {
 
     // Drains.
 
-    fn end_drain(&mut self, cpu: usize) {
-        self.cpus[cpu].just_freed = None;
+    fn end_drain(&mut self, cpu: CpuId) {
+        self.cpus[cpu.index()].just_freed = None;
         self.ask_for_drain(cpu, true);
-        if let Some(draining) = self.cpus[cpu].draining.take() {
+        if let Some(draining) = self.cpus[cpu.index()].draining.take() {
             let Draining { zone, expected, pages, first_event, last_order, .. } = draining;
             if let Some(expected) = expected {
                 // The last block may exceed what was asked for.
@@ -991,7 +997,8 @@ impl<'a> Follower<'a> {
             }
             self.memory.note_overflow_drained(zone);
         }
-        if let Some(Overflow { zone, drain, freed_at, .. }) = self.cpus[cpu].overflow.take() {
+        if let Some(Overflow { zone, drain, freed_at, .. }) = self.cpus[cpu.index()].overflow.take()
+        {
             self.judge(freed_at, Choice::DrainSize, false, |this| {
                 this.explain_drain_size(zone, cpu, 0, drain.pages)
             });
@@ -1004,13 +1011,13 @@ impl<'a> Follower<'a> {
     /// Returns whether it did.
     fn infer_mark(&mut self, at: usize, zone: ZoneId, order: Order) -> bool {
         let event = self.events[at];
-        let cpu = usize::from(event.cpu);
+        let cpu = CpuId(event.cpu.into());
         let Zone { flags, pcp, .. } = &self.memory.zones[zone.index()];
         let is_tuned = self.memory.policy.pcp.high == PcpHigh::AutoTuned;
         if !is_tuned || flags.reclaim_active || flags.below_high {
             return false;
         }
-        let PerCpuPages { count, high, high_min, high_max, .. } = pcp[cpu];
+        let PerCpuPages { count, high, high_min, high_max, .. } = pcp[cpu.index()];
         let filled = count + order.pages();
         if filled < high_min {
             return false;
@@ -1029,7 +1036,7 @@ impl<'a> Follower<'a> {
             return false;
         }
         if !overflows {
-            let foreseen = pcp[cpu].batch;
+            let foreseen = pcp[cpu.index()].batch;
             self.judge(at, Choice::DrainSize, false, |this| {
                 this.explain_drain_size(zone, cpu, 0, foreseen)
             });
@@ -1040,8 +1047,8 @@ impl<'a> Follower<'a> {
         true
     }
 
-    fn explain_drain_size(&self, zone: ZoneId, cpu: usize, kernel: u32, model: u32) -> [String; 3] {
-        let pcp = &self.memory.zones[zone.index()].pcp[cpu];
+    fn explain_drain_size(&self, zone: ZoneId, cpu: CpuId, kernel: u32, model: u32) -> [String; 3] {
+        let pcp = &self.memory.zones[zone.index()].pcp[cpu.index()];
         let flags = self.memory.zones[zone.index()].flags;
         [
             format!("{kernel} pages"),
@@ -1062,7 +1069,7 @@ impl<'a> Follower<'a> {
     }
 
     fn drain(&mut self, at: usize, event: &Event) {
-        let here = usize::from(event.cpu);
+        let here = CpuId(event.cpu.into());
         let Event { pfn, order, .. } = *event;
         let frames = self.memory.frames();
         if frames.state(pfn) != State::Pcp || frames.order(pfn) != order {
@@ -1075,18 +1082,18 @@ impl<'a> Follower<'a> {
         let zone = self.memory.zone_of(pfn);
         let cpu = frames.cpu(pfn);
         let index = pcp_index(order, frames.migratetype(pfn));
-        let goes_on = self.cpus[here]
+        let goes_on = self.cpus[here.index()]
             .draining
             .as_ref()
             .is_some_and(|draining| draining.zone == zone && draining.cpu == cpu);
         if !goes_on {
             self.begin_drain(at, event, zone, cpu, index);
         }
-        let Some(mut draining) = self.cpus[here].draining.take() else { return };
+        let Some(mut draining) = self.cpus[here.index()].draining.take() else { return };
         let model = self.next_drained(&mut draining.cursor, zone, cpu, pfn);
         let agreed = model == Some(pfn);
         self.judge(at, Choice::Drain, agreed, |this| {
-            let pcp = &this.memory.zones[zone.index()].pcp[cpu];
+            let pcp = &this.memory.zones[zone.index()].pcp[cpu.index()];
             let tail = pcp.list(index).tail().map_or("none".to_owned(), |tail| tail.to_string());
             [
                 format!("{pfn} of order {order}"),
@@ -1104,7 +1111,7 @@ impl<'a> Follower<'a> {
         }
         draining.pages += order.pages();
         draining.last_order = order;
-        self.cpus[here].draining = Some(draining);
+        self.cpus[here.index()].draining = Some(draining);
         self.memory.force_drain(pfn);
         self.note_freed(pfn, order, here);
         let goes_on = |e: &Event| e.kind == Kind::Drain && e.time_ns < event.time_ns + DRAIN_GAP_NS;
@@ -1113,19 +1120,20 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn pcp_count(&self, zone: ZoneId, cpu: usize) -> u32 {
-        self.memory.zones[zone.index()].pcp[cpu].count
+    fn pcp_count(&self, zone: ZoneId, cpu: CpuId) -> u32 {
+        self.memory.zones[zone.index()].pcp[cpu.index()].count
     }
 
-    fn cursor(&self, drain: Drain, zone: ZoneId, cpu: usize) -> DrainCursor {
+    fn cursor(&self, drain: Drain, zone: ZoneId, cpu: CpuId) -> DrainCursor {
         DrainCursor::new(self.memory.policy.pcp.drain, drain, self.pcp_count(zone, cpu))
     }
 
     /// A drain begins at this event: the one its CPU's last free called for, or another's.
-    fn begin_drain(&mut self, at: usize, event: &Event, zone: ZoneId, cpu: usize, index: usize) {
-        let here = usize::from(event.cpu);
-        let just_freed = self.cpus[here].just_freed;
-        let overflow = self.cpus[here].overflow.take().filter(|o| o.zone == zone && cpu == here);
+    fn begin_drain(&mut self, at: usize, event: &Event, zone: ZoneId, cpu: CpuId, index: usize) {
+        let here = CpuId(event.cpu.into());
+        let just_freed = self.cpus[here.index()].just_freed;
+        let overflow =
+            self.cpus[here.index()].overflow.take().filter(|o| o.zone == zone && cpu == here);
         self.end_drain(here);
         let (drain, expected) = match overflow {
             Some(Overflow { drain, was_foreseen, .. }) => {
@@ -1139,7 +1147,7 @@ impl<'a> Follower<'a> {
                 (Drain { pages, first_list }, caused.then_some(0))
             }
         };
-        self.cpus[here].draining = Some(Draining {
+        self.cpus[here.index()].draining = Some(Draining {
             zone,
             cpu,
             cursor: self.cursor(drain, zone, cpu),
@@ -1153,14 +1161,15 @@ impl<'a> Follower<'a> {
 
     /// Asks for what the drain under way at this CPU has taken so far, if no free caused it. `is_over`
     /// says whether it is at its end.
-    fn ask_for_drain(&mut self, here: usize, is_over: bool) {
-        let Some(draining) = &mut self.cpus[here].draining else { return };
+    fn ask_for_drain(&mut self, here: CpuId, is_over: bool) {
+        let Some(draining) = &mut self.cpus[here.index()].draining else { return };
         let Draining { zone, cpu, expected, .. } = *draining;
         let pages = draining.pages - std::mem::replace(&mut draining.pages_asked, draining.pages);
         if expected.is_some() || pages == 0 {
             return;
         }
-        let is_local = self.memory.zones[zone.index()].node == self.memory.machine.cpu_nodes[cpu];
+        let is_local =
+            self.memory.zones[zone.index()].node == self.memory.machine.cpu_nodes[cpu.index()];
         let left = self.pcp_count(zone, cpu);
         let is_tuned = self.memory.policy.pcp.high == PcpHigh::AutoTuned;
         if is_over && left > 0 && cpu == here && is_local && is_tuned {
@@ -1178,7 +1187,7 @@ impl<'a> Follower<'a> {
         &mut self,
         cursor: &mut DrainCursor,
         zone: ZoneId,
-        cpu: usize,
+        cpu: CpuId,
         drained: Pfn,
     ) -> Option<Pfn> {
         loop {
@@ -1266,9 +1275,9 @@ impl<'a> Follower<'a> {
         self.isolated.retain(|&(owner, _)| owner != pid);
     }
 
-    fn reclaim_active(&mut self, node: u32, highest: ZoneKind, active: bool) {
-        self.ask(Demand::Reclaim { node, highest, active });
-        note_reclaim(&mut self.memory, node, highest, active);
+    fn reclaim_active(&mut self, node: u32, highest_zoneidx: ZoneKind, active: bool) {
+        self.ask(Demand::Reclaim { node, highest_zoneidx, active });
+        note_reclaim(&mut self.memory, node, highest_zoneidx, active);
     }
 
     // The end.
@@ -1302,13 +1311,18 @@ impl<'a> Follower<'a> {
 
 /// Notes that kswapd begins a round on the zones of a node up to one, or has done it: then their boosts
 /// have served (`balance_pgdat`), and compaction looks again at pageblocks it skipped.
-pub(crate) fn note_reclaim(memory: &mut Memory, node: u32, highest: ZoneKind, active: bool) {
+pub(crate) fn note_reclaim(
+    memory: &mut Memory,
+    node: u32,
+    highest_zoneidx: ZoneKind,
+    active: bool,
+) {
     for id in (0..memory.zones.len() as u8).map(ZoneId) {
         let zone = &mut memory.zones[id.index()];
         if zone.node != node {
             continue;
         }
-        if zone.kind <= highest {
+        if zone.kind <= highest_zoneidx {
             zone.flags.reclaim_active = active;
             if !active {
                 zone.watermarks.boost = 0;

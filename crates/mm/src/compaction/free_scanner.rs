@@ -126,7 +126,7 @@ impl Memory {
         let pfn = run.freepages.by_order[smallest].pop_front()?;
         let migratetype = self.frames.migratetype(pfn);
         for half in (order.0..smallest as u8).rev().map(Order) {
-            let upper = Pfn(pfn.0 + half.pages());
+            let upper = pfn + half.pages();
             self.frames.set(upper, State::Isolated, half, migratetype);
             run.freepages.by_order[half.index()].push_front(upper);
         }
@@ -240,7 +240,7 @@ impl Memory {
             State::Isolated => self.frames.order(pfn).pages(),
             _ => 0,
         };
-        let behind = Pfn(pfn.0 + found);
+        let behind = pfn + found;
         if behind < end {
             let part = self.isolate_freepages_block(run, behind, end, 1);
             scanned.end = part.end;
@@ -260,7 +260,7 @@ impl Memory {
         let block = block_start(run.cc.free_pfn, pages);
         let strides = policy.free_scan == FreeScan::Strided && run.cc.mode == MigrateMode::Async;
         let low = match policy.free_scan {
-            FreeScan::WholeBlocks => Pfn(run.cc.migrate_pfn.0 + pages),
+            FreeScan::WholeBlocks => run.cc.migrate_pfn + pages,
             _ => block_end(run.cc.migrate_pfn, pages),
         };
         FreeWalk {
@@ -454,7 +454,7 @@ impl Memory {
         let id = run.cc.zone;
         let wanted = run.cc.nr_migratepages - run.cc.nr_freepages.min(run.cc.nr_migratepages);
         let pages = run.order_pages();
-        let emptied = block_start(Pfn(run.cc.migrate_pfn.0 - 1), pages);
+        let emptied = block_start(run.cc.migrate_pfn - 1, pages);
         let mark = self.zones[id.index()].watermarks.pages(Mark::Low) + 1;
         let mut mode = SearchMode::default();
         let (mut nr_taken, mut nr_missed) = (0, 0);
@@ -494,7 +494,7 @@ impl Memory {
         let id = run.cc.zone;
         let wanted = run.cc.nr_migratepages;
         let pages = self.pageblock_pages();
-        let emptied = block_start(Pfn(run.cc.migrate_pfn.0 - 1), pages);
+        let emptied = block_start(run.cc.migrate_pfn - 1, pages);
         let mark = self.zones[id.index()].watermarks.pages(Mark::Low) + u64::from(wanted);
         let (mut nr_taken, mut nr_missed) = (0, 0);
         if self.watermark_ok(id, Order(0), mark, ZoneKind::Dma, AllocFlags::NONE) {

@@ -87,7 +87,7 @@ impl Memory {
         let nothing = Scanned { start: from.0, end: from.0, nr_scanned: nr_searched, nr_taken: 0 };
         let mut is_found = from != run.cc.migrate_pfn && run.cc.fast_search_fail == 0;
         let is_plain = self.policy.compaction.positions == Positions::None;
-        let first_end = block_end(if is_plain { Pfn(from.0 + pages - 1) } else { from }, pages);
+        let first_end = block_end(if is_plain { from + pages - 1 } else { from }, pages);
         if is_plain && first_end > run.cc.free_pfn {
             run.cc.migrate_pfn = first_end;
             return nothing;
@@ -104,7 +104,7 @@ impl Memory {
             if is_plain {
                 break;
             }
-            (from, to, is_found) = (to, Pfn(to.0 + pages), false);
+            (from, to, is_found) = (to, to + pages, false);
         }
         nothing
     }
@@ -141,7 +141,7 @@ impl Memory {
     #[doc(alias = "pageblock_pfn_to_page")]
     pub(super) fn is_whole_block(&self, id: ZoneId, start: Pfn, end: Pfn) -> bool {
         let zone = &self.zones[id.index()];
-        let last = Pfn(end.0 - 1);
+        let last = end - 1;
         let is_there = |pfn: Pfn| zone.spans(pfn) && self.frames.state(pfn) != State::Hole;
         is_there(start.max(zone.start)) && is_there(last)
     }
@@ -296,7 +296,7 @@ impl Memory {
         (run.cc.nr_migratepages, scan.nr_taken) = (0, 0);
         if scan.at <= until {
             scan.at = until;
-            scan.wanted_until = Some(Pfn(until.0 + run.order_pages()));
+            scan.wanted_until = Some(until + run.order_pages());
         }
     }
 

@@ -71,10 +71,10 @@ impl Memory {
         order: Order,
         mark: Mark,
         flags: AllocFlags,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
     ) -> CompactResult {
         let free = self.zones[id.index()].nr_free_pages;
-        match self.has_room(id, order, mark, flags, highest, free) {
+        match self.has_room(id, order, mark, flags, highest_zoneidx, free) {
             CompactResult::Continue => {}
             result => return result,
         }
@@ -105,41 +105,46 @@ impl Memory {
         order: Order,
         mark: Mark,
         flags: AllocFlags,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
         nr_free_pages: u64,
     ) -> CompactResult {
         let marks = &self.zones[id.index()].watermarks;
         let (low, min) = (marks.pages(Mark::Low), marks.pages(Mark::Min));
-        let (served, room, class) = match self.policy.compaction.suitable {
+        let (served, room, highest_zoneidx) = match self.policy.compaction.suitable {
             Suitable::RoomFirst => (None, low, ZoneKind::Dma),
-            Suitable::LowMark => (Some(low), low, highest),
+            Suitable::LowMark => (Some(low), low, highest_zoneidx),
             Suitable::CallersMark => {
                 let room = if order > COSTLY_ORDER { low } else { min };
-                (Some(marks.pages(mark)), room, highest)
+                (Some(marks.pages(mark)), room, highest_zoneidx)
             }
         };
-        if served.is_some_and(|mark| self.watermark_ok(id, order, mark, class, flags)) {
+        if served.is_some_and(|mark| self.watermark_ok(id, order, mark, highest_zoneidx, flags)) {
             return CompactResult::Success;
         }
         let needed = room + compact_gap(order);
         let flags = AllocFlags::NONE;
-        match self.watermark_ok_with(id, Order(0), needed, class, flags, nr_free_pages) {
+        match self.watermark_ok_with(id, Order(0), needed, highest_zoneidx, flags, nr_free_pages) {
             true => CompactResult::Continue,
             false => CompactResult::Skipped,
         }
     }
 
     /// Whether kcompactd has something to do on a node: whether a run is worth while in one of its zones up
-    /// to `highest`.
+    /// to `highest_zoneidx`.
     #[must_use]
-    pub fn kcompactd_node_suitable(&mut self, node: u32, order: Order, highest: ZoneKind) -> bool {
+    pub fn kcompactd_node_suitable(
+        &mut self,
+        node: u32,
+        order: Order,
+        highest_zoneidx: ZoneKind,
+    ) -> bool {
         (0..self.zones.len()).map(|zone| ZoneId(zone as u8)).any(|id| {
             let zone = &self.zones[id.index()];
-            if zone.node != node || zone.kind > highest || zone.present_pages == 0 {
+            if zone.node != node || zone.kind > highest_zoneidx || zone.present_pages == 0 {
                 return false;
             }
             let flags = AllocFlags::NONE;
-            let result = self.compaction_suitable(id, order, Mark::Min, flags, highest);
+            let result = self.compaction_suitable(id, order, Mark::Min, flags, highest_zoneidx);
             self.note_suitable(id, Some(order), result);
             result == CompactResult::Continue
         })

@@ -12,7 +12,7 @@
 use super::{CHUNK, CachedPage, Chunk, FileId, NIL, PageCache, decode};
 use crate::memory::Memory;
 use crate::slab::{CacheId, Object};
-use crate::types::Pfn;
+use crate::types::{CpuId, Pfn};
 use std_alloc::vec::Vec;
 
 /// Entries of a node (`XA_CHUNK_SIZE`).
@@ -233,7 +233,7 @@ impl PageCache {
 impl Memory {
     /// Frees the objects of pages that went. Returns how many pages of slabs that freed.
     #[doc(alias = "try_to_free_buffers")]
-    pub fn release_objects(&mut self, cpu: usize) -> u64 {
+    pub fn release_objects(&mut self, cpu: CpuId) -> u64 {
         if self.files.released.is_empty() {
             return 0;
         }

@@ -4,32 +4,33 @@
 //! objects (alien caches). Visible as: on several nodes an object of another one may stay in a CPU's array.
 
 use super::{Cache, NIL, Object, Place};
+use crate::types::CpuId;
 
 /// CPUs share eight batches of objects at each node (`enable_cpucache`: `shared`).
 const SHARED_BATCHES: usize = 8;
 
 impl Cache {
     /// An object without growing.
-    pub(super) fn array_alloc(&mut self, cpu: usize, node: usize) -> Option<Object> {
-        if self.cpus[cpu].array.is_empty() {
+    pub(super) fn array_alloc(&mut self, cpu: CpuId, node: usize) -> Option<Object> {
+        if self.cpus[cpu.index()].array.is_empty() {
             self.refill(cpu, node);
         }
-        self.cpus[cpu].array.pop()
+        self.cpus[cpu.index()].array.pop()
     }
 
     /// Fills a CPU's array with a batch: of shared objects, or from partial slabs, or from empty ones.
     #[doc(alias = "cache_alloc_refill")]
-    fn refill(&mut self, cpu: usize, node: usize) {
+    fn refill(&mut self, cpu: CpuId, node: usize) {
         let batch = self.layout.batch() as usize;
         let shared = &mut self.nodes[node].shared;
         if !shared.is_empty() {
             let from = shared.len().saturating_sub(batch);
             let moved = shared.split_off(from);
-            self.cpus[cpu].array.extend(moved);
+            self.cpus[cpu.index()].array.extend(moved);
             return;
         }
         for from in self.nodes_from(node) {
-            while self.cpus[cpu].array.len() < batch {
+            while self.cpus[cpu.index()].array.len() < batch {
                 let lists = &self.nodes[from];
                 let number =
                     if lists.partial.nr > 0 { lists.partial.head } else { lists.free.head };
@@ -37,23 +38,23 @@ impl Cache {
                     break;
                 }
                 self.unlink(number);
-                while self.has_free(number) && self.cpus[cpu].array.len() < batch {
+                while self.has_free(number) && self.cpus[cpu.index()].array.len() < batch {
                     let object = self.take(number);
                     self.nodes[from].free_objects -= 1;
-                    self.cpus[cpu].array.push(object);
+                    self.cpus[cpu.index()].array.push(object);
                 }
                 if self.has_free(number) {
                     self.push(number, Place::Partial, true);
                 }
             }
-            if !self.cpus[cpu].array.is_empty() {
+            if !self.cpus[cpu.index()].array.is_empty() {
                 return;
             }
         }
     }
 
     /// A new slab joins the empty ones, and the CPU takes from it.
-    pub(super) fn array_add(&mut self, number: u32, cpu: usize, node: usize) -> Object {
+    pub(super) fn array_add(&mut self, number: u32, cpu: CpuId, node: usize) -> Object {
         let slab = &self.slabs[number as usize];
         let (of, objects) = (usize::from(slab.node), u32::from(slab.objects));
         self.nodes[of].free_objects += objects;
@@ -62,26 +63,27 @@ impl Cache {
         found.unwrap_or_else(|| unreachable!("a slab was added"))
     }
 
-    pub(super) fn array_free(&mut self, object: Object, cpu: usize, node: usize) {
-        if self.cpus[cpu].array.len() >= self.layout.array as usize {
+    pub(super) fn array_free(&mut self, object: Object, cpu: CpuId, node: usize) {
+        if self.cpus[cpu.index()].array.len() >= self.layout.array as usize {
             self.flush(cpu, node);
         }
-        self.cpus[cpu].array.push(object);
+        self.cpus[cpu.index()].array.push(object);
     }
 
     /// The oldest batch of a full array goes to the shared one as far as there is room, else to its slabs.
     #[doc(alias = "cache_flusharray")]
-    fn flush(&mut self, cpu: usize, node: usize) {
+    fn flush(&mut self, cpu: CpuId, node: usize) {
         let batch = self.layout.batch() as usize;
         let most = if self.cpus.len() > 1 { SHARED_BATCHES * batch } else { 0 };
         let shared = self.nodes[node].shared.len();
         if shared < most {
             let moved = batch.min(most - shared);
-            let objects = self.cpus[cpu].array.drain(..moved);
+            let objects = self.cpus[cpu.index()].array.drain(..moved);
             self.nodes[node].shared.extend(objects);
             return;
         }
-        let objects: std_alloc::vec::Vec<Object> = self.cpus[cpu].array.drain(..batch).collect();
+        let objects: std_alloc::vec::Vec<Object> =
+            self.cpus[cpu.index()].array.drain(..batch).collect();
         for object in objects {
             self.free_to_slab(object);
         }
@@ -115,12 +117,13 @@ impl Cache {
     }
 
     /// A fifth of what arrays may hold goes back, and some empty slabs.
-    pub(super) fn array_reap(&mut self, cpu: usize, node: usize) {
+    pub(super) fn array_reap(&mut self, cpu: CpuId, node: usize) {
         let fifth = self.layout.array.div_ceil(5) as usize;
         let shared_fifth = fifth * SHARED_BATCHES / 2;
-        let own = fifth.min(self.cpus[cpu].array.len().div_ceil(2));
+        let own = fifth.min(self.cpus[cpu.index()].array.len().div_ceil(2));
         let shared = shared_fifth.min(self.nodes[node].shared.len().div_ceil(2));
-        let mut objects: std_alloc::vec::Vec<Object> = self.cpus[cpu].array.drain(..own).collect();
+        let mut objects: std_alloc::vec::Vec<Object> =
+            self.cpus[cpu.index()].array.drain(..own).collect();
         objects.extend(self.nodes[node].shared.drain(..shared));
         for object in objects {
             self.free_to_slab(object);

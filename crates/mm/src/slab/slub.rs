@@ -2,27 +2,28 @@
 
 use super::layout::CpuLimit;
 use super::{Cache, Object, Place};
+use crate::types::CpuId;
 
 impl Cache {
     /// An object without growing, from wherever there is one.
     #[doc(alias = "___slab_alloc")]
-    pub(super) fn slub_alloc(&mut self, cpu: usize, node: usize) -> Option<Object> {
-        if let Some(number) = self.cpus[cpu].slab {
+    pub(super) fn slub_alloc(&mut self, cpu: CpuId, node: usize) -> Option<Object> {
+        if let Some(number) = self.cpus[cpu.index()].slab {
             if self.has_free(number) {
                 return Some(self.take(number));
             }
             // All in use: whoever frees the first of them finds it again.
             self.slabs[number as usize].place = Place::Full;
-            self.cpus[cpu].slab = None;
+            self.cpus[cpu.index()].slab = None;
         }
-        let number = match self.cpus[cpu].partial.pop() {
+        let number = match self.cpus[cpu.index()].partial.pop() {
             Some(number) => {
                 let slab = &self.slabs[number as usize];
                 let free = u32::from(slab.objects - slab.in_use);
-                let kept = &mut self.cpus[cpu].partial_objects;
+                let kept = &mut self.cpus[cpu.index()].partial_objects;
                 *kept = kept.saturating_sub(free);
-                if self.cpus[cpu].partial.is_empty() {
-                    self.cpus[cpu].partial_objects = 0;
+                if self.cpus[cpu.index()].partial.is_empty() {
+                    self.cpus[cpu.index()].partial_objects = 0;
                 }
                 number
             }
@@ -34,7 +35,7 @@ impl Cache {
 
     /// A partial slab of a node; some more go to the CPU's own list.
     #[doc(alias = "get_partial_node")]
-    fn get_partial(&mut self, cpu: usize, node: usize) -> Option<u32> {
+    fn get_partial(&mut self, cpu: CpuId, node: usize) -> Option<u32> {
         let min_partial = self.layout.min_partial;
         for from in self.nodes_from(node) {
             // Other nodes give only what they have beyond their own need.
@@ -70,15 +71,15 @@ impl Cache {
     }
 
     /// The CPU takes from this slab from now on.
-    fn hold(&mut self, number: u32, cpu: usize) {
-        self.slabs[number as usize].place = Place::Cpu(cpu as u8);
-        self.cpus[cpu].slab = Some(number);
+    fn hold(&mut self, number: u32, cpu: CpuId) {
+        self.slabs[number as usize].place = Place::Cpu(cpu.0 as u8);
+        self.cpus[cpu.index()].slab = Some(number);
     }
 
     /// A new slab: the CPU takes from it; what it took from before, another task having grown the cache
     /// meanwhile, goes to its node.
-    pub(super) fn slub_add(&mut self, number: u32, cpu: usize) -> Object {
-        if let Some(old) = self.cpus[cpu].slab.take() {
+    pub(super) fn slub_add(&mut self, number: u32, cpu: CpuId) -> Object {
+        if let Some(old) = self.cpus[cpu.index()].slab.take() {
             self.deactivate(old);
         }
         self.hold(number, cpu);
@@ -100,16 +101,16 @@ impl Cache {
 
     /// Puts a slab on a CPU's list, which goes to the nodes before if it is full (`put_cpu_partial`).
     #[doc(alias = "put_cpu_partial")]
-    fn keep_partial(&mut self, number: u32, cpu: usize) {
+    fn keep_partial(&mut self, number: u32, cpu: CpuId) {
         let slab = &mut self.slabs[number as usize];
-        slab.place = Place::CpuPartial(cpu as u8);
+        slab.place = Place::CpuPartial(cpu.0 as u8);
         let free = u32::from(slab.objects - slab.in_use);
-        self.cpus[cpu].partial.push(number);
-        self.cpus[cpu].partial_objects += free;
+        self.cpus[cpu.index()].partial.push(number);
+        self.cpus[cpu.index()].partial_objects += free;
     }
 
-    fn drain_cpu_partial_if_full(&mut self, cpu: usize) {
-        let kept = &self.cpus[cpu];
+    fn drain_cpu_partial_if_full(&mut self, cpu: CpuId) {
+        let kept = &self.cpus[cpu.index()];
         let is_full = match self.layout.cpu_partial {
             CpuLimit::Objects(limit) => kept.partial_objects > limit,
             CpuLimit::Slabs(limit) => kept.partial.len() as u32 >= limit,
@@ -121,9 +122,9 @@ impl Cache {
 
     /// A CPU's partial slabs go to their nodes' lists; empty ones that those do not want go back.
     #[doc(alias = "__unfreeze_partials")]
-    fn drain_cpu_partial(&mut self, cpu: usize) {
-        self.cpus[cpu].partial_objects = 0;
-        while let Some(number) = self.cpus[cpu].partial.pop() {
+    fn drain_cpu_partial(&mut self, cpu: CpuId) {
+        self.cpus[cpu.index()].partial_objects = 0;
+        while let Some(number) = self.cpus[cpu.index()].partial.pop() {
             let slab = &mut self.slabs[number as usize];
             slab.place = Place::Full;
             let (in_use, node) = (slab.in_use, usize::from(slab.node));
@@ -136,7 +137,7 @@ impl Cache {
     }
 
     #[doc(alias = "__slab_free")]
-    pub(super) fn slub_free(&mut self, object: Object, cpu: usize) {
+    pub(super) fn slub_free(&mut self, object: Object, cpu: CpuId) {
         let number = self.put(object);
         let slab = &self.slabs[number as usize];
         match slab.place {
@@ -161,8 +162,8 @@ impl Cache {
     /// Departs: the lists are not sorted by use, which the kernel does on this occasion. Visible as: other
     /// slabs are filled first.
     pub(super) fn slub_shrink(&mut self) {
-        for cpu in 0..self.cpus.len() {
-            if let Some(number) = self.cpus[cpu].slab.take() {
+        for cpu in CpuId::all(self.cpus.len()) {
+            if let Some(number) = self.cpus[cpu.index()].slab.take() {
                 self.deactivate(number);
             }
             self.drain_cpu_partial(cpu);

@@ -822,14 +822,14 @@ impl Naive {
         for zone in 0..self.zones.len() {
             self.setup_reserve(zone);
             let (node, kind) = (self.zones[zone].node, self.zones[zone].kind);
-            for class in ZoneKind::ALL {
+            for highest_zoneidx in ZoneKind::ALL {
                 let between: u64 = self
                     .zones
                     .iter()
-                    .filter(|z| z.node == node && z.kind > kind && z.kind <= class)
+                    .filter(|z| z.node == node && z.kind > kind && z.kind <= highest_zoneidx)
                     .map(|z| z.managed)
                     .sum();
-                self.zones[zone].lowmem_reserve[class as usize] = match kind {
+                self.zones[zone].lowmem_reserve[highest_zoneidx as usize] = match kind {
                     ZoneKind::Movable => 0,
                     _ => {
                         between
@@ -876,7 +876,7 @@ impl Naive {
         zone: usize,
         order: u8,
         mark: u64,
-        class: ZoneKind,
+        highest_zoneidx: ZoneKind,
         flags: AllocFlags,
     ) -> bool {
         let z = &self.zones[zone];
@@ -908,7 +908,7 @@ impl Naive {
         if flags.intersects(AllocFlags::OOM) {
             min -= min / 2;
         }
-        if free <= min + z.lowmem_reserve[class as usize] as i64 {
+        if free <= min + z.lowmem_reserve[highest_zoneidx as usize] as i64 {
             return false;
         }
         if self.policy.watermark.check == WatermarkCheck::EachOrder {
@@ -944,14 +944,14 @@ impl Naive {
         walk: Option<Mark>,
         flags: AllocFlags,
     ) -> bool {
-        let (order, class) = (request.order.0, request.gfp.highest_zone());
-        self.passes(zone, order, pages, class, flags)
+        let (order, highest_zoneidx) = (request.order.0, request.gfp.highest_zone());
+        self.passes(zone, order, pages, highest_zoneidx, flags)
             || order == 0
                 && self.policy.watermark.boost_spares_urgent
                 && flags.intersects(AllocFlags::MIN_RESERVE)
                 && self.zones[zone].boost > 0
                 && walk == Some(Mark::Min)
-                && self.passes(zone, 0, self.zones[zone].marks[0], class, flags)
+                && self.passes(zone, 0, self.zones[zone].marks[0], highest_zoneidx, flags)
     }
 
     // Per-CPU lists.
@@ -1386,9 +1386,9 @@ impl Naive {
                 }
             }
             if at_home.iter().any(|&zone| self.zones[zone].depleted) {
-                let highest = self.zones[first].kind;
+                let highest_zoneidx = self.zones[first].kind;
                 for zone in &mut self.zones {
-                    if zone.node == home && zone.kind <= highest {
+                    if zone.node == home && zone.kind <= highest_zoneidx {
                         zone.batch = zone.marks[2] as i64 - zone.marks[1] as i64;
                         zone.depleted = false;
                     }
@@ -1453,7 +1453,7 @@ impl Naive {
         let mut pfn = None;
         if self.has_list(order) {
             let cold = self.policy.pcp.cold && request.gfp.contains(Gfp::COLD);
-            pfn = self.take_by_cpu(zone, request.cpu, order, wanted, cold, flags);
+            pfn = self.take_by_cpu(zone, request.cpu.index(), order, wanted, cold, flags);
         }
         if pfn.is_none() && flags.intersects(AllocFlags::HIGHATOMIC) {
             pfn = self.take_smallest(zone, order, HighAtomic);

@@ -17,7 +17,7 @@ use highorder_mm::policy::{
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{Machine, Memory, NodeSpec, ZoneSpec};
+use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
@@ -85,7 +85,7 @@ pub(crate) fn linux_4_20() -> Policy {
         rescan: Rescan::Plain,
         count_taken: false,
         skip_huge_blocks: false,
-        finish: Finish::TypeOrSteal,
+        finish: Finish::TypeOrClaim,
         isolate_mark: IsolateMark::Min,
         contention: Contention::Abort,
         capture: false,
@@ -133,7 +133,7 @@ pub(crate) fn linux_4_4() -> Policy {
         async_sources: AsyncSources::Movable,
         asks_block_ends: true,
         skip_on_failure: false,
-        finish: Finish::MarkAndSteal,
+        finish: Finish::MarkAndClaim,
         suitable: Suitable::LowMark,
         isolate_mark: IsolateMark::Low,
         writeback_needs_sync: false,
@@ -334,7 +334,7 @@ pub(crate) fn all_free(machine: &Machine, policy: &Policy) -> Memory {
     let mut memory = Memory::new(machine.clone(), policy.clone());
     for node in &machine.nodes {
         for zone in &node.zones {
-            memory.release_boot_memory(zone.start..Pfn(zone.start.0 + zone.spanned_pages));
+            memory.release_boot_memory(zone.start..zone.start + zone.spanned_pages);
         }
     }
     memory
@@ -475,7 +475,7 @@ impl Scene {
                 let request = Request {
                     order: Order(order),
                     gfp: gfps()[usize::from(gfp) % gfps().len()],
-                    cpu: usize::from(cpu) % nr_cpus,
+                    cpu: CpuId(u32::from(cpu) % nr_cpus as u32),
                     node: u32::from(node) % nr_nodes as u32,
                     past_lists: false,
                 };
@@ -487,9 +487,9 @@ impl Scene {
                     let (pfn, order) = self.used.swap_remove(at);
                     let (cpu, cold) = (usize::from(cpu) % nr_cpus, which >> 31 == 1);
                     if cold {
-                        self.fast.free_cold(pfn, order, cpu);
+                        self.fast.free_cold(pfn, order, CpuId(cpu as u32));
                     } else {
-                        self.fast.free(pfn, order, cpu);
+                        self.fast.free(pfn, order, CpuId(cpu as u32));
                     }
                     if let Some(naive) = &mut self.naive {
                         naive.free(pfn.0, order.0, cpu, cold);
@@ -498,7 +498,7 @@ impl Scene {
             }
             Op::Drain { zone, cpu } => {
                 let (zone, cpu) = (usize::from(zone) % nr_zones, usize::from(cpu) % nr_cpus);
-                self.fast.drain_pcp_zone(ZoneId(zone as u8), cpu);
+                self.fast.drain_pcp_zone(ZoneId(zone as u8), CpuId(cpu as u32));
                 if let Some(naive) = &mut self.naive {
                     naive.drain_zone(zone, cpu);
                 }
@@ -511,7 +511,7 @@ impl Scene {
             }
             Op::Decay { zone, cpu } => {
                 let (zone, cpu) = (usize::from(zone) % nr_zones, usize::from(cpu) % nr_cpus);
-                self.fast.decay_pcp_high(ZoneId(zone as u8), cpu);
+                self.fast.decay_pcp_high(ZoneId(zone as u8), CpuId(cpu as u32));
                 if let Some(naive) = &mut self.naive {
                     naive.decay(zone, cpu);
                 }
@@ -645,7 +645,7 @@ impl Scene {
             self.fast.putback_isolated_page(pfn, order);
         }
         while let Some((pfn, order)) = self.used.pop() {
-            self.fast.free(pfn, order, 0);
+            self.fast.free(pfn, order, CpuId(0));
         }
         self.fast.drain_all_pages(None);
     }

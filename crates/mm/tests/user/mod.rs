@@ -2,14 +2,16 @@
 //! plainest form, and what every page's content ought to be beside them.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER, TouchRange};
+use highorder_mm::anon::{Fault, FaultKind, HUGE_ORDER, TouchRange};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
 use highorder_mm::swap::SwapIo;
-use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
-use highorder_mm::{Memory, Order, Pfn};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::{HugeAdvice, ProcessId};
+use highorder_mm::{CpuId, Memory, Order, Pfn};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A machine in use.
@@ -58,13 +60,13 @@ impl User {
         start
     }
 
-    pub(crate) fn munmap(&mut self, which: usize, cpu: usize) {
+    pub(crate) fn munmap(&mut self, which: usize, cpu: CpuId) {
         let (start, pages) = self.areas.swap_remove(which);
         self.memory.munmap(start..Vpn(start.0 + pages), cpu);
         self.forget(start, pages);
     }
 
-    pub(crate) fn dontneed(&mut self, start: Vpn, pages: u32, cpu: usize) {
+    pub(crate) fn dontneed(&mut self, start: Vpn, pages: u32, cpu: CpuId) {
         self.memory.dontneed(start..Vpn(start.0 + pages), cpu);
         self.forget(start, pages);
     }
@@ -74,7 +76,7 @@ impl User {
     }
 
     /// Touches one page and serves whatever fault comes of it. False if memory ran out.
-    pub(crate) fn touch(&mut self, vpn: Vpn, access: Access, cpu: usize) -> bool {
+    pub(crate) fn touch(&mut self, vpn: Vpn, access: Access, cpu: CpuId) -> bool {
         for _ in 0..1_000 {
             let touched = self.memory.touch(vpn, 1, access);
             let Some(fault) = touched.fault else {
@@ -103,7 +105,7 @@ impl User {
         assert_eq!(found, wanted, "{vpn} lost what was written");
     }
 
-    fn serve(&mut self, fault: &Fault, cpu: usize) -> bool {
+    fn serve(&mut self, fault: &Fault, cpu: CpuId) -> bool {
         let huge_fits = fault.kind == FaultKind::NoneHuge && fault.huge != HugeAdvice::NoHuge;
         if huge_fits && self.huge && fault.access == Access::Write {
             let (request, _) =
@@ -143,7 +145,7 @@ impl User {
         true
     }
 
-    fn swap_in(&mut self, fault: &Fault, slot: Slot, cpu: usize) -> bool {
+    fn swap_in(&mut self, fault: &Fault, slot: Slot, cpu: CpuId) -> bool {
         let Some(plan) = self.memory.swapin_plan(fault.vpn, slot) else {
             self.memory.map_swapped(fault, slot, false);
             return true;
@@ -191,7 +193,7 @@ impl User {
     }
 
     /// A page for a fault, for which memory is reclaimed if there is none.
-    fn page(&mut self, fault: &Fault, gfp: Gfp, cpu: usize) -> Option<Pfn> {
+    fn page(&mut self, fault: &Fault, gfp: Gfp, cpu: CpuId) -> Option<Pfn> {
         for round in 0..40 {
             let (request, _) = self.memory.fault_request(fault, Order(0), gfp, cpu);
             let flags = self.memory.fast_path_flags(request);
@@ -214,7 +216,7 @@ impl User {
         lruvec: usize,
         priority: u8,
         who: Reclaimer,
-        cpu: usize,
+        cpu: CpuId,
     ) -> u64 {
         let mut sc = ScanControl::new(who, cpu, self.swappiness);
         sc.priority = priority;
@@ -327,7 +329,7 @@ impl User {
         start: Vpn,
         pages: u32,
         access: Access,
-        cpu: usize,
+        cpu: CpuId,
     ) -> bool {
         let mut at = start;
         let end = start.0 + pages;

@@ -21,8 +21,8 @@
     reason = "real memory, and system calls about it, are what this module is for"
 )]
 
-use highorder_mm::anon::Access;
-use highorder_mm::vma::MemPolicy;
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
 use highorder_system::Extent;
 use rustix::mm::{
     Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munlock, munmap,

@@ -14,7 +14,6 @@ use super::work::spend_work;
 use super::{Kernel, KernelCx, Stall, TENTH, Waiter, filemap, throttle};
 use crate::sched::WaitQueue;
 use crate::task::Wakeup;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
 use highorder_mm::compaction::suitable::PROACTIVE_DEFER_ROUNDS;
 use highorder_mm::compaction::{CompactRequest, CompactResult, CompactRun, CompactStep, Compactor};
@@ -26,6 +25,7 @@ use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};
+use highorder_words::Ns;
 
 /// How hard a request compacts (`enum compact_priority`); the hardest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +86,7 @@ pub struct Kcompactd {
     /// The largest order asked for since it last worked.
     pub(crate) order: Order,
     /// The highest zone asked for.
-    pub(crate) highest: Option<ZoneKind>,
+    pub(crate) highest_zoneidx: Option<ZoneKind>,
 }
 
 /// What came of compacting a zone.
@@ -122,7 +122,7 @@ pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Comp
     let mut held = 0;
     let mut is_cpu_wanted = false;
     let result = loop {
-        run.request.cpu = cx.cpu().0 as usize;
+        run.request.cpu = cx.cpu();
         if run.request.mode == MigrateMode::Async {
             run.contended |= aborts && is_cpu_wanted || finds_lock_taken(cx, &run);
         }
@@ -272,7 +272,7 @@ fn compact_by_preferred_zone(
     cx.world().memory.vm.add(Vm::CompactStall, 1);
     let mut best = CompactResult::Skipped;
     for zone in zones {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let request = CompactRequest::direct(zone, order, gfp, priority.mode(), cpu, false);
         let result = compact_zone(cx, request).result;
         best = best.max(result);
@@ -319,7 +319,7 @@ fn compact_by_zones(
             best = rank(policy.direct, best, CompactResult::Deferred);
             continue;
         }
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let full = priority == Priority::SyncFull;
         let request = CompactRequest::direct(zone, order, gfp, priority.mode(), cpu, full);
         let Compacted { result, block, is_cpu_wanted } = compact_zone(cx, request);
@@ -411,7 +411,7 @@ fn is_killed(cx: &mut KernelCx<'_>, want: Want) -> bool {
 
 /// Gives what this CPU's lists hold back to the free lists (`drain_pages`).
 fn drain_own_lists(cx: &mut KernelCx<'_>) {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let memory = &mut cx.world().memory;
     for zone in 0..memory.zones.len() {
         memory.drain_pcp_zone(ZoneId(zone as u8), cpu);
@@ -479,8 +479,8 @@ fn has_hope(cx: &mut KernelCx<'_>, want: Want, flags: AllocFlags) -> bool {
         // Divided by the order's number, as the kernel has it.
         let available =
             kernel.memory.zones[id.index()].nr_free_pages + reclaimable / u64::from(order.0);
-        let highest = gfp.highest_zone();
-        kernel.memory.has_room(id, order, Mark::Min, flags, highest, available)
+        let highest_zoneidx = gfp.highest_zone();
+        kernel.memory.has_room(id, order, Mark::Min, flags, highest_zoneidx, available)
             == CompactResult::Continue
     })
 }
@@ -494,7 +494,7 @@ pub(crate) fn compact_for_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order)
         if is_deferred {
             continue;
         }
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         compact_zone(cx, CompactRequest::kswapd(zone, order, cpu));
         let kernel = cx.world();
         if kernel.is_above(zone, order, Mark::Low, ZoneKind::Dma) {
@@ -511,14 +511,19 @@ pub fn compact_memory(cx: &mut KernelCx<'_>) {
     for zone in 0..cx.world().memory.zones.len() {
         let zone = ZoneId(zone as u8);
         if cx.world().memory.zones[zone.index()].managed_pages > 0 {
-            let cpu = cx.cpu().0 as usize;
+            let cpu = cx.cpu();
             compact_zone(cx, CompactRequest::user(zone, cpu));
         }
     }
 }
 
-/// Asks a node's kcompactd for blocks of `order` in zones up to `highest`.
-pub(crate) fn wakeup_kcompactd(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) {
+/// Asks a node's kcompactd for blocks of `order` in zones up to `highest_zoneidx`.
+pub(crate) fn wakeup_kcompactd(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    order: Order,
+    highest_zoneidx: ZoneKind,
+) {
     let kernel = cx.world();
     if order == Order(0) || kernel.flows.compactors.kcompactd == KcompactdWake::Never {
         return;
@@ -532,15 +537,16 @@ pub(crate) fn wakeup_kcompactd(cx: &mut KernelCx<'_>, node: u32, order: Order, h
         return;
     }
     state.order = state.order.max(order);
-    state.highest = Some(state.highest.map_or(highest, |other| other.max(highest)));
+    state.highest_zoneidx =
+        Some(state.highest_zoneidx.map_or(highest_zoneidx, |other| other.max(highest_zoneidx)));
     let queue = state.wait;
     if cx.nr_waiting(queue) == 0 {
         return;
     }
-    let is_suitable = cx.world().memory.kcompactd_node_suitable(node, order, highest);
+    let is_suitable = cx.world().memory.kcompactd_node_suitable(node, order, highest_zoneidx);
     trace::note_all(cx);
     if is_suitable {
-        trace::note(cx, TraceEvent::WakeupKcompactd(Wake { node, order, highest }));
+        trace::note(cx, TraceEvent::WakeupKcompactd(Wake { node, order, highest_zoneidx }));
         cx.wake_one(queue);
     }
 }
@@ -594,13 +600,14 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
 fn do_work(cx: &mut KernelCx<'_>, node: u32) {
     let kernel = cx.world();
     let state = &kernel.nodes[node as usize].kcompactd;
-    let (order, highest) = (state.order, state.highest.unwrap_or(ZoneKind::Movable));
-    trace::note(cx, TraceEvent::KcompactdWake(Wake { node, order, highest }));
+    let (order, highest_zoneidx) =
+        (state.order, state.highest_zoneidx.unwrap_or(ZoneKind::Movable));
+    trace::note(cx, TraceEvent::KcompactdWake(Wake { node, order, highest_zoneidx }));
     let kernel = cx.world();
     let includes_highest = kernel.flows.compactors.kcompactd != KcompactdWake::BelowHighest;
     let zones: Vec<ZoneId> = kernel
-        .zones_of(node, highest)
-        .filter(|id| includes_highest || kernel.memory.zones[id.index()].kind < highest)
+        .zones_of(node, highest_zoneidx)
+        .filter(|id| includes_highest || kernel.memory.zones[id.index()].kind < highest_zoneidx)
         .collect();
     for zone in zones {
         let is_deferred = cx.world().memory.compaction_deferred(zone, order);
@@ -610,14 +617,15 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
         }
         let memory = &mut cx.world().memory;
         let suitable =
-            memory.compaction_suitable(zone, order, Mark::Min, AllocFlags::NONE, highest);
+            memory.compaction_suitable(zone, order, Mark::Min, AllocFlags::NONE, highest_zoneidx);
         memory.note_suitable(zone, Some(order), suitable);
         trace::note_all(cx);
         if suitable != CompactResult::Continue {
             continue;
         }
-        let cpu = cx.cpu().0 as usize;
-        let request = CompactRequest::kcompactd(&cx.world().memory, zone, order, highest, cpu);
+        let cpu = cx.cpu();
+        let request =
+            CompactRequest::kcompactd(&cx.world().memory, zone, order, highest_zoneidx, cpu);
         let result = compact_zone(cx, request).result;
         let memory = &mut cx.world().memory;
         match result {
@@ -635,15 +643,15 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
     if state.order <= order {
         state.order = Order(0);
     }
-    if state.highest.is_some_and(|other| other <= highest) {
-        state.highest = None;
+    if state.highest_zoneidx.is_some_and(|other| other <= highest_zoneidx) {
+        state.highest_zoneidx = None;
     }
 }
 
 fn compact_proactively(cx: &mut KernelCx<'_>, node: u32) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for zone in zones {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         compact_zone(cx, CompactRequest::proactive(zone, cpu));
     }
 }

@@ -38,13 +38,13 @@ pub(crate) fn try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
 
 fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
     let Request { order, gfp, .. } = want.request;
-    let highest = gfp.highest_zone();
+    let highest_zoneidx = gfp.highest_zone();
     let policy = cx.world().flows.direct;
-    let mut scan = Scan::new(cx.world(), Reclaimer::Direct, order, highest, gfp);
+    let mut scan = Scan::new(cx.world(), Reclaimer::Direct, order, highest_zoneidx, gfp);
     scan.process = want.process;
     let (mut repeat, mut deactivate) = (policy.repeats, policy.repeats_deactivating);
     loop {
-        cx.world().memory.vm.add_in(Vm::AllocStall, highest, 1);
+        cx.world().memory.vm.add_in(Vm::AllocStall, highest_zoneidx, 1);
         let mut priority = DEF_PRIORITY;
         let (mut is_hopeful, mut is_ready, mut total_scanned) = (false, false, 0);
         loop {
@@ -97,7 +97,7 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
 
 /// The LRU lists that a request's zones belong to, in the order of its zonelist.
 fn lruvecs(cx: &mut KernelCx<'_>, want: Want) -> Vec<usize> {
-    let highest = want.request.gfp.highest_zone();
+    let highest_zoneidx = want.request.gfp.highest_zone();
     let kernel = cx.world();
     if want.allowed == u64::MAX && kernel.memory.policy.lru.scope == LruScope::Zone {
         let zones = kernel.memory.zones_for(want.request.node, want.request.gfp);
@@ -107,7 +107,7 @@ fn lruvecs(cx: &mut KernelCx<'_>, want: Want) -> Vec<usize> {
     nodes
         .into_iter()
         .flat_map(|node| {
-            let mut lists = kernel.lruvecs_of(node, highest);
+            let mut lists = kernel.lruvecs_of(node, highest_zoneidx);
             // Zonelists begin at the highest zone.
             lists.reverse();
             lists
@@ -141,7 +141,7 @@ fn shrink_zones(cx: &mut KernelCx<'_>, want: Want, scan: &mut Scan) -> Seen {
         shrink_lruvec(cx, lruvec, scan);
         if by_zone {
             let id = cx.world().zone_of_lists(lruvec);
-            slab::after_zone(cx, id, scan.control.highest, scan, scanned_before);
+            slab::after_zone(cx, id, scan.control.highest_zoneidx, scan, scanned_before);
         }
         seen.is_hopeful |=
             by_zone && (scan.nr_reclaimed > before || !cx.world().is_given_up(lruvec));
@@ -155,12 +155,12 @@ fn shrink_zones(cx: &mut KernelCx<'_>, want: Want, scan: &mut Scan) -> Seen {
 
 /// Whether every zone of some lists that is of use is ready for compaction, so that they are passed over.
 fn all_ready(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, seen: &mut Seen) -> bool {
-    let highest = scan.control.highest;
+    let highest_zoneidx = scan.control.highest_zoneidx;
     let kernel = cx.world();
-    let zones: Vec<ZoneId> = kernel.zones_of_lists(lruvec, highest).collect();
+    let zones: Vec<ZoneId> = kernel.zones_of_lists(lruvec, highest_zoneidx).collect();
     let mut all = true;
     for id in zones {
-        let is_ready = compaction_ready(kernel, id, scan.order, highest);
+        let is_ready = compaction_ready(kernel, id, scan.order, highest_zoneidx);
         seen.is_ready |= is_ready;
         all &= is_ready;
     }
@@ -170,16 +170,23 @@ fn all_ready(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, seen: &mut Seen)
 
 /// Whether a zone has enough free pages for compaction to make the block of them, or has the block
 /// (`compaction_ready`). In old kernels to ask counts as a run that was deferred.
-fn compaction_ready(kernel: &mut Kernel, id: ZoneId, order: Order, highest: ZoneKind) -> bool {
+fn compaction_ready(
+    kernel: &mut Kernel,
+    id: ZoneId,
+    order: Order,
+    highest_zoneidx: ZoneKind,
+) -> bool {
     let by_zone = kernel.memory.policy.lru.scope == LruScope::Zone;
     let memory = &mut kernel.memory;
     let flags = AllocFlags::NONE;
     let high = memory.zones[id.index()].watermarks.pages(Mark::High) + compact_gap(order);
-    let suitable = memory.compaction_suitable(id, order, Mark::Min, flags, highest);
+    let suitable = memory.compaction_suitable(id, order, Mark::Min, flags, highest_zoneidx);
     if !by_zone {
         return match suitable {
             CompactResult::Success => true,
-            CompactResult::Continue => memory.watermark_ok(id, Order(0), high, highest, flags),
+            CompactResult::Continue => {
+                memory.watermark_ok(id, Order(0), high, highest_zoneidx, flags)
+            }
             _ => false,
         };
     }

@@ -15,12 +15,14 @@ use super::slowpath::{Want, alloc_pages, note_fallbacks};
 use super::swap::swap_in;
 use super::{Kernel, KernelCx, filemap, numa, oom, thp, writeback};
 use crate::task::Mode;
-use crate::time::Ns;
-use highorder_mm::anon::{Access, Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
+use highorder_mm::anon::{Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Pmd, Vpn};
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
 use highorder_mm::{Order, Pfn};
+use highorder_words::{CpuId, Ns};
 
 /// Faults that are served at one moment at most.
 pub const FAULTS_MAX: u32 = 128;
@@ -88,7 +90,7 @@ pub fn touch_range(
         }
         let pages = (end - at.0).min(TOUCHES_MAX);
         let (is_locked, pages) = lock_to_fault(cx, process, at, pages, access)?;
-        let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+        let (cpu, node) = (cx.cpu(), cx.node());
         let kernel = cx.world();
         if is_locked {
             kernel.process_mut(process).mmap_lock.begin_faults(node);
@@ -317,7 +319,7 @@ pub(crate) fn fault_page(
     gfp: Gfp,
 ) -> Result<Pfn, Killed> {
     check(cx, process)?;
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let memory = &cx.world().memory;
     let (request, allowed) = if gfp.contains(Gfp::MOVABLE) {
         memory.fault_request(fault, Order(0), gfp, cpu)
@@ -346,9 +348,9 @@ fn finish(
     process: ProcessId,
     fault: &Fault,
     pfn: Pfn,
-    install: impl FnOnce(&mut Kernel, usize),
+    install: impl FnOnce(&mut Kernel, CpuId),
 ) -> Result<(), Killed> {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let stands = revalidate(cx, process, fault);
     let kernel = cx.world();
     if stands == Ok(true) {

@@ -18,7 +18,6 @@ use super::{Kernel, KernelCx, PAGE_BYTES, inodes, journal, slab, writeback};
 use crate::device::Io;
 use crate::machine::FileSystem;
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
 use highorder_mm::anon::Fault;
 use highorder_mm::filemap::{CachedPage, FileId};
@@ -29,6 +28,7 @@ use highorder_mm::slab::{CacheId, Object};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
+use highorder_words::{CpuId, Ns};
 use std::ops::Range;
 
 /// Pages that a read reads ahead at most (`VM_MAX_READAHEAD`: 128 KiB).
@@ -293,7 +293,7 @@ fn read_pages(
         }
         let gfp = cx.world().page_gfp(file) | extra;
         let Some(room) = room_for(cx, process, file, index, gfp)? else { break };
-        let (pfn, cpu) = (room.pfn, cx.cpu().0 as usize);
+        let (pfn, cpu) = (room.pfn, cx.cpu());
         if super::fault::check(cx, process).is_err() {
             // Its mappings, and with them perhaps the file, may be gone.
             room.give_up(cx.world(), cpu);
@@ -342,7 +342,7 @@ struct Room {
 
 impl Room {
     /// Gives the node to the file, just before the page, or back if somebody else was faster.
-    fn use_node(self, kernel: &mut Kernel, file: FileId, index: u64, cpu: usize) {
+    fn use_node(self, kernel: &mut Kernel, file: FileId, index: u64, cpu: CpuId) {
         match self.node {
             Some(node) if kernel.memory.files.needs_node(file, index) => {
                 kernel.memory.files.give_node(file, index, node);
@@ -355,7 +355,7 @@ impl Room {
     }
 
     /// Gives both back.
-    fn give_up(self, kernel: &mut Kernel, cpu: usize) {
+    fn give_up(self, kernel: &mut Kernel, cpu: CpuId) {
         kernel.memory.free(self.pfn, Order(0), cpu);
         if let Some(node) = self.node {
             kernel.memory.free_object(CacheId::RADIX_TREE_NODE, node, cpu);
@@ -383,7 +383,7 @@ fn room_for(
     }
     let found = cache_page(cx, process, gfp);
     if let (Ok(None) | Err(_), Some(node)) = (&found, node) {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         cx.world().memory.free_object(CacheId::RADIX_TREE_NODE, node, cpu);
     }
     Ok(found?.map(|pfn| Room { pfn, node }))
@@ -406,7 +406,7 @@ fn ensure_buffer(
     let Some(object) = slab::alloc(cx, CacheId::BUFFER_HEAD, gfp, Some(process)) else {
         return true;
     };
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let memory = &mut cx.world().memory;
     match memory.files.get(file, index) {
         CachedPage::Page(pfn) if !memory.page_has_buffer(pfn) => {
@@ -456,7 +456,7 @@ fn cache_page(
     process: ProcessId,
     gfp: Gfp,
 ) -> Result<Option<Pfn>, FileError> {
-    let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+    let (cpu, node) = (cx.cpu(), cx.node());
     let request = Request { order: Order(0), gfp, cpu, node, past_lists: false };
     let want = Want { request, allowed: u64::MAX, process: Some(process) };
     let found = alloc_pages(cx, want);
@@ -569,7 +569,7 @@ fn page_to_write(
         // Not into file systems: this one holds locks already.
         let gfp = (cx.world().page_gfp(file) - Gfp::FS) | Gfp::WRITE;
         let Some(room) = room_for(cx, process, file, index, gfp)? else { continue };
-        let (pfn, cpu) = (room.pfn, cx.cpu().0 as usize);
+        let (pfn, cpu) = (room.pfn, cx.cpu());
         let kernel = cx.world();
         if matches!(kernel.memory.files.get(file, index), CachedPage::Page(_)) {
             room.give_up(kernel, cpu);
@@ -750,7 +750,7 @@ fn truncate_pages(cx: &mut KernelCx<'_>, file: FileId, range: std::ops::Range<u6
         if index >= range.end {
             break;
         }
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         if cx.world().memory.truncate_page(pfn, cpu) {
             spend_frees(cx, pfn);
             from = index;
@@ -763,7 +763,7 @@ fn truncate_pages(cx: &mut KernelCx<'_>, file: FileId, range: std::ops::Range<u6
 
 /// Forgets what went before of a file from a page on. Suspends.
 fn forget_shadows(cx: &mut KernelCx<'_>, file: FileId, from: u64) {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let kernel = cx.world();
     kernel.memory.forget_shadows(file, from, cpu);
     let zone = kernel.first_zone();
@@ -775,7 +775,7 @@ fn forget_shadows(cx: &mut KernelCx<'_>, file: FileId, from: u64) {
 pub fn unlink(cx: &mut KernelCx<'_>, file: FileId) {
     inodes::note_change(cx, file);
     cx.world().file_mut(file).is_linked = false;
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     cx.world().unlink_entry(file, cpu);
     if !cx.world().memory.spaces.is_file_mapped(file) {
         delete(cx, file);
@@ -784,7 +784,7 @@ pub fn unlink(cx: &mut KernelCx<'_>, file: FileId) {
 
 fn delete(cx: &mut KernelCx<'_>, file: FileId) {
     truncate_pages(cx, file, 0..u64::MAX);
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let kernel = cx.world();
     kernel.forget_inode(file, cpu);
     kernel.forget_file(file);
@@ -818,7 +818,7 @@ pub fn drop_pagecache(cx: &mut KernelCx<'_>) {
         let mut from = 0;
         while cx.world().file_table[file.0 as usize].is_some() {
             let Some((index, pfn)) = cx.world().memory.files.next_page(file, from) else { break };
-            let cpu = cx.cpu().0 as usize;
+            let cpu = cx.cpu();
             if cx.world().memory.invalidate_page(pfn, cpu) {
                 spend_frees(cx, pfn);
             }

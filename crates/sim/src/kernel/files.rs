@@ -5,8 +5,8 @@
 
 use super::{Kernel, PAGE_BYTES};
 use crate::sched::DeviceId;
-use crate::time::Ns;
 use highorder_mm::filemap::FileId;
+use highorder_words::Ns;
 use std::collections::BTreeMap;
 
 /// What is remembered of an open file's reads (`struct file_ra_state`).

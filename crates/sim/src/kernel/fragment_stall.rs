@@ -11,12 +11,12 @@ use super::slowpath::{COSTLY_ORDER, Want, get_page};
 use super::throttle::JIFFY;
 use super::trace::{self, TraceEvent};
 use super::{KernelCx, Stall, TENTH};
-use crate::time::Ns;
 use highorder_mm::Pfn;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
+use highorder_words::Ns;
 
 /// Pageblocks by which the marks are boosted before the wait (`boost_watermark` with `fast_boost`).
 const FAST_BOOST: u64 = 1 + 2 * COSTLY_ORDER.0 as u64;

@@ -15,6 +15,7 @@ use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::memory::Memory;
 use highorder_mm::{Order, Pfn};
+use highorder_words::CpuId;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
     let mut rng = Pcg64::new(0, STREAM);
     for (node, spec) in machine.nodes.iter().enumerate() {
         // A node without CPUs is filled from the first of the machine.
-        let cpu = if spec.cpus.is_empty() { 0 } else { spec.cpus.start as usize };
+        let cpu = CpuId(if spec.cpus.is_empty() { 0 } else { spec.cpus.start });
         let blocks = spec.memory_bytes / PAGE_BYTES / BLOCK as u64;
         let blocks = (blocks * u64::from(in_use.unmovable_blocks_per_1000) / 1000) as usize;
         let request = Request {
@@ -69,7 +70,7 @@ pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
 }
 
 /// Frees parts of these pageblocks, the large ones first.
-fn punch(in_use: &InUse, memory: &mut Memory, blocks: &[Pfn], cpu: usize, rng: &mut Pcg64) {
+fn punch(in_use: &InUse, memory: &mut Memory, blocks: &[Pfn], cpu: CpuId, rng: &mut Pcg64) {
     // By page: the order of the hole that it is in.
     let mut holes: Vec<Option<u8>> = vec![None; blocks.len() * BLOCK];
     for (order, &per_1000) in in_use.holes_per_1000_blocks.iter().enumerate().rev() {
@@ -98,7 +99,7 @@ fn punch(in_use: &InUse, memory: &mut Memory, blocks: &[Pfn], cpu: usize, rng: &
     }
     for (at, hole) in holes.iter().enumerate() {
         if hole.is_some() {
-            let pfn = Pfn(blocks[at / BLOCK].0 + (at % BLOCK) as u32);
+            let pfn = blocks[at / BLOCK] + (at % BLOCK) as u32;
             memory.free_kernel_block(pfn, Order(0), cpu);
         }
     }

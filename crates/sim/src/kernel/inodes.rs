@@ -22,6 +22,7 @@ use highorder_mm::gfp::Gfp;
 use highorder_mm::slab::{CacheId, Object};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
+use highorder_words::CpuId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Inodes in a block of the disk: ext4 with inodes of 256 bytes (mke2fs.conf), XFS of 512 (mkfs.xfs with
@@ -589,7 +590,7 @@ impl Kernel {
     }
 
     /// Frees a dentry that nobody uses. Returns how many pages that freed.
-    fn free_dentry(&mut self, id: EntryId, cpu: usize) -> u64 {
+    fn free_dentry(&mut self, id: EntryId, cpu: CpuId) -> u64 {
         self.vfs.unlist_dentry(id);
         let entry = self.vfs.entry_mut(id);
         let object = std::mem::replace(&mut entry.dentry, Object::NONE);
@@ -611,7 +612,7 @@ impl Kernel {
     }
 
     /// Frees an inode. Returns how many pages that freed. The entry stays: the name is on the disk.
-    fn free_inode(&mut self, id: EntryId, cpu: usize) -> u64 {
+    fn free_inode(&mut self, id: EntryId, cpu: CpuId) -> u64 {
         self.vfs.unlist_inode(id);
         let entry = self.vfs.entry_mut(id);
         let inode = std::mem::replace(&mut entry.inode, Object::NONE);
@@ -630,7 +631,7 @@ impl Kernel {
 
     /// A file's name is deleted: its dentry goes, or becomes one that says that there is no such file.
     #[doc(alias = "d_delete")]
-    pub(crate) fn unlink_entry(&mut self, file: FileId, cpu: usize) {
+    pub(crate) fn unlink_entry(&mut self, file: FileId, cpu: CpuId) {
         let Some(&id) = self.vfs.by_file.get(&file) else { return };
         let keeps = self.flows.shrinkers.unlink_keeps_dentry;
         let entry = self.vfs.entry(id);
@@ -655,7 +656,7 @@ impl Kernel {
     }
 
     /// A file is gone for good: its inode goes, and its number is free.
-    pub(crate) fn forget_inode(&mut self, file: FileId, cpu: usize) {
+    pub(crate) fn forget_inode(&mut self, file: FileId, cpu: CpuId) {
         let Some(id) = self.vfs.by_file.remove(&file) else { return };
         self.free_inode(id, cpu);
         if self.vfs.entry(id).dentry != Object::NONE {
@@ -677,7 +678,7 @@ impl Kernel {
         nr: u64,
         one_more: bool,
         is_kswapd: bool,
-        cpu: usize,
+        cpu: CpuId,
     ) -> u64 {
         let (dentries, inodes) = self.vfs.unused(superblock, node);
         let total = dentries + inodes + 1;
@@ -733,7 +734,7 @@ impl Kernel {
     /// Takes the oldest unused inode off its list, and frees it if it may go. Returns how many pages that freed,
     /// those of its file included, which go before it.
     #[doc(alias = "inode_lru_isolate")]
-    fn isolate_inode(&mut self, id: EntryId, is_kswapd: bool, cpu: usize) -> u64 {
+    fn isolate_inode(&mut self, id: EntryId, is_kswapd: bool, cpu: CpuId) -> u64 {
         self.vfs.unlist_inode(id);
         match self.fate_of_inode(id) {
             Fate::Leaves => 0,
@@ -762,7 +763,7 @@ impl Kernel {
     }
 
     /// Drops the clean pages of a file that nobody maps (`invalidate_mapping_pages`).
-    fn invalidate_pages(&mut self, file: FileId, cpu: usize) -> u64 {
+    fn invalidate_pages(&mut self, file: FileId, cpu: CpuId) -> u64 {
         let (mut from, mut nr) = (0, 0);
         while let Some((index, pfn)) = self.memory.files.next_page(file, from) {
             nr += u64::from(self.memory.invalidate_page(pfn, cpu));

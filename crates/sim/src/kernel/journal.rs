@@ -24,11 +24,11 @@ use crate::device::Io;
 use crate::machine::FileSystem;
 use crate::sched::{DeviceId, WaitQueue};
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::Pfn;
 use highorder_mm::filemap::CachedPage;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::vmstat::Vm;
+use highorder_words::Ns;
 use std::collections::BTreeSet;
 
 /// How long a transaction runs at most (`JBD2_DEFAULT_MAX_COMMIT_AGE`).

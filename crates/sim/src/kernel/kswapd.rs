@@ -37,7 +37,13 @@ pub(crate) fn wakeup_for_boosts(cx: &mut KernelCx<'_>, is_served: bool) {
     }
 }
 
-fn wakeup_kswapd_for(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp: Gfp, highest: ZoneKind) {
+fn wakeup_kswapd_for(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    order: Order,
+    gfp: Gfp,
+    highest_zoneidx: ZoneKind,
+) {
     let kernel = cx.world();
     let by_zones = kernel.flows.kswapd.from_highest_unbalanced;
     let state = &mut kernel.nodes[node as usize];
@@ -46,13 +52,17 @@ fn wakeup_kswapd_for(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp: Gfp, h
         // The lowest class of the largest order asked for.
         if order > state.kswapd_order {
             state.kswapd_order = order;
-            state.kswapd_highest =
-                Some(state.kswapd_highest.map_or(highest, |other| other.min(highest)));
+            state.kswapd_highest_zoneidx = Some(
+                state
+                    .kswapd_highest_zoneidx
+                    .map_or(highest_zoneidx, |other| other.min(highest_zoneidx)),
+            );
         }
     } else {
         state.kswapd_order = state.kswapd_order.max(order);
-        let other = state.kswapd_highest;
-        state.kswapd_highest = Some(other.map_or(highest, |other| other.max(highest)));
+        let other = state.kswapd_highest_zoneidx;
+        state.kswapd_highest_zoneidx =
+            Some(other.map_or(highest_zoneidx, |other| other.max(highest_zoneidx)));
     }
     if cx.nr_waiting(queue) == 0 {
         return;
@@ -63,26 +73,28 @@ fn wakeup_kswapd_for(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp: Gfp, h
             WokenBelow::Low => Mark::Low,
             WokenBelow::High => Mark::High,
         };
-        kernel.zones_of(node, highest).any(|id| !kernel.is_above(id, order, mark, ZoneKind::Dma))
+        kernel
+            .zones_of(node, highest_zoneidx)
+            .any(|id| !kernel.is_above(id, order, mark, ZoneKind::Dma))
     } else {
         let hopeless = kernel.flows.kswapd.failures_max.is_some_and(|max| failures >= max);
-        let balanced =
-            kernel.is_balanced(node, order, highest) && !kernel.is_boosted(node, highest);
+        let balanced = kernel.is_balanced(node, order, highest_zoneidx)
+            && !kernel.is_boosted(node, highest_zoneidx);
         !hopeless && !balanced
     };
     if needed {
-        note_wakeup(cx, node, order, highest);
+        note_wakeup(cx, node, order, highest_zoneidx);
         cx.wake_one(queue);
     } else if !by_zones && !gfp.contains(Gfp::DIRECT_RECLAIM) {
         // Nobody else would compact for it.
-        compaction::wakeup_kcompactd(cx, node, order, highest);
+        compaction::wakeup_kcompactd(cx, node, order, highest_zoneidx);
     }
 }
 
 /// Tells that kswapd is woken for a node's highest zone that the request can use.
-fn note_wakeup(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) {
+fn note_wakeup(cx: &mut KernelCx<'_>, node: u32, order: Order, highest_zoneidx: ZoneKind) {
     let kernel = cx.world();
-    if let Some(id) = kernel.zones_of(node, highest).last() {
+    if let Some(id) = kernel.zones_of(node, highest_zoneidx).last() {
         let zone = kernel.memory.zones[id.index()].kind;
         trace::note_reclaim(cx, ReclaimEvent::WakeupKswapd { node, zone, order });
     }
@@ -105,27 +117,30 @@ pub(crate) fn kswapd(cx: &mut KernelCx<'_>, node: u32) {
 #[derive(Clone, Copy)]
 struct Wish {
     order: Order,
-    highest: ZoneKind,
+    highest_zoneidx: ZoneKind,
 }
 
 impl Wish {
     /// What the node's kswapd was asked for last, or single pages in the zones up to `otherwise`.
     fn of(cx: &mut KernelCx<'_>, node: u32, otherwise: ZoneKind) -> Self {
         let state = &cx.world().nodes[node as usize];
-        Self { order: state.kswapd_order, highest: state.kswapd_highest.unwrap_or(otherwise) }
+        Self {
+            order: state.kswapd_order,
+            highest_zoneidx: state.kswapd_highest_zoneidx.unwrap_or(otherwise),
+        }
     }
 
     /// The same, which is forgotten.
     fn take(cx: &mut KernelCx<'_>, node: u32, otherwise: ZoneKind) -> Self {
         let wish = Self::of(cx, node, otherwise);
         let state = &mut cx.world().nodes[node as usize];
-        (state.kswapd_order, state.kswapd_highest) = (Order(0), None);
+        (state.kswapd_order, state.kswapd_highest_zoneidx) = (Order(0), None);
         wish
     }
 
     /// Whether it is harder to fulfil than another: a larger order, or fewer zones to have it in.
     fn is_more_than(self, other: Self) -> bool {
-        self.order > other.order || self.highest < other.highest
+        self.order > other.order || self.highest_zoneidx < other.highest_zoneidx
     }
 }
 
@@ -138,12 +153,12 @@ fn kswapd_by_node(cx: &mut KernelCx<'_>, node: u32) -> ! {
     let mut wish = Wish::of(cx, node, ZoneKind::Movable);
     let mut fell_to = None;
     loop {
-        try_to_sleep(cx, node, wish.order, fell_to.unwrap_or(wish.order), wish.highest);
-        wish = Wish::take(cx, node, wish.highest);
-        let (balanced, _) = balance_pgdat(cx, node, wish.order, wish.highest);
+        try_to_sleep(cx, node, wish.order, fell_to.unwrap_or(wish.order), wish.highest_zoneidx);
+        wish = Wish::take(cx, node, wish.highest_zoneidx);
+        let (balanced, _) = balance_pgdat(cx, node, wish.order, wish.highest_zoneidx);
         fell_to = (balanced < wish.order).then_some(balanced);
         if fell_to.is_none() {
-            wish = Wish::of(cx, node, wish.highest);
+            wish = Wish::of(cx, node, wish.highest_zoneidx);
         }
     }
 }
@@ -157,20 +172,21 @@ fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: u32) -> ! {
     let top = zones.last().map_or(ZoneKind::Dma, |id| cx.world().memory.zones[id.index()].kind);
     let take = |cx: &mut KernelCx<'_>| {
         let wish = Wish::take(cx, node, top);
-        Wish { highest: wish.highest.min(top), ..wish }
+        Wish { highest_zoneidx: wish.highest_zoneidx.min(top), ..wish }
     };
-    let nothing = Wish { order: Order(0), highest: top };
+    let nothing = Wish { order: Order(0), highest_zoneidx: top };
     let (mut work, mut done, mut asked) = (nothing, nothing, nothing);
     loop {
-        if done.order == asked.order && done.highest >= asked.highest {
+        if done.order == asked.order && done.highest_zoneidx >= asked.highest_zoneidx {
             asked = take(cx);
         }
         if !asked.is_more_than(work) {
-            try_to_sleep(cx, node, work.order, done.order, done.highest);
+            try_to_sleep(cx, node, work.order, done.order, done.highest_zoneidx);
             asked = take(cx);
         }
         work = asked;
-        (done.order, done.highest) = balance_pgdat(cx, node, work.order, work.highest);
+        (done.order, done.highest_zoneidx) =
+            balance_pgdat(cx, node, work.order, work.highest_zoneidx);
     }
 }
 
@@ -181,13 +197,13 @@ fn try_to_sleep(
     node: u32,
     wanted: Order,
     balanced_order: Order,
-    highest: ZoneKind,
+    highest_zoneidx: ZoneKind,
 ) {
     let queue = cx.world().nodes[node as usize].kswapd_wait;
     let mut woken = Wakeup::TimedOut;
-    if prepare_sleep(cx, node, balanced_order, highest) {
+    if prepare_sleep(cx, node, balanced_order, highest_zoneidx) {
         if cx.world().flows.compactors.kcompactd == KcompactdWake::BeforeDoze {
-            hand_over(cx, node, wanted, highest);
+            hand_over(cx, node, wanted, highest_zoneidx);
         }
         woken = cx.wait_timeout(queue, TENTH);
         if woken == Wakeup::Woken {
@@ -196,9 +212,9 @@ fn try_to_sleep(
             state.kswapd_order = state.kswapd_order.max(wanted);
         }
     }
-    if woken == Wakeup::TimedOut && prepare_sleep(cx, node, balanced_order, highest) {
+    if woken == Wakeup::TimedOut && prepare_sleep(cx, node, balanced_order, highest_zoneidx) {
         if cx.world().flows.compactors.kcompactd != KcompactdWake::BeforeDoze {
-            hand_over(cx, node, wanted, highest);
+            hand_over(cx, node, wanted, highest_zoneidx);
         }
         trace::note_reclaim(cx, ReclaimEvent::KswapdSleep { node });
         cx.wait(queue);
@@ -213,21 +229,26 @@ fn try_to_sleep(
 
 /// Leaves the rest to compaction: what it knows of pageblocks may be out of date, and kcompactd has what
 /// was asked for.
-fn hand_over(cx: &mut KernelCx<'_>, node: u32, wanted: Order, highest: ZoneKind) {
+fn hand_over(cx: &mut KernelCx<'_>, node: u32, wanted: Order, highest_zoneidx: ZoneKind) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for id in zones {
         cx.world().memory.reset_isolation_hints(id);
     }
-    compaction::wakeup_kcompactd(cx, node, wanted, highest);
+    compaction::wakeup_kcompactd(cx, node, wanted, highest_zoneidx);
 }
 
 /// Whether kswapd may sleep; those who wait for reserves need not any more.
-fn prepare_sleep(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) -> bool {
+fn prepare_sleep(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    order: Order,
+    highest_zoneidx: ZoneKind,
+) -> bool {
     throttle::wake_pfmemalloc(cx, node, true);
     let kernel = cx.world();
     let failures = kernel.nodes[node as usize].kswapd_failures;
     kernel.flows.kswapd.failures_max.is_some_and(|max| failures >= max)
-        || kernel.is_balanced(node, order, highest)
+        || kernel.is_balanced(node, order, highest_zoneidx)
 }
 
 /// Reclaims until the node is balanced, or nothing more can be done. Returns the order it is balanced
@@ -236,24 +257,29 @@ fn balance_pgdat(
     cx: &mut KernelCx<'_>,
     node: u32,
     order: Order,
-    highest: ZoneKind,
+    highest_zoneidx: ZoneKind,
 ) -> (Order, ZoneKind) {
     cx.world().memory.vm.add(Vm::PageOutRun, 1);
     trace::note_reclaim(cx, ReclaimEvent::KswapdWake { node, order });
     let policy = cx.world().flows.kswapd;
     if policy.from_highest_unbalanced && policy.rounds == Rounds::ByCluster {
-        balance_by_cluster(cx, node, order, highest)
+        balance_by_cluster(cx, node, order, highest_zoneidx)
     } else if policy.from_highest_unbalanced {
-        balance_zones(cx, node, order, highest)
+        balance_zones(cx, node, order, highest_zoneidx)
     } else {
-        (balance_node(cx, node, order, highest), highest)
+        (balance_node(cx, node, order, highest_zoneidx), highest_zoneidx)
     }
 }
 
 /// As it is since LRU lists belong to nodes.
-fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKind) -> Order {
-    let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest, Gfp::KERNEL);
-    let zones: Vec<ZoneId> = cx.world().zones_of(node, highest).collect();
+fn balance_node(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    order: Order,
+    highest_zoneidx: ZoneKind,
+) -> Order {
+    let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest_zoneidx, Gfp::KERNEL);
+    let zones: Vec<ZoneId> = cx.world().zones_of(node, highest_zoneidx).collect();
     let boosts: Vec<u64> =
         zones.iter().map(|id| cx.world().memory.zones[id.index()].watermarks.boost).collect();
     let mut boost_left: u64 = boosts.iter().sum();
@@ -262,7 +288,7 @@ fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKin
     let mut priority = DEF_PRIORITY;
     let mut is_done = false;
     while priority >= 1 {
-        let balanced = cx.world().is_balanced(node, scan.order, highest);
+        let balanced = cx.world().is_balanced(node, scan.order, highest_zoneidx);
         if !balanced && boost_left > 0 {
             // Real need comes first: begin again without the boost.
             boost_left = 0;
@@ -281,7 +307,7 @@ fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKin
         let before = scan.nr_reclaimed;
         scan.nr_scanned = 0;
         scan.control.nr_to_reclaim = cx.world().high_marks(&zones);
-        for lruvec in cx.world().lruvecs_of(node, highest) {
+        for lruvec in cx.world().lruvecs_of(node, highest_zoneidx) {
             shrink_lruvec(cx, lruvec, &mut scan);
             cx.world().memory.snapshot_refaults(lruvec);
         }
@@ -313,7 +339,7 @@ fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKin
     if boosted {
         // What mixed the pageblocks is to be moved together again.
         let order = kernel.memory.policy.freelist.pageblock_order;
-        compaction::wakeup_kcompactd(cx, node, order, highest);
+        compaction::wakeup_kcompactd(cx, node, order, highest_zoneidx);
     }
     scan.order
 }
@@ -323,9 +349,9 @@ fn balance_zones(
     cx: &mut KernelCx<'_>,
     node: u32,
     order: Order,
-    highest: ZoneKind,
+    highest_zoneidx: ZoneKind,
 ) -> (Order, ZoneKind) {
-    let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest, Gfp::KERNEL);
+    let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest_zoneidx, Gfp::KERNEL);
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     let mut priority = DEF_PRIORITY;
     let mut worked_up_to = ZoneKind::Dma;
@@ -373,7 +399,7 @@ fn balance_zones(
         if raises || scan.nr_reclaimed == 0 {
             priority -= 1;
         }
-        if cx.world().is_balanced(node, scan.order, highest) {
+        if cx.world().is_balanced(node, scan.order, highest_zoneidx) {
             break;
         }
     }
@@ -383,7 +409,12 @@ fn balance_zones(
 /// Reclaims from a zone unless it is balanced with a margin. Whether no more pressure is needed: it was,
 /// or as many pages were looked at as were wanted.
 #[doc(alias = "kswapd_shrink_zone")]
-fn shrink_zone(cx: &mut KernelCx<'_>, id: ZoneId, class: ZoneKind, scan: &mut Scan) -> bool {
+fn shrink_zone(
+    cx: &mut KernelCx<'_>,
+    id: ZoneId,
+    highest_zoneidx: ZoneKind,
+    scan: &mut Scan,
+) -> bool {
     let kernel = cx.world();
     let zone = &kernel.memory.zones[id.index()];
     let share = zone.managed_pages * u64::from(kernel.flows.kswapd.balance_gap_permille) / 1000;
@@ -391,15 +422,16 @@ fn shrink_zone(cx: &mut KernelCx<'_>, id: ZoneId, class: ZoneKind, scan: &mut Sc
     let lruvec = kernel.memory.lru.of_zone(id);
     scan.control.nr_to_reclaim = kernel.high_marks(&[id]);
     scan.nr_scanned = 0;
-    let test_order = kernel.test_order(id, scan.order, class);
-    if kernel.zone_balanced(id, test_order, gap, class) {
+    let test_order = kernel.test_order(id, scan.order, highest_zoneidx);
+    if kernel.zone_balanced(id, test_order, gap, highest_zoneidx) {
         return true;
     }
     shrink_lruvec(cx, lruvec, scan);
-    slab::after_zone(cx, id, class, scan, 0);
+    slab::after_zone(cx, id, highest_zoneidx, scan, 0);
     let kernel = cx.world();
-    let test_order = kernel.test_order(id, scan.order, class);
-    let balanced = kernel.is_reclaimable(lruvec) && kernel.zone_balanced(id, test_order, 0, class);
+    let test_order = kernel.test_order(id, scan.order, highest_zoneidx);
+    let balanced =
+        kernel.is_reclaimable(lruvec) && kernel.zone_balanced(id, test_order, 0, highest_zoneidx);
     let flags = &mut kernel.lru_flags[lruvec];
     flags.writeback = false;
     if balanced {
@@ -422,21 +454,27 @@ impl Kernel {
     }
 
     /// The order that a zone is reclaimed for: single pages, once compaction could do the rest.
-    pub(crate) fn test_order(&self, id: ZoneId, order: Order, class: ZoneKind) -> Order {
+    pub(crate) fn test_order(&self, id: ZoneId, order: Order, highest_zoneidx: ZoneKind) -> Order {
         if order == Order(0) || !self.flows.kswapd.singles_suffice {
             return order;
         }
         let flags = AllocFlags::NONE;
-        match self.memory.compaction_suitable(id, order, Mark::Low, flags, class) {
+        match self.memory.compaction_suitable(id, order, Mark::Low, flags, highest_zoneidx) {
             CompactResult::Skipped | CompactResult::NotSuitableZone => order,
             _ => Order(0),
         }
     }
 
     /// Whether a zone is above a mark.
-    pub(crate) fn is_above(&self, id: ZoneId, order: Order, mark: Mark, class: ZoneKind) -> bool {
+    pub(crate) fn is_above(
+        &self,
+        id: ZoneId,
+        order: Order,
+        mark: Mark,
+        highest_zoneidx: ZoneKind,
+    ) -> bool {
         let pages = self.memory.zones[id.index()].watermarks.pages(mark);
-        self.memory.watermark_ok(id, order, pages, class, AllocFlags::NONE)
+        self.memory.watermark_ok(id, order, pages, highest_zoneidx, AllocFlags::NONE)
     }
 
     /// Whether a zone is above its high mark by `gap` pages.
@@ -445,18 +483,18 @@ impl Kernel {
         id: ZoneId,
         order: Order,
         gap: u64,
-        class: ZoneKind,
+        highest_zoneidx: ZoneKind,
     ) -> bool {
         let high = self.memory.zones[id.index()].watermarks.pages(Mark::High);
-        self.memory.watermark_ok(id, order, high + gap, class, AllocFlags::NONE)
+        self.memory.watermark_ok(id, order, high + gap, highest_zoneidx, AllocFlags::NONE)
     }
 
-    /// Whether a node's zones up to `highest` need nothing of kswapd (`pgdat_balanced`).
+    /// Whether a node's zones up to `highest_zoneidx` need nothing of kswapd (`pgdat_balanced`).
     #[doc(alias = "pgdat_balanced")]
-    pub(crate) fn is_balanced(&self, node: u32, order: Order, highest: ZoneKind) -> bool {
-        let mut zones = self.zones_of(node, highest);
+    pub(crate) fn is_balanced(&self, node: u32, order: Order, highest_zoneidx: ZoneKind) -> bool {
+        let mut zones = self.zones_of(node, highest_zoneidx);
         if self.flows.kswapd.balanced == Balanced::AnyZone {
-            return zones.any(|id| self.zone_balanced(id, order, 0, highest));
+            return zones.any(|id| self.zone_balanced(id, order, 0, highest_zoneidx));
         }
         let (mut managed, mut balanced_pages) = (0, 0);
         for id in zones {
@@ -475,7 +513,8 @@ impl Kernel {
     }
 
     /// Whether some zone's marks are boosted.
-    fn is_boosted(&self, node: u32, highest: ZoneKind) -> bool {
-        self.zones_of(node, highest).any(|id| self.memory.zones[id.index()].watermarks.boost > 0)
+    fn is_boosted(&self, node: u32, highest_zoneidx: ZoneKind) -> bool {
+        self.zones_of(node, highest_zoneidx)
+            .any(|id| self.memory.zones[id.index()].watermarks.boost > 0)
     }
 }

@@ -30,15 +30,16 @@ pub(super) fn balance_by_cluster(
     cx: &mut KernelCx<'_>,
     node: u32,
     order: Order,
-    class: ZoneKind,
+    highest_zoneidx: ZoneKind,
 ) -> (Order, ZoneKind) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
-    let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, class, Gfp::KERNEL);
+    let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest_zoneidx, Gfp::KERNEL);
     // Each round looks through all that the pressure calls for.
     scan.control.nr_to_reclaim = u64::MAX;
     let mut end_zone = ZoneKind::Dma;
     loop {
-        let (is_balanced, priority) = raise_pressure(cx, &zones, class, &mut scan, &mut end_zone);
+        let (is_balanced, priority) =
+            raise_pressure(cx, &zones, highest_zoneidx, &mut scan, &mut end_zone);
         if !is_balanced {
             if scan.nr_reclaimed < SWAP_CLUSTER_MAX {
                 // So fragmented that nothing was reclaimed: single pages have to do.
@@ -57,7 +58,7 @@ pub(super) fn balance_by_cluster(
 fn raise_pressure(
     cx: &mut KernelCx<'_>,
     zones: &[ZoneId],
-    class: ZoneKind,
+    highest_zoneidx: ZoneKind,
     scan: &mut Scan,
     end_zone: &mut ZoneKind,
 ) -> (bool, u8) {
@@ -71,9 +72,9 @@ fn raise_pressure(
         cx.spend(looks, Mode::System);
         let Some(end) = highest_unbalanced(cx, zones, scan) else { return (true, priority) };
         *end_zone = end;
-        let round = shrink_zones(cx, zones, class, end_zone, scan, &mut total_scanned);
-        let is_enough =
-            scan.order > Order(0) && round.balanced >= cx.world().present_up_to(zones, class) / 4;
+        let round = shrink_zones(cx, zones, highest_zoneidx, end_zone, scan, &mut total_scanned);
+        let is_enough = scan.order > Order(0)
+            && round.balanced >= cx.world().present_up_to(zones, highest_zoneidx) / 4;
         if round.all_ok || is_enough {
             return (true, priority);
         }
@@ -115,7 +116,7 @@ fn highest_unbalanced(
 fn shrink_zones(
     cx: &mut KernelCx<'_>,
     zones: &[ZoneId],
-    class: ZoneKind,
+    highest_zoneidx: ZoneKind,
     end_zone: &mut ZoneKind,
     scan: &mut Scan,
     total_scanned: &mut u64,
@@ -154,7 +155,7 @@ fn shrink_zones(
         }
         if cx.world().zone_balanced(id, test_order, 0, *end_zone) {
             cx.world().lru_flags[lruvec].congested = false;
-            round.balanced += if kind <= class { present } else { 0 };
+            round.balanced += if kind <= highest_zoneidx { present } else { 0 };
         } else {
             round.all_ok = false;
             round.under_min |= !cx.world().is_above(id, scan.order, Mark::Min, *end_zone);
@@ -202,8 +203,8 @@ impl Kernel {
         (zone.present_pages * permille).div_ceil(1000).min(zone.watermarks.pages(Mark::Low))
     }
 
-    fn present_up_to(&self, zones: &[ZoneId], class: ZoneKind) -> u64 {
+    fn present_up_to(&self, zones: &[ZoneId], highest_zoneidx: ZoneKind) -> u64 {
         let zones = zones.iter().map(|id| &self.memory.zones[id.index()]);
-        zones.filter(|zone| zone.kind <= class).map(|zone| zone.present_pages).sum()
+        zones.filter(|zone| zone.kind <= highest_zoneidx).map(|zone| zone.present_pages).sum()
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn empty_mixed_blocks(cx: &mut KernelCx<'_>, node: u32) {
     for id in zones {
         for _ in 0..cx.world().memory.zones[id.index()].mixed_blocks.len() {
             let Some(block) = cx.world().memory.zones[id.index()].mixed_blocks.pop() else { break };
-            let cpu = cx.cpu().0 as usize;
+            let cpu = cx.cpu();
             let run = cx.world().memory.begin_emptying(id, block, cpu);
             trace::note_all(cx);
             run_compaction(cx, run);

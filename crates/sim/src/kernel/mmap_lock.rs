@@ -13,8 +13,8 @@
 use super::{Kernel, KernelCx};
 use crate::machine::Costs;
 use crate::sched::WaitQueue;
-use crate::time::Ns;
 use highorder_mm::vma::ProcessId;
+use highorder_words::Ns;
 use std::collections::VecDeque;
 
 /// How a lock is held.

@@ -50,13 +50,13 @@ use crate::machine::{Costs, Machine};
 use crate::sched::{DeviceId, LockId, LockKind, WaitQueue};
 use crate::sim::{Cx, Sim, Waker};
 use crate::task::{Affinity, TaskSpec};
-use crate::time::Ns;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::Policy;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn, ZoneKind};
+use highorder_words::Ns;
 use std::collections::BTreeMap;
 
 /// Bytes of a base page.
@@ -202,7 +202,7 @@ pub struct NodeState {
     /// The order it was last woken for.
     pub(crate) kswapd_order: Order,
     /// The highest zone its wakers can use.
-    pub(crate) kswapd_highest: Option<ZoneKind>,
+    pub(crate) kswapd_highest_zoneidx: Option<ZoneKind>,
     /// Runs without success in a row.
     pub(crate) kswapd_failures: u32,
     /// Where tasks wait for half of the reserves to be free.
@@ -346,23 +346,25 @@ impl Kernel {
         &mut self.processes[id.0 as usize]
     }
 
-    /// The zones of a node that a request for zones up to `highest` can use.
+    /// The zones of a node that a request for zones up to `highest_zoneidx` can use.
     pub(crate) fn zones_of(
         &self,
         node: u32,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
     ) -> impl DoubleEndedIterator<Item = ZoneId> + '_ {
         let zones = self.memory.zones.iter().enumerate();
         zones
-            .filter(move |(_, z)| z.node == node && z.kind <= highest && z.managed_pages > 0)
+            .filter(move |(_, z)| {
+                z.node == node && z.kind <= highest_zoneidx && z.managed_pages > 0
+            })
             .map(|(z, _)| ZoneId(z as u8))
     }
 
-    /// The LRU lists of a node's zones up to `highest`, lowest zone first; the node's own where lists
+    /// The LRU lists of a node's zones up to `highest_zoneidx`, lowest zone first; the node's own where lists
     /// belong to nodes.
-    pub(crate) fn lruvecs_of(&self, node: u32, highest: ZoneKind) -> Vec<usize> {
+    pub(crate) fn lruvecs_of(&self, node: u32, highest_zoneidx: ZoneKind) -> Vec<usize> {
         let mut lruvecs: Vec<usize> =
-            self.zones_of(node, highest).map(|id| self.memory.lru.of_zone(id)).collect();
+            self.zones_of(node, highest_zoneidx).map(|id| self.memory.lru.of_zone(id)).collect();
         lruvecs.dedup();
         lruvecs
     }
@@ -472,7 +474,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         let state = NodeState {
             kswapd_wait: queue(&mut sim, "kswapd"),
             kswapd_order: Order(0),
-            kswapd_highest: None,
+            kswapd_highest_zoneidx: None,
             kswapd_failures: 0,
             pfmemalloc_wait: queue(&mut sim, "pfmemalloc_wait"),
             writeback_wait: queue(&mut sim, "reclaim_wait writeback "),
@@ -481,7 +483,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
             kcompactd: compaction::Kcompactd {
                 wait: queue(&mut sim, "kcompactd"),
                 order: Order(0),
-                highest: None,
+                highest_zoneidx: None,
             },
         };
         sim.world_mut().nodes.push(state);
@@ -528,8 +530,8 @@ fn release_free_memory(machine: &Machine, memory: &mut Memory) {
             }
             _ => 0,
         };
-        let first = Pfn(zone.start.0 + low as u32);
-        let last = Pfn(first.0 + zone.managed_pages as u32);
+        let first = zone.start + low as u32;
+        let last = first + zone.managed_pages as u32;
         memory.release_boot_memory(first..last);
     }
 }

@@ -73,9 +73,9 @@ pub(crate) fn get_local_page(
     if !may || !begins_here {
         return None;
     }
-    let (class, gfp) = (gfp.highest_zone(), gfp | Gfp::THISNODE);
+    let (highest_zoneidx, gfp) = (gfp.highest_zone(), gfp | Gfp::THISNODE);
     let get = |cx: &mut KernelCx<'_>| {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let request = Request { cpu, gfp, ..want.request };
         cx.world().memory.get_page_from_freelist(request, Some(mark), flags)
     };
@@ -85,7 +85,7 @@ pub(crate) fn get_local_page(
     for id in cx.world().memory.zones_for(node, gfp) {
         let is_above = |kernel: &Kernel| {
             let pages = kernel.memory.zones[id.index()].watermarks.pages(mark);
-            kernel.memory.watermark_ok(id, order, pages, class, flags)
+            kernel.memory.watermark_ok(id, order, pages, highest_zoneidx, flags)
         };
         if !is_above(cx.world())
             && node_reclaim(cx, id, want.request)
@@ -120,8 +120,9 @@ fn node_reclaim(cx: &mut KernelCx<'_>, id: ZoneId, request: Request) -> bool {
     trace::note(cx, TraceEvent::NodeReclaimBegin { node, order: request.order, gfp: request.gfp });
     let kernel = cx.world();
     let wanted = u64::from(request.order.pages());
-    let highest = request.gfp.highest_zone();
-    let mut scan = Scan::new(kernel, Reclaimer::Direct, request.order, highest, request.gfp);
+    let highest_zoneidx = request.gfp.highest_zone();
+    let mut scan =
+        Scan::new(kernel, Reclaimer::Direct, request.order, highest_zoneidx, request.gfp);
     scan.control.nr_to_reclaim = wanted.max(SWAP_CLUSTER_MAX);
     scan.control.may_writepage = mode & WRITE != 0;
     scan.control.may_unmap = mode & UNMAP != 0;

@@ -21,13 +21,15 @@ use super::slowpath::{Want, alloc_pages};
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
-use highorder_mm::anon::{Access, Fault, HUGE_ORDER};
+use highorder_mm::anon::{Fault, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::numa::Hint;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
-use highorder_mm::vma::{MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
+use highorder_words::Ns;
 use std::collections::BTreeMap;
 
 /// Before a new process's memory is looked at for the first time (`numa_balancing_scan_delay_ms`).
@@ -299,12 +301,12 @@ fn migrate(cx: &mut KernelCx<'_>, fault: &Fault, hint: &Hint, node: u32) -> bool
         let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE | Gfp::NOMEMALLOC;
         (gfp | Gfp::NORETRY | Gfp::NOWARN) - Gfp::RECLAIM
     };
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let request = Request { order: hint.order, gfp, cpu, node, past_lists: false };
     let Some(to) = alloc_pages(cx, Want { request, allowed: 1 << node, process: None }) else {
         return false;
     };
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let memory = &mut cx.world().memory;
     let moved = memory.migrate_misplaced(fault.vpn, hint, to, cpu);
     if !moved {

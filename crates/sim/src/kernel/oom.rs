@@ -8,10 +8,10 @@
 use super::fault::Killed;
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
-use crate::time::Ns;
 use highorder_mm::Pfn;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::vma::ProcessId;
+use highorder_words::{CpuId, Ns};
 use std::ops::Range;
 
 /// Pages that are unmapped at one moment at most.
@@ -90,13 +90,13 @@ pub fn zap(cx: &mut KernelCx<'_>, range: Range<Vpn>) {
 fn by_parts(
     cx: &mut KernelCx<'_>,
     range: Range<Vpn>,
-    step: impl Fn(&mut Kernel, Range<Vpn>, usize),
+    step: impl Fn(&mut Kernel, Range<Vpn>, CpuId),
 ) {
     let mut at = range.start;
     while at < range.end {
         // A part that ends within a huge page would split it.
         let end = Vpn((at.0 + UNMAP_MAX) / UNMAP_MAX * UNMAP_MAX).min(range.end);
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let kernel = cx.world();
         let near = kernel.memory.spaces.table().frame_at(at);
         let zone = near.map(|pfn| kernel.memory.zone_of(pfn));

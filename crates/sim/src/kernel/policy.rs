@@ -3,9 +3,9 @@
 //! What is said of a field here is what docs/kernels.md says of the value.
 
 use super::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
-use crate::time::Ns;
 use highorder_mm::page_table::PTRS_PER_TABLE;
 use highorder_mm::policy::written;
+use highorder_words::Ns;
 use serde::{Deserialize, Serialize};
 
 /// The flows' policy.

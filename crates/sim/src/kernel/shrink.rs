@@ -19,6 +19,7 @@ use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, ZoneKind};
+use highorder_words::CpuId;
 
 /// A reclaim from its beginning to its end (`struct scan_control`).
 #[derive(Clone, Copy, Debug)]
@@ -48,11 +49,11 @@ impl Scan {
         kernel: &Kernel,
         who: Reclaimer,
         order: Order,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
         gfp: Gfp,
     ) -> Self {
-        let mut control = ScanControl::new(who, 0, kernel.knobs.swappiness);
-        control.highest = highest;
+        let mut control = ScanControl::new(who, CpuId(0), kernel.knobs.swappiness);
+        control.highest_zoneidx = highest_zoneidx;
         control.may_io = gfp.contains(Gfp::IO);
         Self {
             control,
@@ -135,10 +136,10 @@ fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) ->
     if by_gap && scan.nr_reclaimed < gap && inactive > gap {
         return true;
     }
-    let highest = scan.control.highest;
-    let is_ready = kernel.zones_of_lists(lruvec, highest).any(|id| {
+    let highest_zoneidx = scan.control.highest_zoneidx;
+    let is_ready = kernel.zones_of_lists(lruvec, highest_zoneidx).any(|id| {
         let flags = AllocFlags::NONE;
-        let found = memory.compaction_suitable(id, order, Mark::Min, flags, highest);
+        let found = memory.compaction_suitable(id, order, Mark::Min, flags, highest_zoneidx);
         matches!(found, CompactResult::Continue | CompactResult::Success)
     });
     !is_ready && (by_gap || inactive > gap)
@@ -203,18 +204,18 @@ fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
     // MIN_LRU_BATCH, mm/vmscan.c.
     const BATCH: u64 = 64;
     let node = kernel.memory.lru.lruvecs[lruvec].node;
-    let highest = scan.control.highest;
+    let highest_zoneidx = scan.control.highest_zoneidx;
     scan.is_kswapd()
         && scan.order == Order(0)
-        && kernel.zones_of(node, highest).all(|id| {
+        && kernel.zones_of(node, highest_zoneidx).all(|id| {
             let high = kernel.memory.zones[id.index()].watermarks.pages(Mark::High) + BATCH;
-            kernel.memory.watermark_ok(id, Order(0), high, highest, AllocFlags::NONE)
+            kernel.memory.watermark_ok(id, Order(0), high, highest_zoneidx, AllocFlags::NONE)
         })
 }
 
 /// What a step is told that may have changed since the last one.
 fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
-    scan.control.cpu = cx.cpu().0 as usize;
+    scan.control.cpu = cx.cpu();
     scan.control.order = scan.order;
     if let Some(token) = cx.world().token() {
         if scan.control.priority == 0 {
@@ -427,14 +428,15 @@ impl Kernel {
         zones.find(|&id| self.memory.lru.of_zone(id) == lruvec).expect("lists belong to a zone")
     }
 
-    /// The zones up to `highest` with memory that some LRU lists belong to, lowest first.
+    /// The zones up to `highest_zoneidx` with memory that some LRU lists belong to, lowest first.
     pub(crate) fn zones_of_lists(
         &self,
         lruvec: usize,
-        highest: ZoneKind,
+        highest_zoneidx: ZoneKind,
     ) -> impl Iterator<Item = ZoneId> + '_ {
         let node = self.memory.lru.lruvecs[lruvec].node;
-        self.zones_of(node, highest).filter(move |&id| self.memory.lru.of_zone(id) == lruvec)
+        self.zones_of(node, highest_zoneidx)
+            .filter(move |&id| self.memory.lru.of_zone(id) == lruvec)
     }
 
     /// Whether reclaim leaves a zone alone but at the lowest pressure.

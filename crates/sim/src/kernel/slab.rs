@@ -161,7 +161,7 @@ pub(crate) fn alloc(
     gfp: Gfp,
     process: Option<ProcessId>,
 ) -> Option<Object> {
-    let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+    let (cpu, node) = (cx.cpu(), cx.node());
     let object = match cx.world().memory.alloc_object(id, gfp, cpu) {
         AllocObject::Object(object) => object,
         AllocObject::NeedsSlab { first, fallback } => {
@@ -171,7 +171,7 @@ pub(crate) fn alloc(
                 let request = Request { order, gfp, cpu, node, past_lists: false };
                 found = alloc_pages(cx, Want { request, allowed: u64::MAX, process });
                 if let Some(pfn) = found {
-                    let cpu = cx.cpu().0 as usize;
+                    let cpu = cx.cpu();
                     let object = cx.world().memory.add_slab(id, pfn, order, cpu);
                     spend_near(cx, pfn);
                     return Some(object);
@@ -188,7 +188,7 @@ pub(crate) fn alloc(
 
 /// Frees an object. Returns how many pages that freed.
 pub(crate) fn free(cx: &mut KernelCx<'_>, id: CacheId, object: Object) -> u64 {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let pfn = cx.world().memory.slab_of_object(id, object);
     let pages = cx.world().memory.free_object(id, object, cpu);
     spend_near(cx, pfn);
@@ -204,7 +204,7 @@ pub fn take_block(
     of: KernelUse,
     process: Option<ProcessId>,
 ) -> Option<Pfn> {
-    let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+    let (cpu, node) = (cx.cpu(), cx.node());
     let request = Request { order, gfp, cpu, node, past_lists: false };
     let pfn = alloc_pages(cx, Want { request, allowed: u64::MAX, process })?;
     cx.world().memory.take_kernel_block(pfn, order, of);
@@ -214,7 +214,7 @@ pub fn take_block(
 
 /// Frees a block of the kernel's own.
 pub fn free_block(cx: &mut KernelCx<'_>, pfn: Pfn, order: Order) {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     cx.world().memory.free_kernel_block(pfn, order, cpu);
     spend_near(cx, pfn);
 }
@@ -287,13 +287,13 @@ pub(crate) fn after_node(
     scan.nr_reclaimed += shrink_slab(cx, node, pressure, scan.gfp, scan.is_kswapd());
 }
 
-/// After a zone was looked through, where pressure is by share: in the highest zone up to `class`, or, on the oldest
-/// kernels, if kswapd did it. Until then `scanned_before` pages had been scanned. Returns how many pages that
+/// After a zone was looked through, where pressure is by share: in the highest zone up to `highest_zoneidx`, or, on
+/// the oldest kernels, if kswapd did it. Until then `scanned_before` pages had been scanned. Returns how many pages that
 /// freed. Suspends.
 pub(crate) fn after_zone(
     cx: &mut KernelCx<'_>,
     id: ZoneId,
-    class: ZoneKind,
+    highest_zoneidx: ZoneKind,
     scan: &mut Scan,
     scanned_before: u64,
 ) -> u64 {
@@ -304,8 +304,12 @@ pub(crate) fn after_zone(
     let node = kernel.memory.zones[id.index()].node;
     let lru_of = |id: ZoneId| kernel.memory.reclaimable_pages(kernel.memory.lru.of_zone(id));
     let lru = match kernel.flows.shrinkers.pressure {
-        SlabPressure::ByZone if kernel.zones_of(node, class).next_back() == Some(id) => lru_of(id),
-        SlabPressure::PerPass if scan.is_kswapd() => kernel.zones_of(node, class).map(lru_of).sum(),
+        SlabPressure::ByZone if kernel.zones_of(node, highest_zoneidx).next_back() == Some(id) => {
+            lru_of(id)
+        }
+        SlabPressure::PerPass if scan.is_kswapd() => {
+            kernel.zones_of(node, highest_zoneidx).map(lru_of).sum()
+        }
         _ => return 0,
     };
     let pressure = Pressure::Share { scanned: scan.nr_scanned - scanned_before, lru };
@@ -328,7 +332,7 @@ pub(crate) fn after_pass(cx: &mut KernelCx<'_>, lruvecs: &[usize], scan: &mut Sc
 
 /// Notes which pages of files reclaim freed: their objects go, and perhaps their inodes can.
 pub(crate) fn note_freed_files(cx: &mut KernelCx<'_>, freed: &[(u32, u64)]) {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let kernel = cx.world();
     kernel.memory.note_freed_files(freed);
     kernel.memory.release_objects(cpu);
@@ -392,7 +396,7 @@ fn shrink_superblock(
         ShrinkPlan::new(pressure, freeable, DEFAULT_SEEKS, SUPERBLOCK_BATCH, deferred, !old);
     let mut freed = 0;
     while let Some(nr) = if gfp.contains(Gfp::FS) { plan.next_batch() } else { None } {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let kernel = cx.world();
         kernel.memory.vm.add(Vm::SlabsScanned, nr);
         freed += kernel.prune_superblock(superblock, node, nr, !old, is_kswapd, cpu);
@@ -422,7 +426,7 @@ fn shrink_shadows(cx: &mut KernelCx<'_>, pressure: Pressure) -> u64 {
     let mut plan = ShrinkPlan::new(pressure, freeable, seeks, BATCH, deferred, true);
     let mut freed = 0;
     while let Some(nr) = plan.next_batch() {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let kernel = cx.world();
         kernel.memory.vm.add(Vm::SlabsScanned, nr);
         for _ in 0..nr {

@@ -12,7 +12,6 @@ use super::policy::{CostlyExit, DirectCompaction, FragmentStall, Retry, Thisnode
 use super::work::spend_work;
 use super::{KernelCx, Stall, TENTH, direct, fragment_stall, node_reclaim, oom, throttle, trace};
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::gfp::{AllocFlags, Gfp};
@@ -21,6 +20,7 @@ use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};
+use highorder_words::Ns;
 
 pub use highorder_mm::types::COSTLY_ORDER;
 
@@ -92,7 +92,7 @@ fn walk_zones(
     {
         return Some(pfn);
     }
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let request = Request { cpu, ..want.request };
     cx.world().memory.get_page_from_nodes(request, want.allowed, mark, flags)
 }
@@ -379,7 +379,7 @@ fn should_reclaim_retry(
     no_progress: u32,
 ) -> bool {
     let Request { order, gfp, .. } = want.request;
-    let highest = gfp.highest_zone();
+    let highest_zoneidx = gfp.highest_zone();
     let kernel = cx.world();
     if no_progress > RECLAIM_RETRIES_MAX {
         // The reserve is the last thing to try.
@@ -389,13 +389,13 @@ fn should_reclaim_retry(
     }
     let nodes = kernel.memory.nodes_by_distance(want.request.node, want.allowed);
     let hopeful = nodes.into_iter().any(|node| {
-        let lruvecs = kernel.lruvecs_of(node, highest);
+        let lruvecs = kernel.lruvecs_of(node, highest_zoneidx);
         let reclaimable: u64 = lruvecs.iter().map(|&l| kernel.memory.reclaimable_pages(l)).sum();
-        kernel.zones_of(node, highest).any(|id| {
+        kernel.zones_of(node, highest_zoneidx).any(|id| {
             let zone = &kernel.memory.zones[id.index()];
             let min = zone.watermarks.pages(Mark::Min);
             let available = zone.nr_free_pages + reclaimable;
-            kernel.memory.watermark_ok_with(id, order, min, highest, flags, available)
+            kernel.memory.watermark_ok_with(id, order, min, highest_zoneidx, flags, available)
         })
     });
     if hopeful {

@@ -12,11 +12,12 @@ use super::{Kernel, KernelCx, PAGE_BYTES, Stall, SwapDevice};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
-use highorder_mm::anon::{Access, Fault, FaultKind};
+use highorder_mm::anon::{Fault, FaultKind};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::swap::{CacheEntry, SwapIo};
+use highorder_mm::types::Access;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
@@ -84,7 +85,7 @@ pub(crate) fn swap_in_for_collapse(
         return SwappedEntry::Failed;
     };
     let began = begin_read(cx, &fault, slot, |cx| {
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let memory = &cx.world().memory;
         // The process may come to its end meanwhile.
         memory.spaces.find(vpn).filter(|vma| vma.task == process).ok_or(Killed)?;
@@ -147,7 +148,7 @@ fn begin_read(
                 break;
             }
         };
-        let cpu = cx.cpu().0 as usize;
+        let cpu = cx.cpu();
         let kernel = cx.world();
         // Reclaim for the page may have taken long.
         if kernel.is_wanted(other) {

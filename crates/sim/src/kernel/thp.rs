@@ -19,15 +19,17 @@ use super::trace::{self, TraceEvent, UnitCounts};
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::alloc::Request;
-use highorder_mm::anon::{Access, Fault, FaultKind, HUGE_ORDER};
+use highorder_mm::anon::{Fault, FaultKind, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{CollapseLimits, ScanResult, UnitScan};
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
-use highorder_mm::vma::{HugeAdvice, MemPolicy, ProcessId};
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
+use highorder_words::{CpuId, Ns};
 use serde::{Deserialize, Serialize};
 
 /// Who may have huge pages (`transparent_hugepage/enabled`).
@@ -148,7 +150,7 @@ impl Kernel {
     /// The requests that a huge fault makes one after the other, from which nodes.
     #[doc(alias = "alloc_pages_mpol")]
     #[doc(alias = "alloc_pages_vma")]
-    fn huge_requests(&self, fault: &Fault, gfp: Gfp, cpu: usize) -> Vec<(Request, u64)> {
+    fn huge_requests(&self, fault: &Fault, gfp: Gfp, cpu: CpuId) -> Vec<(Request, u64)> {
         let vma = self.memory.spaces.find(fault.vpn).expect("a fault lies in a mapping");
         let (request, allowed) = self.memory.fault_request(fault, HUGE_ORDER, gfp, cpu);
         let this_node = |extra: Gfp| {
@@ -236,7 +238,7 @@ pub(crate) fn do_huge_fault(
     if reads_zeros {
         return map_huge_zero(cx, process, fault, gfp);
     }
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let mut found = None;
     for (request, allowed) in cx.world().huge_requests(fault, gfp, cpu) {
         fault::check(cx, process)?;
@@ -265,7 +267,7 @@ pub(crate) fn do_huge_fault(
         give_back(cx, huge, HUGE_ORDER);
         return fault::check(cx, process).map(|()| true);
     }
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let kernel = cx.world();
     kernel.memory.map_huge(fault, huge, Some(table), cpu);
     kernel.note_resident(process);
@@ -286,7 +288,7 @@ fn map_huge_zero(
 ) -> Result<bool, Killed> {
     let table = fault::fault_page(cx, process, fault, Gfp::KERNEL | Gfp::ZERO)?;
     if cx.world().huge_zero.is_none() {
-        let (cpu, node) = (cx.cpu().0 as usize, cx.node());
+        let (cpu, node) = (cx.cpu(), cx.node());
         let gfp = (gfp - Gfp::MOVABLE) | Gfp::ZERO;
         let request = Request { order: HUGE_ORDER, gfp, cpu, node, past_lists: false };
         let found = alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(process) });
@@ -317,7 +319,7 @@ fn map_huge_zero(
 }
 
 fn give_back(cx: &mut KernelCx<'_>, pfn: Pfn, order: Order) {
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     cx.world().memory.free(pfn, order, cpu);
 }
 
@@ -438,7 +440,7 @@ fn collapse(
         DefragNoretry::NotAdvised => Gfp::NONE,
     };
     let gfp = Gfp::TRANSHUGE_LIGHT | Gfp::THISNODE | noretry | reclaim;
-    let cpu = cx.cpu().0 as usize;
+    let cpu = cx.cpu();
     let request = Request { order: HUGE_ORDER, gfp, cpu, node, past_lists: false };
     let Some(huge) = alloc_pages(cx, Want { request, allowed: 1 << node, process: None }) else {
         cx.world().memory.vm.add(Vm::ThpCollapseAllocFailed, 1);

@@ -18,13 +18,13 @@ use super::trace::{self, DeviceWait, ReclaimEvent};
 use super::{Kernel, KernelCx, Stall, TENTH, Waiter};
 use crate::device::Class;
 use crate::sim::Waker;
-use crate::time::Ns;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::reclaim::SWAP_CLUSTER_MAX;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::{Pfn, ZoneKind};
+use highorder_words::Ns;
 
 /// One tick of the timer.
 pub(super) const JIFFY: Ns = Ns::from_millis(4);

@@ -11,8 +11,7 @@
 
 use super::policy::StallRule;
 use super::{KernelCx, Waiter};
-use crate::task::{CpuId, TaskId};
-use crate::time::Ns;
+use crate::task::TaskId;
 use highorder_mm::compaction::events::CompactEvent;
 use highorder_mm::fallback::Extfrag;
 use highorder_mm::fast_search::MigrateMode;
@@ -21,6 +20,7 @@ use highorder_mm::khugepaged::{ScanResult, UnitScan};
 use highorder_mm::reclaim::Isolation;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::{Order, Pfn, ZoneKind};
+use highorder_words::{CpuId, Ns};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,7 +245,7 @@ pub struct Wake {
     /// The order.
     pub order: Order,
     /// The highest zone that is of use.
-    pub highest: ZoneKind,
+    pub highest_zoneidx: ZoneKind,
 }
 
 /// An event, whose it is and when.

@@ -2,9 +2,9 @@
 
 use super::{Kernel, KernelCx};
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::memory::Work;
 use highorder_mm::zone::ZoneId;
+use highorder_words::Ns;
 
 /// What work takes: under the zone's lock, under the LRU's, and without a lock.
 #[derive(Clone, Copy, Debug, Default)]

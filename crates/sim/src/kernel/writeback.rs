@@ -14,12 +14,12 @@ use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
-use crate::time::Ns;
 use highorder_mm::Pfn;
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::lru::LruList;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
+use highorder_words::Ns;
 
 /// Share of dirtyable memory above which flushers work, in percent (`vm.dirty_background_ratio`).
 const BACKGROUND_RATIO: u64 = 10;

@@ -1,0 +1,401 @@
+//! The model as a system: workloads in virtual time.
+//!
+//! A thread is a task of the simulation, a process a number that its mappings bear. What the workload
+//! reports is gathered beside the simulated machine and becomes the record with it. What memory looks like is
+//! drawn for the record where [`ModelSpec::draw`] says how: by looking, in no virtual time.
+
+mod compaction;
+mod fragmentation;
+pub mod knob_scaling;
+mod knobs;
+mod pageblocks;
+mod settings;
+mod state;
+mod thread;
+
+pub use knobs::{Knob, KnobValue, knob_scaling, knobs};
+pub use settings::{check_knob, check_knob_of};
+
+use highorder_mm::Memory;
+use highorder_mm::policy::Policy;
+use highorder_record::killed::killed_note;
+use highorder_record::{Durations, Inputs, Latencies, Metric, Record, State};
+use highorder_sim::kernel::demand::{self, Demand};
+use highorder_sim::kernel::trace::Traced;
+use highorder_sim::kernel::{self, Flows, Kernel};
+use highorder_sim::{Machine, Ns, RunError, Sim, TaskId, TaskSpec, WaitQueue};
+use highorder_system::{Code, Failure, MachineInfo, NodeInfo, ThreadId};
+use settings::Settings;
+use state::Sampler;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Everything that determines a run on the model, but the workload.
+#[derive(Clone, Debug)]
+pub struct ModelSpec {
+    /// The machine.
+    pub machine: Machine,
+    /// The allocator's and reclaim's decisions.
+    pub policy: Policy,
+    /// The flows' decisions.
+    pub flows: Flows,
+    /// Knobs that differ from what the kernel sets at boot, by the kernel's names.
+    pub knobs: BTreeMap<String, String>,
+    /// The root of the workload's random streams.
+    pub seed: u64,
+    /// What the kernel wants for itself besides.
+    pub demands: Vec<Demand>,
+    /// How often the timeline is sampled.
+    pub sample_interval: Ns,
+    /// Draws memory for the record, if it shall have a picture; changes nothing in it.
+    pub draw: Option<Draw>,
+}
+
+/// Draws what the memory of a run with these inputs holds, as SVG; equal memory has to give equal text.
+pub type Draw = fn(&Kernel, &Inputs, Moment) -> String;
+
+/// When memory is drawn: when the workload notes that its mappings are there, and the last such time counts;
+/// at the end, if it never does so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The workload's mappings are there.
+    Held,
+    /// The workload has ended.
+    End,
+}
+
+impl Moment {
+    /// The picture's name in the record.
+    #[must_use]
+    pub const fn picture(self) -> &'static str {
+        match self {
+            Self::Held => "memory-held",
+            Self::End => "memory-end",
+        }
+    }
+}
+
+/// Time since the beginning, all CPUs together where it is theirs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    elapsed: Ns,
+    /// In programs' own code, and in the kernel on their behalf.
+    programs: [Ns; 2],
+    /// Idle, and idle while a task waited for a device.
+    idle: [Ns; 2],
+}
+
+impl Spent {
+    /// What was spent since then.
+    fn since(self, then: Self) -> Durations {
+        let [user_ns, system_ns] = [0, 1].map(|n| Some((self.programs[n] - then.programs[n]).0));
+        let [idle_ns, iowait_ns] = [0, 1].map(|n| Some((self.idle[n] - then.idle[n]).0));
+        let elapsed_ns = Some((self.elapsed - then.elapsed).0);
+        Durations { user_ns, system_ns, elapsed_ns, iowait_ns, idle_ns }
+    }
+}
+
+/// What threads share beside the machine.
+struct Shared {
+    machine: MachineInfo,
+    seed: u64,
+    settings: Settings,
+    metrics: Vec<Metric>,
+    latencies: BTreeMap<String, Latencies>,
+    held: Option<State>,
+    /// Where the run's counters begin, if that is not its beginning.
+    before: Option<State>,
+    /// What had been spent by then.
+    so_far: Spent,
+    inputs: Inputs,
+    draw: Option<Draw>,
+    pictures: BTreeMap<String, String>,
+    threads: Vec<ThreadState>,
+    barriers: Vec<Barrier>,
+    /// Files by name.
+    files: BTreeMap<String, highorder_mm::filemap::FileId>,
+    /// Living threads of each process.
+    living: Vec<u32>,
+    /// Where threads wait that a kill ends: they look around when woken.
+    waiting: WaitQueue,
+    /// What the main thread ended with, if not well.
+    failure: Option<String>,
+}
+
+struct ThreadState {
+    outcome: Option<Result<(), Failure>>,
+}
+
+struct Barrier {
+    parties: u32,
+    arrived: u32,
+    round: u64,
+}
+
+type SharedRef = Rc<RefCell<Shared>>;
+
+/// Runs a workload to its end and returns what it left.
+///
+/// # Errors
+/// A task panicked, or nothing would ever have happened again.
+///
+/// # Panics
+/// If a knob is unknown or a value impossible: see [`check_knob_of`].
+pub fn run(spec: ModelSpec, inputs: Inputs, workload: Code) -> Result<Record, RunError> {
+    run_on(spec, inputs, workload).map(|(record, _)| record)
+}
+
+/// As [`run`]; also returns the machine as the workload left it, for those who look closer.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_on(
+    spec: ModelSpec,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel), RunError> {
+    let (sim, settings, course) = boot(spec);
+    run_in(sim, settings, course, inputs, workload)
+}
+
+/// Events of a run, in the order in which they happened.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The events.
+    pub events: Vec<Traced>,
+    /// Names of the tasks, by number.
+    pub tasks: Vec<String>,
+}
+
+/// As [`run_on`]; also keeps events.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_traced(
+    spec: ModelSpec,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel, Trace), RunError> {
+    let (mut sim, settings, course) = boot(spec);
+    sim.world_mut().keep_trace();
+    let (record, mut kernel, tasks) = run_named(sim, settings, course, inputs, workload)?;
+    let events = kernel.trace.take().unwrap_or_default();
+    Ok((record, kernel, Trace { events, tasks }))
+}
+
+/// As [`run`], with memory in a state that was found somewhere else: its marks stay as they are, and so
+/// does its policy but for the knobs given.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`]; and if the memory is of other CPUs than the machine.
+pub fn run_from(
+    mut memory: Memory,
+    spec: ModelSpec,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel), RunError> {
+    let ModelSpec { machine, policy: _, flows, knobs, seed, demands, sample_interval, draw } = spec;
+    let settings = settings_of(&memory.policy, &flows, &knobs);
+    settings.apply(&mut memory.policy);
+    let sim = kernel::start(&machine, memory, flows, settings.knobs);
+    run_in(sim, settings, Course { seed, demands, sample_interval, draw }, inputs, workload)
+}
+
+/// The machine of a specification as its kernel finds it, and what else is said of the run.
+fn boot(spec: ModelSpec) -> (Sim<Kernel>, Settings, Course) {
+    let ModelSpec { machine, mut policy, flows, knobs, seed, demands, sample_interval, draw } =
+        spec;
+    let settings = settings_of(&policy, &flows, &knobs);
+    settings.apply(&mut policy);
+    let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
+    settings.apply_to_marks(sim.world_mut());
+    (sim, settings, Course { seed, demands, sample_interval, draw })
+}
+
+fn settings_of(policy: &Policy, flows: &Flows, knobs: &BTreeMap<String, String>) -> Settings {
+    let mut settings = Settings::of(policy, flows);
+    for (name, value) in knobs {
+        settings.set(name, value).unwrap_or_else(|error| panic!("{error}"));
+    }
+    settings
+}
+
+/// What of a specification still matters once the machine is there.
+struct Course {
+    seed: u64,
+    demands: Vec<Demand>,
+    sample_interval: Ns,
+    draw: Option<Draw>,
+}
+
+fn run_in(
+    sim: Sim<Kernel>,
+    settings: Settings,
+    course: Course,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel), RunError> {
+    run_named(sim, settings, course, inputs, workload).map(|(record, kernel, _)| (record, kernel))
+}
+
+/// As [`run_in`]; also returns the names of all tasks, by number.
+fn run_named(
+    mut sim: Sim<Kernel>,
+    settings: Settings,
+    course: Course,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel, Vec<String>), RunError> {
+    let shared = Rc::new(RefCell::new(Shared {
+        machine: machine_info(sim.world()),
+        seed: course.seed,
+        settings,
+        metrics: Vec::new(),
+        latencies: BTreeMap::new(),
+        held: None,
+        before: None,
+        so_far: Spent::default(),
+        inputs: inputs.clone(),
+        draw: course.draw,
+        pictures: BTreeMap::new(),
+        threads: Vec::new(),
+        barriers: Vec::new(),
+        files: BTreeMap::new(),
+        living: Vec::new(),
+        waiting: sim.add_queue("threads that wait"),
+        failure: None,
+    }));
+    let observer = shared.clone();
+    sim.world_mut().on_stall = Box::new(move |stall, time| {
+        let latencies = &mut observer.borrow_mut().latencies;
+        latencies.entry(stall.name().to_owned()).or_default().record(time.0);
+    });
+    let waiting = shared.borrow().waiting;
+    sim.world_mut().interruptible.push(waiting);
+    // Counts are enough: of a week's fallbacks a list would grow without end.
+    let kernel = sim.world_mut();
+    kernel.memory.keeps_extfrag = kernel.trace.is_some();
+    let mut record = Record::new(inputs);
+    record.before = state::of(sim.world());
+    demand::start(&mut sim, &course.demands, course.seed);
+    start_main(&mut sim, &shared, workload);
+    let elapsed = run_and_sample(&mut sim, course.sample_interval, &mut record)?;
+    finish(&sim, &shared, elapsed, &mut record);
+    let tasks = (0..sim.nr_tasks() as u32).map(|task| sim.task_name(TaskId(task)).to_owned());
+    let tasks = tasks.collect();
+    Ok((record, sim.into_world(), tasks))
+}
+
+fn start_main(sim: &mut Sim<Kernel>, shared: &SharedRef, workload: Code) {
+    let process = sim.world_mut().add_process("main");
+    let id = shared.borrow_mut().add_thread(process);
+    let shared = shared.clone();
+    sim.spawn(TaskSpec::user("main"), move |cx| {
+        thread::run(cx, shared, process, id, workload);
+    });
+}
+
+/// Runs to the end and samples on the way. Returns how long it took.
+fn run_and_sample(
+    sim: &mut Sim<Kernel>,
+    interval: Ns,
+    record: &mut Record,
+) -> Result<Ns, RunError> {
+    let mut sampler = Sampler::new(sim.world());
+    let mut limit = Ns::ZERO;
+    loop {
+        let now = sim.run_until(limit)?;
+        sampler.sample(sim, now, &mut record.timeline);
+        if now < limit || sim.nr_live_users() == 0 {
+            return Ok(now);
+        }
+        limit = limit.saturating_add(interval);
+    }
+}
+
+fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Record) {
+    let kernel = sim.world();
+    record.after = state::of(kernel);
+    let mut shared = shared.borrow_mut();
+    record.held = shared.held.take();
+    if let Some(before) = shared.before.take() {
+        record.before = before;
+    }
+    if shared.pictures.is_empty() {
+        shared.draw(kernel, Moment::End);
+    }
+    record.pictures = std::mem::take(&mut shared.pictures);
+    record.metrics = std::mem::take(&mut shared.metrics);
+    record.metrics.extend(fragmentation::metrics(record));
+    record.metrics.extend(compaction::metrics(kernel, record, shared.so_far.elapsed));
+    record.latencies = std::mem::take(&mut shared.latencies);
+    let all = Spent { elapsed, programs: sim.programs_times(), idle: sim.idle_times() };
+    record.durations = all.since(shared.so_far);
+    // time(1) shows the largest of a program's processes.
+    let pages = kernel.processes.iter().map(|process| process.resident_max).max();
+    record.resident_kib_max = pages.map(|pages| pages * 4);
+    let killed = kernel.processes.iter().filter(|process| process.killed);
+    for process in killed {
+        record.notes.push(killed_note(&process.name));
+    }
+    for (number, (demand, stats)) in kernel.demands.iter().enumerate() {
+        record.notes.push(format!(
+            "demand {number} ({}): {} requests, {} of them served with less, {} not at all",
+            demand.kind.name(),
+            stats.nr_asked,
+            stats.nr_smaller,
+            stats.nr_failed
+        ));
+    }
+    record.notes.extend(shared.failure.take());
+}
+
+fn machine_info(kernel: &Kernel) -> MachineInfo {
+    let memory = &kernel.memory;
+    let cpus = |node: u32| {
+        let cpus = memory.machine.cpu_nodes.iter().zip(0..);
+        cpus.filter(|&(&of, _)| of == node).map(|(_, cpu)| cpu).collect()
+    };
+    let pages = |node: u32| {
+        memory.zones.iter().filter(|zone| zone.node == node).map(|zone| zone.managed_pages).sum()
+    };
+    let nodes = 0..memory.machine.nr_nodes() as u32;
+    MachineInfo {
+        total_pages: memory.zones.iter().map(|zone| zone.managed_pages).sum(),
+        nodes: nodes
+            .map(|number| NodeInfo { number, total_pages: pages(number), cpus: cpus(number) })
+            .collect(),
+        page_bytes: u64::from(highorder_record::record::PAGE_BYTES),
+        huge_pages: 512,
+    }
+}
+
+impl Shared {
+    /// Keeps a picture of memory at this moment, in place of an earlier one, if there are to be pictures.
+    fn draw(&mut self, kernel: &Kernel, moment: Moment) {
+        if let Some(draw) = self.draw {
+            let picture = draw(kernel, &self.inputs, moment);
+            self.pictures.insert(moment.picture().to_owned(), picture);
+        }
+    }
+
+    fn add_thread(&mut self, process: highorder_mm::vma::ProcessId) -> ThreadId {
+        self.threads.push(ThreadState { outcome: None });
+        let process = process.0 as usize;
+        if self.living.len() <= process {
+            self.living.resize(process + 1, 0);
+        }
+        self.living[process] += 1;
+        ThreadId(self.threads.len() as u32 - 1)
+    }
+}

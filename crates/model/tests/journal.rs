@@ -1,0 +1,192 @@
+//! The journal on the model: blocks of inode tables are held until they are in their places on the disk.
+
+mod common;
+
+use common::model;
+use highorder_model::run_on;
+use highorder_record::{Inputs, Record};
+use highorder_sim::machine::FileSystem;
+use highorder_sim::{Machine, Ns};
+use highorder_system::{Caches, Failure, System};
+use std::sync::{Arc, Mutex};
+
+/// Runs a program on 512 MiB with a flash disk. Returns what it noted, the record, and pages of metadata in memory.
+fn run(
+    kernel: &str,
+    program: impl FnOnce(&mut dyn System, &mut Vec<u64>) -> Result<(), Failure> + Send + 'static,
+) -> (Vec<u64>, Record, u64) {
+    run_on_machine(kernel, |_| (), program)
+}
+
+fn run_on_machine(
+    kernel: &str,
+    change: impl FnOnce(&mut Machine),
+    program: impl FnOnce(&mut dyn System, &mut Vec<u64>) -> Result<(), Failure> + Send + 'static,
+) -> (Vec<u64>, Record, u64) {
+    let mut machine = Machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
+    change(&mut machine);
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let seen = noted.clone();
+    let code = Box::new(move |sys: &mut dyn System| program(sys, &mut seen.lock().unwrap()));
+    let (record, world) = run_on(model(machine, kernel, "never"), Inputs::default(), code).unwrap();
+    world.memory.audit().unwrap();
+    assert!(record.notes.is_empty(), "{:?}", record.notes);
+    let noted = noted.lock().unwrap().clone();
+    (noted, record, world.nr_buffer_pages())
+}
+
+/// Pages of files in memory once all that can go without shrinking has gone.
+fn pages_that_stay(sys: &mut dyn System) -> Result<u64, Failure> {
+    sys.drop_caches(Caches::Pages)?;
+    Ok(sys.counters()["nr_file_pages"])
+}
+
+fn create(sys: &mut dyn System, name: &str) -> Result<(), Failure> {
+    let file = sys.create_file(name)?;
+    sys.close_file(file)
+}
+
+#[test]
+fn a_changed_block_stays_until_it_is_committed_and_written_and_let_go() {
+    // Since 5.14 shrinking or the next commit has to let go what is written.
+    for (kernel, stays) in [("linux-4.4", 0), ("linux-5.4", 0), ("linux-6.1", 1), ("linux-6.12", 1)]
+    {
+        let (noted, _, _) = run(kernel, |sys, noted| {
+            create(sys, "file")?;
+            noted.push(pages_that_stay(sys)?);
+            // Committed, and only now dirty.
+            sys.sleep(Ns::from_secs(6))?;
+            noted.push(sys.counters()["nr_dirty"]);
+            noted.push(pages_that_stay(sys)?);
+            // Written to its place.
+            sys.sleep(Ns::from_secs(45))?;
+            noted.push(sys.counters()["nr_dirty"]);
+            noted.push(pages_that_stay(sys)?);
+            sys.drop_caches(Caches::Slab)?;
+            noted.push(pages_that_stay(sys)?);
+            // The same, but that sync commits and writes.
+            create(sys, "another")?;
+            sys.sync()?;
+            noted.push(pages_that_stay(sys)?);
+            Ok(())
+        });
+        assert_eq!(noted, [1, 1, 1, 0, stays, 0, stays], "{kernel}");
+    }
+}
+
+#[test]
+fn the_next_commit_lets_go_what_was_written() {
+    let (noted, _, _) = run("linux-6.12", |sys, noted| {
+        // Of two blocks the second is changed once more.
+        for number in 0..32 {
+            create(sys, &format!("file-{number}"))?;
+        }
+        sys.sync()?;
+        noted.push(pages_that_stay(sys)?);
+        create(sys, "another")?;
+        sys.unlink("another")?;
+        create(sys, "another")?;
+        sys.sleep(Ns::from_secs(6))?;
+        noted.push(pages_that_stay(sys)?);
+        Ok(())
+    });
+    // The third block alone.
+    assert_eq!(noted, [2, 1]);
+}
+
+#[test]
+fn nothing_is_dirty_before_the_commit() {
+    let (noted, _, _) = run("linux-6.12", |sys, noted| {
+        create(sys, "file")?;
+        for _ in 0..3 {
+            noted.push(sys.counters()["nr_dirty"]);
+            sys.sleep(Ns::from_secs(2))?;
+        }
+        noted.push(sys.counters()["nr_dirty"]);
+        Ok(())
+    });
+    assert_eq!(noted, [0, 0, 0, 1]);
+}
+
+#[test]
+fn reading_a_file_for_the_first_time_since_it_was_written_changes_its_inode() {
+    let (noted, _, _) = run("linux-4.4", |sys, noted| {
+        let file = sys.create_file("file")?;
+        sys.write_file(file, 0, 4096)?;
+        sys.sync()?;
+        noted.push(pages_that_stay(sys)?);
+        for _ in 0..2 {
+            sys.read_file(file, 0, 4096)?;
+            noted.push(pages_that_stay(sys)?);
+            sys.sync()?;
+            noted.push(pages_that_stay(sys)?);
+        }
+        Ok(())
+    });
+    assert_eq!(noted, [0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn held_blocks_outlast_memory_pressure_and_others_do_not() {
+    for kernel in ["linux-4.4", "linux-6.12"] {
+        for is_held in [true, false] {
+            let (_, record, buffers) = run(kernel, move |sys, _| {
+                // Sixteen inodes to a block.
+                for number in 0..160 {
+                    create(sys, &format!("file-{number}"))?;
+                }
+                let file = sys.create_file("large")?;
+                if !is_held {
+                    sys.sync()?;
+                    sys.drop_caches(Caches::Slab)?;
+                }
+                // Read through in less time than a transaction lasts.
+                let began = sys.now();
+                let memory = sys.machine().total_pages * 4096;
+                sys.set_file_bytes(file, 2 * memory)?;
+                for at in (0..2 * memory).step_by(1 << 20) {
+                    sys.read_file(file, at, 1 << 20)?;
+                }
+                assert!(sys.now() - began < Ns::from_secs(4));
+                // Nothing but the large file's block has changed since, where the others were let go.
+                sys.drop_caches(Caches::Pages)
+            });
+            let sum = |name: &str| {
+                let counters = record.after.counters.iter();
+                counters.filter(|(key, _)| key.starts_with(name)).map(|(_, n)| n).sum::<u64>()
+            };
+            let reclaimed = sum("pgsteal_kswapd") + sum("pgsteal_direct");
+            assert!(reclaimed > 50_000, "{kernel}: {reclaimed}");
+            assert_eq!(buffers, if is_held { 11 } else { 1 }, "{kernel}");
+        }
+    }
+}
+
+#[test]
+fn without_a_journal_a_changed_block_is_dirty_at_once() {
+    let machine = |machine: &mut Machine| machine.file_systems = vec![FileSystem::Xfs; 2];
+    let (noted, _, _) = run_on_machine("linux-6.12", machine, |sys, noted| {
+        create(sys, "file")?;
+        noted.push(sys.counters()["nr_dirty"]);
+        sys.sync()?;
+        noted.push(pages_that_stay(sys)?);
+        Ok(())
+    });
+    assert_eq!(noted, [1, 0]);
+}
+
+#[test]
+fn a_deleted_file_changes_its_inode_too() {
+    let (noted, _, _) = run("linux-4.4", |sys, noted| {
+        create(sys, "file")?;
+        sys.sync()?;
+        // The block is read again where it went.
+        let file = sys.open_file("file")?;
+        sys.close_file(file)?;
+        noted.push(sys.counters()["nr_file_pages"]);
+        sys.unlink("file")?;
+        noted.push(pages_that_stay(sys)?);
+        Ok(())
+    });
+    assert_eq!(noted, [1, 1]);
+}

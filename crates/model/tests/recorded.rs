@@ -1,0 +1,52 @@
+//! Recorded programs on the model, where the tests' fake system cannot run them: with others in the background.
+
+mod common;
+
+use highorder_model::run;
+use highorder_record::Inputs;
+use highorder_sim::Machine;
+use highorder_workload::recorded::Script;
+
+#[test]
+fn highalloc_has_its_passes_under_load_and_one_at_rest() {
+    let spec = common::model(Machine::load("guest-tcg").unwrap(), "linux-3.5", "always");
+    let setup = Script::parse("highalloc -S -k 2 -f 200 -M 40").unwrap();
+    let script = Script::parse("highalloc -k 2 -f 200 -M 40 -w 2 -m 5").unwrap();
+    let record = run(spec, Inputs::default(), script.code(Some(setup))).unwrap();
+    let success = |pass: &str| {
+        let name = format!("highalloc.{pass}.pct");
+        let row = record.metrics.iter().find(|metric| metric.name == name);
+        row.unwrap_or_else(|| panic!("{name} is reported")).samples[0]
+    };
+    for pass in ["pass1", "pass2", "rested"] {
+        assert!((1.0..=100.0).contains(&success(pass)), "{pass}: {}", success(pass));
+    }
+    assert!(success("rested") >= success("pass1"), "{} {}", success("rested"), success("pass1"));
+    // The trees have gone, and the file of memory's size was read as it was written: what is left are objects.
+    let files = record.after.counters["nr_file_pages"];
+    assert!(files < record.before.counters["nr_file_pages"], "{files} pages of files are left");
+    assert!(record.delta("compact_stall").unwrap() > 0);
+}
+
+/// What a command line activates on an idle guest under this kernel.
+fn activated(kernel: &str, line: &str) -> i64 {
+    let spec = common::model(Machine::load("guest-tcg").unwrap(), kernel, "always");
+    let script = Script::parse(line).unwrap();
+    run(spec, Inputs::default(), script.code(None)).unwrap().delta("pgactivate").unwrap()
+}
+
+#[test]
+fn a_file_that_is_sent_is_not_used_before_4_9_and_one_that_is_read_is() {
+    let written = "dd if=/dev/zero of=/data/f bs=1M count=40 2>/dev/null; sync";
+    let sent = format!("{written}; cat /data/f > /dev/null");
+    let read = format!("{written}; dd if=/data/f of=/dev/null bs=1M");
+    // In 4.4 writing is a first use, and reading the second, which activates.
+    let pages = 40 * 256;
+    assert!(activated("linux-4.4", &sent) < pages / 100);
+    let of_read = activated("linux-4.4", &read);
+    assert!(of_read > pages * 9 / 10, "{of_read} of {pages}");
+    // Since 4.7 writing is none, so that both are the first.
+    for line in [&sent, &read] {
+        assert!(activated("linux-4.14", line) < pages / 100, "{line}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Linux 3.3 and 3.4-rc2 as wholes: nothing is lost under pressure, and the flows do what was theirs.
+
+use highorder_kernels::KernelFile;
+use highorder_mm::alloc::Request;
+use highorder_mm::frame::{PageFlags, State};
+use highorder_mm::gfp::Gfp;
+use highorder_mm::types::Access;
+use highorder_mm::types::MemPolicy;
+use highorder_mm::vma::ProcessId;
+use highorder_mm::vmstat::Vm;
+use highorder_mm::zone::ZoneId;
+use highorder_mm::{CpuId, Order, Pfn};
+use highorder_sim::kernel::fault::{self, Extent};
+use highorder_sim::kernel::slowpath::{Want, alloc_pages};
+use highorder_sim::kernel::thp::Enabled;
+use highorder_sim::kernel::{
+    self, Kernel, KernelCx, Knobs, Stall, Waiter, filemap, oom, writeback,
+};
+use highorder_sim::{DeviceId, Machine, Ns, Sim, TaskSpec};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const KERNELS: [&str; 2] = ["linux-3.3", "linux-3.4-rc2"];
+const MIB: u64 = 1 << 20;
+const PROCESS: ProcessId = ProcessId(0);
+
+/// Number and sum of waits by class.
+type Waits = BTreeMap<Stall, (u64, Ns)>;
+
+/// Runs one program to its end. Returns what it left, and how it waited.
+fn run(
+    machine: &Machine,
+    kernel: &str,
+    program: impl FnOnce(&mut KernelCx<'_>) + 'static,
+) -> (Sim<Kernel>, Waits) {
+    let kernel = KernelFile::load(kernel).unwrap();
+    let mut knobs = Knobs::at_boot(&kernel.policy, &kernel.flows);
+    knobs.thp.enabled = Enabled::Never;
+    let mut sim = kernel::boot(machine, kernel.policy, kernel.flows, knobs);
+    let waits = Rc::new(RefCell::new(Waits::new()));
+    let seen = waits.clone();
+    sim.world_mut().on_stall = Box::new(move |stall, took| {
+        let mut seen = seen.borrow_mut();
+        let (number, sum) = seen.entry(stall).or_insert((0, Ns::ZERO));
+        *number += 1;
+        *sum += took;
+    });
+    sim.world_mut().add_process("program");
+    sim.spawn(TaskSpec::user("program"), program);
+    sim.run().unwrap();
+    let waits = waits.borrow().clone();
+    (sim, waits)
+}
+
+/// A machine of 512 MiB with this much swap.
+fn small(swap_mib: u64) -> Machine {
+    let mut machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+    machine.swap[0].bytes = swap_mib << 20;
+    machine
+}
+
+/// Every invariant holds, and each managed page is free, on a CPU's list or in use.
+fn check_conserved(sim: &mut Sim<Kernel>) {
+    let memory = &mut sim.world_mut().memory;
+    memory.lru_add_drain_all();
+    memory.audit().unwrap();
+    memory.validate().unwrap();
+    for zone in 0..memory.zones.len() {
+        let census = memory.census(ZoneId(zone as u8)).unwrap();
+        let managed = memory.zones[zone].managed_pages;
+        assert_eq!(census.free + census.pcp + census.allocated, managed, "zone {zone}");
+    }
+    let stats = memory.lru.total_stats();
+    assert_eq!(stats.nr_dirty, memory.files.nr_dirty(), "dirty pages of zones, and of files");
+    assert_eq!(stats.nr_isolated, [0, 0]);
+}
+
+#[test]
+fn a_file_of_twice_the_memory_is_written_and_every_page_is_accounted_for() {
+    for kernel in KERNELS {
+        let size = 1024 * MIB;
+        let (mut sim, waits) = run(&small(64), kernel, move |cx| {
+            let file = cx.world().create_file(DeviceId(0));
+            for at in (0..size).step_by(MIB as usize) {
+                filemap::write(cx, PROCESS, file, at, MIB).unwrap();
+            }
+            writeback::fsync(cx, file);
+        });
+        check_conserved(&mut sim);
+        let memory = &sim.world().memory;
+        assert_eq!((memory.files.nr_dirty(), memory.lru.total_stats().nr_writeback), (0, 0));
+        assert!(memory.files.nr_written() >= size / 4096, "{kernel}");
+        // What did not fit was reclaimed, by kswapd nearly alone, as clean as the flusher left it.
+        let vm = &memory.vm;
+        let (kswapd, direct) = (vm.get(Vm::PgStealKswapd), vm.get(Vm::PgStealDirect));
+        assert!(kswapd + direct >= size / 4096 - memory.files.nr_pages(), "{kernel}");
+        assert!(kswapd > 9 * direct, "{kernel}: {kswapd} and {direct}");
+        assert!(vm.get(Vm::PageOutRun) > 0 && vm.get(Vm::PgScanDirectThrottle) == 0, "{kernel}");
+        assert!(vm.get(Vm::WorkingsetRefaultFile) == 0, "{kernel}");
+        // Nobody waits conditionally for long: no zone counts as congested.
+        for waiter in [Waiter::Direct, Waiter::Kswapd] {
+            let conditional = waits.get(&Stall::WaitIffCongested(waiter)).copied();
+            assert_eq!(conditional.unwrap_or_default().1, Ns::ZERO, "{kernel} {waiter:?}");
+            let full = waits.get(&Stall::CongestionWaitFull(waiter)).copied().unwrap_or_default();
+            let all = waits.get(&Stall::CongestionWait(waiter)).copied().unwrap_or_default();
+            assert!(full.0 <= all.0 && full.1 <= all.1, "{kernel} {waiter:?}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_overcommitted_goes_to_swap_and_comes_back_and_nothing_is_lost() {
+    for kernel in KERNELS {
+        let (mut sim, waits) = run(&small(1024), kernel, |cx| {
+            let memory = &mut cx.world().memory;
+            let managed: u64 = memory.zones.iter().map(|zone| zone.managed_pages).sum();
+            let pages = (managed * 11 / 10) as u32;
+            let start = memory.spaces.mmap(PROCESS, pages, MemPolicy::Default);
+            for _ in 0..2 {
+                fault::touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
+            }
+            let memory = &cx.world().memory;
+            let in_swap = memory.spaces.task(PROCESS).swap;
+            assert_eq!(memory.spaces.task(PROCESS).anon + in_swap, u64::from(pages));
+            assert!(memory.vm.get(Vm::PswpOut) >= in_swap);
+            assert!(memory.vm.get(Vm::PswpIn) > 0);
+            oom::exit_mmap(cx, PROCESS);
+        });
+        check_conserved(&mut sim);
+        let world = sim.world();
+        assert_eq!(world.oom_kills, 0, "{kernel}");
+        let vm = &world.memory.vm;
+        assert!(vm.get(Vm::NrVmscanWrite) == vm.get(Vm::PswpOut), "{kernel}: only swap is written");
+        assert!(vm.get(Vm::PgStealKswapd) > 0, "{kernel}");
+        // All that is left in use is copies in the swap cache.
+        let memory = &world.memory;
+        let frames = memory.frames();
+        let left = (0..frames.len() as u32).map(Pfn);
+        let left = left.filter(|&pfn| {
+            frames.state(pfn) == State::Allocated && frames.has(pfn, PageFlags::SWAPCACHE)
+        });
+        assert_eq!(left.count() as u64, memory.swap.nr_cached(), "{kernel}");
+        // Pages under writeback make whoever reclaims ask whether to wait.
+        let asked = waits.keys().any(|stall| matches!(stall, Stall::WaitIffCongested(_)));
+        assert!(asked, "{kernel}: {waits:?}");
+    }
+}
+
+#[test]
+fn the_last_page_of_swap_ends_in_a_kill() {
+    for kernel in KERNELS {
+        let (mut sim, _) = run(&small(16), kernel, |cx| {
+            let memory = &mut cx.world().memory;
+            let managed: u64 = memory.zones.iter().map(|zone| zone.managed_pages).sum();
+            let pages = (managed * 11 / 10) as u32;
+            let start = memory.spaces.mmap(PROCESS, pages, MemPolicy::Default);
+            let access = Access::Write;
+            assert!(
+                fault::touch_range(cx, PROCESS, start, pages, access, Extent::Word).is_err(),
+                "it cannot fit"
+            );
+        });
+        check_conserved(&mut sim);
+        assert_eq!(sim.world().oom_kills, 1, "{kernel}");
+        assert!(sim.world().memory.vm.get(Vm::PswpOut) >= 16 * 256, "{kernel}");
+    }
+}
+
+/// Takes blocks of `order` from node 0 until there are no more. Returns how many, the direct reclaims and
+/// kswapd's runs that this took.
+fn exhaust(kernel: &str, order: u8, gfp: Gfp) -> (u64, u64, u64) {
+    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let taken = Rc::new(RefCell::new(0));
+    let count = taken.clone();
+    let (sim, _) = run(&machine, kernel, move |cx| {
+        let request =
+            Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false };
+        let want = Want { request, allowed: u64::MAX, process: None };
+        while alloc_pages(cx, want).is_some() {
+            *count.borrow_mut() += 1;
+        }
+    });
+    let vm = &sim.world().memory.vm;
+    let taken = *taken.borrow();
+    (taken, vm.get(Vm::AllocStall), vm.get(Vm::PageOutRun))
+}
+
+#[test]
+fn a_request_that_says_all_of_gfp_thisnode_fails_at_once() {
+    let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE | Gfp::NORETRY | Gfp::NOWARN;
+    let (taken, stalls, runs) = exhaust("linux-3.3", 9, gfp);
+    assert!(taken > 100 && stalls == 0, "{taken} taken, {stalls} stalls");
+    assert_eq!(runs, 0, "kswapd is not even woken");
+    // 4.4 looks at whether the request may reclaim.
+    let (_, stalls, _) = exhaust("linux-4.4", 9, gfp);
+    assert!(stalls > 0);
+}
+
+#[test]
+fn a_large_block_is_tried_once_unless_the_request_says_so() {
+    let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::NOWARN;
+    for kernel in KERNELS {
+        let (taken, stalls, _) = exhaust(kernel, 9, gfp);
+        assert!(taken > 200, "{kernel}: both nodes have {taken}");
+        assert_eq!(stalls, 1, "{kernel}: one direct reclaim, and that found nothing");
+    }
+}
