@@ -94,9 +94,9 @@ pub fn names(kind: Kind) -> Vec<String> {
         names.into_iter().map(ToOwned::to_owned).collect()
     }
     match kind {
-        Kind::Experiment => of(experiment::BUILT_IN.map(|(name, _)| name)),
+        Kind::Experiment => of(experiment::BUILT_IN.iter().map(|(name, _)| *name)),
         Kind::Kernel => of(highorder_kernels::names()),
-        Kind::Machine => of(machine::BUILT_IN.map(|(name, _)| name)),
+        Kind::Machine => of(machine::BUILT_IN.iter().map(|(name, _)| *name)),
         Kind::Workload => of(highorder_workload::names().iter().copied()),
         Kind::Knob => of(knobs().iter().map(|knob| knob.name)),
         Kind::Table => of(published::names()),

@@ -25,35 +25,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 24] = [
-    (
-        "compaction-direct-freepage",
-        include_str!("../../../experiments/compaction-direct-freepage.toml"),
-    ),
-    ("compaction-week", include_str!("../../../experiments/compaction-week.toml")),
-    ("dd", include_str!("../../../experiments/dd.toml")),
-    ("dd-half-disk", include_str!("../../../experiments/dd-half-disk.toml")),
-    ("frag-adverse-1socket", include_str!("../../../experiments/frag-adverse-1socket.toml")),
-    ("frag-adverse-2socket", include_str!("../../../experiments/frag-adverse-2socket.toml")),
-    ("fsmark", include_str!("../../../experiments/fsmark.toml")),
-    ("highalloc", include_str!("../../../experiments/highalloc.toml")),
-    ("micro", include_str!("../../../experiments/micro.toml")),
-    ("mmap-demo", include_str!("../../../experiments/mmap-demo.toml")),
-    ("overcommit", include_str!("../../../experiments/overcommit.toml")),
-    ("postmark", include_str!("../../../experiments/postmark.toml")),
-    ("small-files", include_str!("../../../experiments/small-files.toml")),
-    ("swap-small", include_str!("../../../experiments/swap-small.toml")),
-    ("thp-defrag-matrix", include_str!("../../../experiments/thp-defrag-matrix.toml")),
-    ("thp-defrag-stutter", include_str!("../../../experiments/thp-defrag-stutter.toml")),
-    ("thp-defrag-thpscale", include_str!("../../../experiments/thp-defrag-thpscale.toml")),
-    ("thp-defrag-usemem", include_str!("../../../experiments/thp-defrag-usemem.toml")),
-    ("thp-numa-bench", include_str!("../../../experiments/thp-numa-bench.toml")),
-    ("thp-numa-mmap-demo", include_str!("../../../experiments/thp-numa-mmap-demo.toml")),
-    ("thp-numa-policies", include_str!("../../../experiments/thp-numa-policies.toml")),
-    ("usemem", include_str!("../../../experiments/usemem.toml")),
-    ("usemem-anon", include_str!("../../../experiments/usemem-anon.toml")),
-    ("usemem-small", include_str!("../../../experiments/usemem-small.toml")),
-];
+pub const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
 
 /// Threads of a step: up to the most CPUs that x86-64 kernels are built for (`NR_CPUS`).
 const THREADS: RangeInclusive<u32> = 1..=8192;
@@ -196,7 +168,7 @@ impl Experiment {
             }
             None => Err(InputError::other(format!(
                 "no experiment `{name}`, {}",
-                highorder_input::expected_or_file(name, &names(&BUILT_IN))
+                highorder_input::expected_or_file(name, &names(BUILT_IN))
             ))),
         }
     }
@@ -370,7 +342,7 @@ impl Checks<'_> {
     }
 
     fn machine(&mut self, name: &Spanned<String>) -> Option<Machine> {
-        let source = self.source("machine", name, &machine::BUILT_IN)?;
+        let source = self.source("machine", name, machine::BUILT_IN)?;
         self.keep(Machine::load(&source).map_err(InputError::from))
     }
 

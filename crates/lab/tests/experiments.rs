@@ -62,7 +62,7 @@ fn inputs(experiment: &Experiment, at: &str) -> Vec<Inputs> {
 fn every_experiment_that_comes_with_the_program_loads_and_shrinks() {
     for (name, _) in BUILT_IN {
         let experiment = Experiment::load(name).unwrap();
-        assert_eq!(experiment.name, name);
+        assert_eq!(experiment.name, *name);
         // A small guest has nothing left at 1/64: the kernel itself needs some MiB.
         let is_small = experiment.variants[0].machine.memory_bytes() < 4 << 30;
         for at in if is_small { &["1", "1/16"][..] } else { &["1", "1/16", "1/64"] } {
@@ -273,7 +273,7 @@ fn files_that_an_experiment_names_lie_beside_it() {
 
 #[test]
 fn an_unknown_experiment_is_told_the_names_there_are() {
-    let names = BUILT_IN.map(|(name, _)| name).join(", ");
+    let names = BUILT_IN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     assert_eq!(
         Experiment::load("usemen").unwrap_err().to_string(),
         "no experiment `usemen`, did you mean `usemem`?"
@@ -306,7 +306,7 @@ fn unknown_and_missing_keys_are_named_with_their_line() {
 
 #[test]
 fn files_that_are_not_there_are_named_with_their_line() {
-    let machines = machine::BUILT_IN.map(|(name, _)| name).join(", ");
+    let machines = machine::BUILT_IN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let expected = format!(
         "mine.toml:2: `machine` is `one-node`, expected one of {machines}, or a .toml file"
     );

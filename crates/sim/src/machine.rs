@@ -20,26 +20,10 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The machine files that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 12] = [
-    ("fleet-128g", include_str!("../../../machines/fleet-128g.toml")),
-    ("fleet-32g", include_str!("../../../machines/fleet-32g.toml")),
-    ("fleet-8g", include_str!("../../../machines/fleet-8g.toml")),
-    ("four-node-64g-flash-swap", include_str!("../../../machines/four-node-64g-flash-swap.toml")),
-    ("guest-tcg", include_str!("../../../machines/guest-tcg.toml")),
-    ("one-node-8g", include_str!("../../../machines/one-node-8g.toml")),
-    ("one-node-8g-2012", include_str!("../../../machines/one-node-8g-2012.toml")),
-    (
-        "one-node-8g-2012-half-disk",
-        include_str!("../../../machines/one-node-8g-2012-half-disk.toml"),
-    ),
-    ("one-node-8g-in-use", include_str!("../../../machines/one-node-8g-in-use.toml")),
-    ("one-socket-32g", include_str!("../../../machines/one-socket-32g.toml")),
-    ("two-node-64g", include_str!("../../../machines/two-node-64g.toml")),
-    ("two-socket-64g", include_str!("../../../machines/two-socket-64g.toml")),
-];
+pub const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
 
 /// Machine files.
-const KIND: Kind = Kind { word: "machine", built_in: &BUILT_IN };
+const KIND: Kind = Kind { word: "machine", built_in: BUILT_IN };
 
 /// Bytes of a base page.
 pub const PAGE_BYTES: u64 = 4096;

@@ -23,7 +23,7 @@ fn line_of(text: &str) -> usize {
 fn every_machine_that_comes_with_the_program_loads_and_names_its_sources() {
     for (name, _) in BUILT_IN {
         let machine = Machine::load(name).unwrap();
-        assert_eq!(machine.name, name);
+        assert_eq!(machine.name, *name);
         for (cost, value) in machine.costs.by_name() {
             assert!(value.picoseconds() > 0, "{name}: {cost} is free");
             assert!(value.source.len() > 10, "{name}: {cost}");

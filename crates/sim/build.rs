@@ -1,0 +1,5 @@
+//! Lists the machine files of the project.
+
+fn main() -> std::io::Result<()> {
+    highorder_listing::write("../../machines")
+}
