@@ -3,8 +3,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use highorder_mm::anon::TouchRange;
 use highorder_mm::page_table::Vpn;
-use highorder_mm::types::Access;
-use highorder_mm::types::MemPolicy;
+use highorder_mm::types::{Access, MemPolicy};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::{CpuId, Memory};
 use std::hint::black_box;

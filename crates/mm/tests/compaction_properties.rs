@@ -17,9 +17,7 @@ use highorder_mm::policy::{
     Finish, FlushBy, FreePages, FreeScan, Policy, Positions, SkipHints, Suitable, TargetHead,
 };
 use highorder_mm::reclaim::Reclaimer;
-use highorder_mm::types::Access;
-use highorder_mm::types::MemPolicy;
-use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{Access, MemPolicy, Migratetype, Order, Pfn, ZoneKind};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{CpuId, Memory};

@@ -14,8 +14,7 @@ use highorder_mm::reclaim::{
     DEF_PRIORITY, Reclaimer, References, ScanBalance, ScanControl, ScanPlan, check_references,
 };
 use highorder_mm::swap::swapin_window;
-use highorder_mm::types::Access;
-use highorder_mm::types::MemPolicy;
+use highorder_mm::types::{Access, MemPolicy};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone};

@@ -3,8 +3,7 @@
 use highorder_kernels::KernelFile;
 use highorder_mm::CpuId;
 use highorder_mm::page_table::Vpn;
-use highorder_mm::types::Access;
-use highorder_mm::types::MemPolicy;
+use highorder_mm::types::{Access, MemPolicy};
 use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{Extent, touch_range};

@@ -21,9 +21,7 @@
     reason = "real memory, and system calls about it, are what this module is for"
 )]
 
-use highorder_mm::types::Access;
-use highorder_mm::types::MemPolicy;
-use highorder_system::Extent;
+use highorder_system::{Access, Extent, MemPolicy};
 use rustix::mm::{
     Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munlock, munmap,
 };
