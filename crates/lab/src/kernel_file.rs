@@ -4,14 +4,14 @@ use crate::InputError;
 use crate::toml_comments::commented_values;
 use highorder_mm::frame::End;
 use highorder_mm::policy::{
-    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
-    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
-    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, HighOrderMode,
-    Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru,
-    LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement,
-    Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator,
-    SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat, Watermark,
-    WatermarkCheck, Zone, ZonelistOrder,
+    Activation, AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages,
+    CompactCounters, Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites,
+    Filemap, Finish, FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist,
+    HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
+    IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain,
+    PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit,
+    SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch,
+    Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{MAX_PAGE_ORDER, Order};
 use highorder_sim::Ns;
@@ -22,6 +22,7 @@ use highorder_sim::kernel::policy::{
     FragmentStall, HalfReferenced, InodeLists, KcompactdWake, Kswapd, MmapLocking, NumaBalancing,
     NumaScan, Ready, Retry, Rounds, Slab as Shrinkers, SlabPressure, Slowpath, Stall, StallRule,
     ThisnodeExit, Thp, ThpDisable, ThpNuma, WakesFlushers, WokenBelow, WriteoutLimit,
+    ZoneCongested,
 };
 use highorder_sim::kernel::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
 use highorder_system::model::{Knob, KnobValue};
@@ -338,6 +339,7 @@ table!(LruValues {
     scope: LruScopeValue,
     batch_pages: u8,
     batch_flushes_when_full: bool,
+    activation: ActivationValue,
     batch_flushes_for_huge: bool,
     anon: AnonEntryValue,
     swapins_activate: bool,
@@ -472,6 +474,9 @@ table!(ShrinkersValues {
 });
 table!(StallValues {
     rule: StallRuleValue,
+    zone_congested: ZoneCongestedValue,
+    kswapd_waits: bool,
+    retry_waits: bool,
     writeout_limit: WriteoutLimitValue,
     for_reserves: bool,
     sync_pass: bool,
@@ -676,6 +681,7 @@ words!(LruKindValue for LruKind {
     "multi-generational" MultiGenerational => Self::MultiGenerational,
 });
 words!(LruScopeValue for LruScope { "zone" Zone => Self::Zone, "node" Node => Self::Node });
+words!(ActivationValue for Activation { "at-once" AtOnce => Self::AtOnce, "batched" Batched => Self::Batched });
 words!(AnonEntryValue for AnonEntry {
     "active" Active => Self::Active,
     "inactive" Inactive => Self::Inactive,
@@ -740,6 +746,10 @@ words!(ThisnodeExitValue for ThisnodeExit {
     "full" Full => Self::Full,
     "without-reclaim" WithoutReclaim => Self::WithoutReclaim,
     "never" Never => Self::Never,
+});
+words!(ZoneCongestedValue for ZoneCongested {
+    "never" Never => Self::Never,
+    "all-refused" AllRefused => Self::AllRefused,
 });
 words!(WriteoutLimitValue for WriteoutLimit {
     "dirty" Dirty => Self::Dirty,
@@ -1079,6 +1089,7 @@ impl Values {
                 scope: need!(lru.scope).into(),
                 batch: within("lru.batch_pages", u32::from(need!(lru.batch_pages)), 1, 254)? as u8,
                 batch_flushes_when_full: need!(lru.batch_flushes_when_full),
+                activation: need!(lru.activation).into(),
                 batch_flushes_for_huge: need!(lru.batch_flushes_for_huge),
                 anon: need!(lru.anon).into(),
                 inactive_ratio: need!(lru.inactive_ratio).into(),
@@ -1200,6 +1211,9 @@ impl Values {
             },
             stall: Stall {
                 rule: need!(stall.rule).into(),
+                zone_congested: need!(stall.zone_congested).into(),
+                kswapd_waits: need!(stall.kswapd_waits),
+                retry_waits: need!(stall.retry_waits),
                 writeout_limit: need!(stall.writeout_limit).into(),
                 for_reserves: need!(stall.for_reserves),
                 sync_pass: need!(stall.sync_pass),

@@ -16,14 +16,14 @@ use highorder_mm::alloc::Request;
 use highorder_mm::frame::End;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{
-    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
-    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
-    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, HighOrderMode,
-    Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru,
-    LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement,
-    Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator,
-    SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat, Watermark,
-    WatermarkCheck, Zone, ZonelistOrder,
+    Activation, AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages,
+    CompactCounters, Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites,
+    Filemap, Finish, FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist,
+    HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
+    IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain,
+    PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit,
+    SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch,
+    Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -131,6 +131,7 @@ fn policy(modern: bool) -> Policy {
             kind: LruKind::Classic,
             scope: LruScope::Node,
             batch: 31,
+            activation: Activation::AtOnce,
             batch_flushes_when_full: true,
             batch_flushes_for_huge: true,
             anon: AnonEntry::Inactive,

@@ -7,14 +7,14 @@ use highorder_mm::frame::{End, State};
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::pcp::NR_PCP_LISTS;
 use highorder_mm::policy::{
-    AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
-    Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites, Filemap, Finish,
-    FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist, HighOrder, HighOrderMode,
-    Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark, IsolatedLimit, ListType, Lru,
-    LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain, PcpHigh, PcpOrders, Placement,
-    Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit, SkipHints, Slab, SlabAllocator,
-    SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch, Urgency, Vmstat, Watermark,
-    WatermarkCheck, Zone, ZonelistOrder,
+    Activation, AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages,
+    CompactCounters, Compaction, Contention, CpuPartial, Fallback, FallbackRule, FileWrites,
+    Filemap, Finish, FlushBy, FragmentAvoidance, FreeOrder, FreePages, FreeScan, Freelist,
+    HighOrder, HighOrderMode, Highatomic, HugePartialUnmap, InactiveRatio, IsolateMark,
+    IsolatedLimit, ListType, Lru, LruKind, LruScope, LumpyIsolation, MigrateSearch, Pcp, PcpDrain,
+    PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Reclaim, Rescan, ScanUnit,
+    SkipHints, Slab, SlabAllocator, SlabOrder, Stack, Suitable, Swap, TargetHead, TargetSearch,
+    Urgency, Vmstat, Watermark, WatermarkCheck, Zone, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -115,6 +115,7 @@ pub(crate) fn linux_6_12() -> Policy {
             kind: LruKind::MultiGenerational,
             scope: LruScope::Node,
             batch: 31,
+            activation: Activation::AtOnce,
             batch_flushes_when_full: true,
             batch_flushes_for_huge: true,
             anon: AnonEntry::Inactive,
