@@ -1,5 +1,6 @@
 //! Kernel files, experiments and their runs, recordings and their replay.
 
+mod block_lives;
 pub mod catalogue;
 pub mod compact_memory;
 mod demands;
@@ -24,6 +25,7 @@ pub mod toml_comments;
 pub mod trace_text;
 pub mod validate;
 
+pub use block_lives::BLOCK_LIVES;
 pub use error::InputError;
 pub use experiment::{Experiment, Scale, Variant};
 pub use kernel_file::Kernel;

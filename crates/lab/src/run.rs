@@ -8,7 +8,7 @@ use crate::experiment::{Experiment, Scale, Variant};
 use crate::run_inputs::{kernel_values, machine_values};
 use crate::target::{NO_FOLDER, Ready, Real, RealError, RealOptions, Target, different};
 use crate::trace_text::{self, Whose};
-use crate::{InputError, Kernel, memory_map};
+use crate::{InputError, Kernel, block_lives, memory_map};
 use highorder_mm::Memory;
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
 use highorder_sim::kernel::demand::Demand;
@@ -53,6 +53,8 @@ pub struct Run {
     demands: Vec<Demand>,
     workload: Configured,
     sample_interval: Ns,
+    /// Its record is to show what became of pageblocks.
+    shows_blocks: bool,
 }
 
 /// What runs have in common that take about as long.
@@ -310,6 +312,7 @@ impl Experiment {
             demands: variant.demands.clone(),
             workload,
             sample_interval,
+            shows_blocks: self.block_lives,
         }
     }
 }
@@ -444,6 +447,7 @@ impl Run {
             demands: self.demands.clone(),
             sample_interval: self.sample_interval,
             draw: Some(memory_map::draw),
+            watch: self.shows_blocks.then_some(block_lives::watch),
         };
         let failed = |error| ExecuteError::Run { name: name(), error };
         let code = self.workload.code();
