@@ -50,8 +50,11 @@ pub struct ModelSpec {
     /// Draws memory for the record, if it shall have a picture; changes nothing in it.
     pub draw: Option<Draw>,
     /// Makes who looks at memory whenever the timeline is sampled, if the record shall have a picture over time.
-    pub watch: Option<fn(&Kernel) -> Box<dyn Watch>>,
+    pub watch: Option<NewWatch>,
 }
+
+/// Makes who looks at the memory of a run, before it begins.
+pub type NewWatch = fn(&Kernel) -> Box<dyn Watch>;
 
 /// Somebody who looks at memory from time to time, changes nothing in it, and draws what became of it in the end.
 pub trait Watch {
@@ -256,7 +259,7 @@ struct Course {
     demands: Vec<Demand>,
     sample_interval: Ns,
     draw: Option<Draw>,
-    watch: Option<fn(&Kernel) -> Box<dyn Watch>>,
+    watch: Option<NewWatch>,
 }
 
 fn run_in(
