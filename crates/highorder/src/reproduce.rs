@@ -38,7 +38,7 @@ Examples:
   highorder reproduce --only 002_mmap_demo --scale 1/64
   highorder reproduce --scale 1/16 --score")]
 pub(crate) struct Arguments {
-    /// Only these: a document's number, tables, or an experiment, such as 000,002_mmap_demo,fsmark
+    /// Only these: a document's number, tables, or an experiment, such as 000,002_mmap_demo,lumpy-fsmark
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     only: Vec<String>,
     /// Only the score: how many claims hold, and how many published rows go the same way

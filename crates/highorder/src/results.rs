@@ -6,6 +6,7 @@ use crate::output::{self, Force, VERSION};
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_files::Destination;
+use highorder_lab::BLOCK_LIVES;
 use highorder_lab::memory_map::Moment;
 use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
@@ -387,7 +388,7 @@ impl Results {
         let shown: BTreeMap<Identity, &Record> =
             shown_runs(&groups).into_iter().map(|record| (record.identity(), record)).collect();
         let maps: Vec<Map<'_>> =
-            shown.iter().filter_map(|(run, record)| map(*run, record)).collect();
+            shown.iter().flat_map(|(run, record)| maps(*run, record)).collect();
         let page = Page {
             title: &self.title(),
             command: &self.command,
@@ -449,14 +450,17 @@ fn with_statistic(comparison: &Comparison) -> Table {
     table
 }
 
-/// The record's picture of memory, if it has one.
-fn map(run: Identity, record: &Record) -> Option<Map<'_>> {
-    let of = |moment: Moment, description| {
-        let svg = record.pictures.get(moment.picture())?;
+/// The record's pictures of memory: at a moment, and over time.
+fn maps(run: Identity, record: &Record) -> impl Iterator<Item = Map<'_>> {
+    let of = |name: &str, description| {
+        let svg = record.pictures.get(name)?;
         Some(Map { run, description, image: Image::Svg(svg) })
     };
-    of(Moment::Held, "What every page of memory holds while the workload's memory is mapped")
-        .or_else(|| of(Moment::End, "What every page of memory holds when the workload has ended"))
+    let held = "What every page of memory holds while the workload's memory is mapped";
+    let end = "What every page of memory holds when the workload has ended";
+    let at_a_moment = of(Moment::Held.picture(), held).or_else(|| of(Moment::End.picture(), end));
+    let over_time = of(BLOCK_LIVES, "What became of pageblocks over time");
+    at_a_moment.into_iter().chain(over_time)
 }
 
 /// An experiment with its scale, where that is not 1.

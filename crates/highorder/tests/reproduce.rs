@@ -74,7 +74,7 @@ fn what_was_not_run_is_told_with_what_to_run() {
     };
     assert!(of("000-thpscale-base-1t,").ends_with(",run thp-defrag-thpscale"), "{csv}");
     assert!(of("000-thpscale-base-1t,").contains(",must,not run,reduction > 0.20,"), "{csv}");
-    assert!(of("003-fsmark-rate-rc2,").ends_with(",run fsmark"), "{csv}");
+    assert!(of("003-fsmark-rate-rc2,").ends_with(",run lumpy-fsmark"), "{csv}");
     assert!(of("000-policy-defer,").contains(",must,prose,"), "{csv}");
     assert_eq!(csv.lines().count(), 1 + 208, "every claim has its row");
     let score = reproduced(folder.path(), &["--no-run", "--score", "--format", "csv"]);

@@ -50,6 +50,8 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// Virtual time between two samples of the timeline, at full scale.
     pub sample_interval: Ns,
+    /// Records of the model have a picture of what became of pageblocks.
+    pub block_lives: bool,
     /// The published tables in whose form results are printed.
     pub published: Option<&'static str>,
     /// What the parts of variants' names are, where results are one table with a row for each; else empty.
@@ -232,6 +234,8 @@ struct Values {
     seed: Option<Spanned<u64>>,
     seeds: Option<Spanned<Vec<u64>>>,
     sample_interval_ms: Option<Spanned<u64>>,
+    #[serde(default)]
+    block_lives: bool,
     published: Option<Spanned<String>>,
     matrix: Option<Spanned<Vec<String>>>,
     workload: Spanned<Parameters>,
@@ -464,6 +468,7 @@ impl Values {
             threads,
             seeds,
             sample_interval: Ns(interval * 1_000_000),
+            block_lives: self.block_lives,
             published,
             matrix,
             variants,

@@ -1,5 +1,6 @@
 //! Kernel files, experiments and their runs, recordings and their replay.
 
+mod block_lives;
 pub mod catalogue;
 pub mod compact_memory;
 mod demands;
@@ -21,6 +22,7 @@ pub mod times;
 pub mod trace_text;
 pub mod validate;
 
+pub use block_lives::BLOCK_LIVES;
 pub use experiment::{Experiment, Scale, Variant};
 pub use recording::Recording;
 pub use run::{ExecuteError, Executed, ModelSize, Plan, Run, RunKind, Watch};

@@ -63,7 +63,7 @@ mod tests {
         };
         assert_eq!(chosen("000"), ["000_stutter", "000_thpscale", "000_usemem"]);
         assert_eq!(chosen("002_mmap"), ["002_mmap_demo"]);
-        assert_eq!(chosen("fsmark"), ["003_fsmark"]);
+        assert_eq!(chosen("lumpy-fsmark"), ["003_fsmark"]);
         assert!(chosen("fs").is_empty());
     }
 }

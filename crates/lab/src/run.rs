@@ -5,10 +5,10 @@
 //! interruptions. Those on real kernels come after them: first guests, few at once, then the host's, alone.
 
 use crate::experiment::{Experiment, Scale, Variant};
-use crate::memory_map;
 use crate::run_inputs::{kernel_values, machine_values};
 use crate::target::{NO_FOLDER, Ready, Real, RealError, RealOptions, Target, different};
 use crate::trace_text::{self, Whose};
+use crate::{block_lives, memory_map};
 use highorder_input::InputError;
 use highorder_kernels::KernelFile;
 use highorder_mm::Memory;
@@ -54,6 +54,8 @@ pub struct Run {
     demands: Vec<Demand>,
     workload: Configured,
     sample_interval: Ns,
+    /// Its record is to show what became of pageblocks.
+    shows_blocks: bool,
 }
 
 /// What runs have in common that take about as long.
@@ -311,6 +313,7 @@ impl Experiment {
             demands: variant.demands.clone(),
             workload,
             sample_interval,
+            shows_blocks: self.block_lives,
         }
     }
 }
@@ -445,6 +448,7 @@ impl Run {
             demands: self.demands.clone(),
             sample_interval: self.sample_interval,
             draw: Some(memory_map::draw),
+            watch: self.shows_blocks.then_some(block_lives::watch),
         };
         let failed = |error| ExecuteError::Run { name: name(), error };
         let code = self.workload.code();

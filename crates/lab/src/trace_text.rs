@@ -43,6 +43,10 @@ type Release = (u32, u32);
 const NAMES: Release = (4, 0);
 /// `partial` is called `success` (cf378319d335), and a request has a priority (a5508cd83f10).
 const SUCCESS: Release = (4, 8);
+/// Names of flags begin with underscores, and each has one (420adbe9fc1a, 1f7866b4aebd).
+const GFP_UNDERSCORES: Release = (4, 6);
+/// What is taken off a list does not depend on whether that is active (f3fd4a61928a).
+const ISOLATES_ALIKE: Release = (3, 5);
 /// Flags of a request by name, not as bits: in 5.10, not in 5.4.
 const GFP_NAMES: Release = (5, 5);
 /// Huge pages are counted apart when pages migrate (1a5bae25e3cf).
@@ -145,7 +149,7 @@ impl Printer<'_> {
         let gfp = match traced.event {
             TraceEvent::TryToCompactPages { gfp, .. } => self.gfp_text(gfp),
             TraceEvent::NodeReclaimBegin { gfp, .. }
-            | TraceEvent::Reclaim(ReclaimEvent::DirectBegin { gfp, .. }) => gfp_names(gfp),
+            | TraceEvent::Reclaim(ReclaimEvent::DirectBegin { gfp, .. }) => self.reclaim_gfp(gfp),
             _ => String::new(),
         };
         let Some(event) = self.event(&traced.event, &gfp) else { return false };
@@ -180,7 +184,7 @@ impl Printer<'_> {
     fn event<'b>(&self, event: &TraceEvent, gfp: &'b str) -> Option<Event<'b>> {
         Some(match *event {
             TraceEvent::Compact(event) => return self.compact_event(event),
-            TraceEvent::Reclaim(event) => return Some(reclaim_event(event, gfp)),
+            TraceEvent::Reclaim(event) => return Some(reclaim_event(self.release, event, gfp)),
             TraceEvent::Extfrag(event) => Event::MmPageAllocExtfrag(self.extfrag(event)),
             TraceEvent::FragmentationStall { node, duration } => {
                 Event::FragmentationStall(FragmentationStall {
@@ -538,6 +542,11 @@ impl Printer<'_> {
         }
     }
 
+    /// A request's flags as events of reclaim show them.
+    fn reclaim_gfp(&self, gfp: Gfp) -> String {
+        if self.is_since(GFP_UNDERSCORES) { gfp_names(gfp) } else { first_gfp_names(gfp) }
+    }
+
     fn gfp_text(&self, gfp: Gfp) -> String {
         if self.is_since(GFP_NAMES) {
             return gfp_names(gfp);
@@ -548,7 +557,7 @@ impl Printer<'_> {
 }
 
 /// What reclaim tells, in the form of 3.3 to 3.5; `gfp` is the text of a request's flags.
-fn reclaim_event<'a>(event: ReclaimEvent, gfp: &'a str) -> Event<'a> {
+fn reclaim_event<'a>(release: Release, event: ReclaimEvent, gfp: &'a str) -> Event<'a> {
     match event {
         ReclaimEvent::KswapdSleep { node } => {
             Event::KswapdSleep(NodeOnly { nid: node as i32, rest: b"" })
@@ -578,7 +587,7 @@ fn reclaim_event<'a>(event: ReclaimEvent, gfp: &'a str) -> Event<'a> {
             Event::DirectReclaimEnd(ReclaimEnd { nr_reclaimed, rest: b"" })
         }
         ReclaimEvent::LruIsolate { isolation, has_lumps } => {
-            Event::LruIsolate(lru_isolate(isolation, has_lumps))
+            Event::LruIsolate(lru_isolate(release, isolation, has_lumps))
         }
         ReclaimEvent::ShrinkInactive { node, zone, nr_scanned, nr_reclaimed, priority, pass } => {
             let nr = |pages| i64::try_from(pages).expect("pages of memory");
@@ -619,10 +628,11 @@ fn device_wait(wait: DeviceWait) -> CongestionWait<'static> {
     }
 }
 
-fn lru_isolate(isolation: Isolation, has_lumps: bool) -> LruIsolate<'static> {
+fn lru_isolate(release: Release, isolation: Isolation, has_lumps: bool) -> LruIsolate<'static> {
     let Isolation { list, order, nr_requested, nr_scanned, nr_taken, lumps, mode } = isolation;
     // ISOLATE_INACTIVE, ISOLATE_ACTIVE; both where the block itself is wanted.
     let isolate_mode = match (mode, list.is_active()) {
+        _ if release >= ISOLATES_ALIKE => 0,
         (ReclaimMode::Lumpy, _) => 3,
         (_, true) => 2,
         (_, false) => 1,
@@ -692,6 +702,67 @@ fn gfp_names(gfp: Gfp) -> String {
     let flags: GfpFlags =
         names.join("|").parse().expect("the names of flags are the kernel's in both crates");
     flags.to_string()
+}
+
+/// Sets of flags and single ones by the names of their time, the larger sets first (`show_gfp_flags`,
+/// include/trace/events/gfpflags.h, v3.3).
+const FIRST_GFP_NAMES: [(&str, Gfp); 24] = {
+    const WAIT: Gfp = Gfp::DIRECT_RECLAIM;
+    const FS: Gfp = WAIT.union(Gfp::IO).union(Gfp::FS);
+    const USER: Gfp = FS.union(Gfp::HARDWALL);
+    const HIGHUSER: Gfp = USER.union(Gfp::HIGHMEM);
+    [
+        ("GFP_HIGHUSER_MOVABLE", HIGHUSER.union(Gfp::MOVABLE)),
+        ("GFP_HIGHUSER", HIGHUSER),
+        ("GFP_USER", USER),
+        ("GFP_TEMPORARY", FS.union(Gfp::RECLAIMABLE)),
+        ("GFP_KERNEL", FS),
+        ("GFP_NOFS", WAIT.union(Gfp::IO)),
+        ("GFP_ATOMIC", Gfp::HIGH),
+        ("GFP_NOIO", WAIT),
+        ("GFP_IO", Gfp::IO),
+        ("GFP_COLD", Gfp::COLD),
+        ("GFP_NOWARN", Gfp::NOWARN),
+        ("GFP_REPEAT", Gfp::REPEAT),
+        ("GFP_NOFAIL", Gfp::NOFAIL),
+        ("GFP_NORETRY", Gfp::NORETRY),
+        ("GFP_COMP", Gfp::COMP),
+        ("GFP_ZERO", Gfp::ZERO),
+        ("GFP_NOMEMALLOC", Gfp::NOMEMALLOC),
+        ("GFP_HARDWALL", Gfp::HARDWALL),
+        ("GFP_THISNODE", Gfp::THISNODE),
+        ("GFP_RECLAIMABLE", Gfp::RECLAIMABLE),
+        ("GFP_MOVABLE", Gfp::MOVABLE),
+        // Without a name there: shown as what is left, in bits of include/linux/gfp.h.
+        ("0x80", Gfp::FS),
+        ("0x2", Gfp::HIGHMEM),
+        ("0x1000000", Gfp::WRITE),
+    ]
+};
+
+/// Flags as events of reclaim showed them before 4.6: a request that may wait and does not wake kswapd says so
+/// (`__GFP_NO_KSWAPD`), and a huge page's flags have a name.
+fn first_gfp_names(gfp: Gfp) -> String {
+    let huge = Gfp::HIGHUSER_MOVABLE | Gfp::COMP | Gfp::NOMEMALLOC | Gfp::NORETRY | Gfp::NOWARN;
+    let huge = huge - Gfp::KSWAPD_RECLAIM;
+    let mut left = gfp - Gfp::KSWAPD_RECLAIM;
+    let mut spares_kswapd = gfp.contains(Gfp::DIRECT_RECLAIM) && !gfp.contains(Gfp::KSWAPD_RECLAIM);
+    let mut names = Vec::new();
+    if spares_kswapd && left.contains(huge) {
+        names.push("GFP_TRANSHUGE");
+        left -= huge;
+        spares_kswapd = false;
+    }
+    for (name, flags) in FIRST_GFP_NAMES {
+        if left.contains(flags) {
+            names.push(name);
+            left -= flags;
+        }
+    }
+    if spares_kswapd {
+        names.push("GFP_NO_KSWAPD");
+    }
+    if names.is_empty() { "GFP_NOWAIT".to_owned() } else { names.join("|") }
 }
 
 /// The last page that was looked at: -1 if there was none.
@@ -780,11 +851,14 @@ fn gfp_bit(release: Release, name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highorder_mm::lru::LruList;
+    use highorder_mm::lumpy::Lumps;
     use highorder_sim::{CpuId, Ns, TaskId};
     use rand_core::Rng;
     use rand_pcg::Pcg64;
 
-    const RELEASES: [&str; 8] = ["3.4.0-rc2", "4.4", "4.6", "4.14", "5.1", "5.4", "6.1", "6.12"];
+    const RELEASES: [&str; 10] =
+        ["3.3", "3.4.0-rc2", "3.5", "4.4", "4.6", "4.14", "5.1", "5.4", "6.1", "6.12"];
 
     fn zones() -> Vec<(u32, ZoneKind, Range<Pfn>)> {
         vec![
@@ -1074,5 +1148,109 @@ mod tests {
         let flags = "GFP_HIGHUSER_MOVABLE|__GFP_THISNODE";
         let expected = format!("mm_vmscan_node_reclaim_begin: nid=1 order=3 gfp_flags={flags}");
         assert_eq!(begins, expected);
+    }
+
+    #[test]
+    fn reclaim_is_told_in_each_old_releases_form() {
+        let of = |release: &str, event: ReclaimEvent| {
+            let line = printed("kswapd0", release, TraceEvent::Reclaim(event)).expect("it is told");
+            line.split_once("20.589723: mm_vmscan_").expect("one of reclaim").1.to_owned()
+        };
+        let isolation = Isolation {
+            list: LruList::ActiveFile,
+            order: Order(9),
+            nr_requested: 32,
+            nr_scanned: 96,
+            nr_taken: 95,
+            lumps: Lumps { nr_taken: 63, nr_dirty: 4, nr_failed: 2 },
+            mode: ReclaimMode::Compaction,
+        };
+        let taken = "order=9 nr_requested=32 nr_scanned=96 nr_taken=95";
+        for (release, has_lumps, mode, lumps) in [
+            ("3.3", true, 2, " contig_taken=63 contig_dirty=4 contig_failed=2"),
+            ("3.4.0-rc2", true, 2, " contig_taken=63 contig_dirty=4 contig_failed=2"),
+            // The first patch of the series took the three numbers away; the mode went by itself.
+            ("3.4.0-rc2", false, 2, ""),
+            ("3.5", false, 0, ""),
+        ] {
+            let line = of(release, ReclaimEvent::LruIsolate { isolation, has_lumps });
+            assert_eq!(line, format!("lru_isolate: isolate_mode={mode} {taken}{lumps} file=1"));
+        }
+        let (node, zone, order) = (0, ZoneKind::Normal, Order(9));
+        let huge = Gfp::HIGHUSER_MOVABLE | Gfp::COMP | Gfp::NOMEMALLOC | Gfp::NORETRY | Gfp::NOWARN;
+        let [without, with] = [false, true].map(|is_sync| WritePass { is_file: true, is_sync });
+        let shrunk = |pass| ReclaimEvent::ShrinkInactive {
+            node,
+            zone,
+            nr_scanned: 32,
+            nr_reclaimed: 5,
+            priority: 9,
+            pass,
+        };
+        for (event, expected) in [
+            (ReclaimEvent::KswapdSleep { node }, "kswapd_sleep: nid=0"),
+            (ReclaimEvent::KswapdWake { node, order }, "kswapd_wake: nid=0 order=9"),
+            (
+                ReclaimEvent::WakeupKswapd { node, zone, order },
+                "wakeup_kswapd: nid=0 zid=2 order=9",
+            ),
+            (
+                ReclaimEvent::DirectBegin { order, gfp: huge - Gfp::KSWAPD_RECLAIM },
+                "direct_reclaim_begin: order=9 may_writepage=1 gfp_flags=GFP_TRANSHUGE",
+            ),
+            (
+                ReclaimEvent::DirectBegin { order, gfp: Gfp::HIGHUSER_MOVABLE | Gfp::NOWARN },
+                "direct_reclaim_begin: order=9 may_writepage=1 gfp_flags=GFP_HIGHUSER_MOVABLE|GFP_NOWARN",
+            ),
+            (
+                ReclaimEvent::DirectBegin { order, gfp: Gfp::KERNEL | Gfp::REPEAT },
+                "direct_reclaim_begin: order=9 may_writepage=1 gfp_flags=GFP_KERNEL|GFP_REPEAT",
+            ),
+            (ReclaimEvent::DirectEnd { nr_reclaimed: 37 }, "direct_reclaim_end: nr_reclaimed=37"),
+            (
+                shrunk(without),
+                concat!(
+                    "lru_shrink_inactive: nid=0 zid=2 nr_scanned=32 nr_reclaimed=5 priority=9 ",
+                    "flags=RECLAIM_WB_FILE|RECLAIM_WB_ASYNC"
+                ),
+            ),
+            (
+                shrunk(with),
+                concat!(
+                    "lru_shrink_inactive: nid=0 zid=2 nr_scanned=32 nr_reclaimed=5 priority=9 ",
+                    "flags=RECLAIM_WB_MIXED|RECLAIM_WB_SYNC"
+                ),
+            ),
+            (
+                ReclaimEvent::WritePage { pfn: Pfn(0x1234), pass: without },
+                "writepage: page=ffffea0000048d00 pfn=4660 flags=RECLAIM_WB_FILE|RECLAIM_WB_ASYNC",
+            ),
+        ] {
+            for release in ["3.3", "3.4.0-rc2", "3.5"] {
+                assert_eq!(of(release, event), expected, "{release}");
+            }
+        }
+        let wait = DeviceWait { timeout: Ns::from_millis(100), delayed: Ns::from_millis(8) };
+        for (event, name) in [
+            (ReclaimEvent::CongestionWait(wait), "congestion_wait"),
+            (ReclaimEvent::WaitIffCongested(wait), "wait_iff_congested"),
+        ] {
+            let line = printed("kswapd0", "3.3", TraceEvent::Reclaim(event)).expect("it is told");
+            let expected = format!("writeback_{name}: usec_timeout=100000 usec_delayed=8000");
+            assert!(line.ends_with(&expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_without_a_name_are_shown_in_bits_and_none_as_gfp_nowait() {
+        for (gfp, expected) in [
+            (Gfp::empty(), "GFP_NOWAIT"),
+            (Gfp::KSWAPD_RECLAIM, "GFP_NOWAIT"),
+            (Gfp::HIGH | Gfp::KSWAPD_RECLAIM, "GFP_ATOMIC"),
+            (Gfp::DIRECT_RECLAIM | Gfp::KSWAPD_RECLAIM | Gfp::FS, "GFP_NOIO|0x80"),
+            (Gfp::KERNEL - Gfp::KSWAPD_RECLAIM, "GFP_KERNEL|GFP_NO_KSWAPD"),
+        ] {
+            assert_eq!(first_gfp_names(gfp), expected);
+        }
     }
 }

@@ -219,6 +219,7 @@ impl Case {
             demands: Vec::new(),
             sample_interval: Ns::from_secs(1),
             draw: None,
+            watch: None,
         };
         let pageblock = memory.policy.freelist.pageblock_order;
         let recorded = Fallbacks::read(&self.folder.join("extfrag.json"), pageblock)?;

@@ -524,7 +524,7 @@ fn variants_that_repeat_published_tables_are_named_as_their_columns() {
 
 #[test]
 fn the_machine_of_2012_has_the_memory_and_the_files_that_were_published() {
-    let experiment = Experiment::load("fsmark").unwrap();
+    let experiment = Experiment::load("lumpy-fsmark").unwrap();
     let memory = experiment.variants[0].machine.memory();
     let zones = memory.nodes.iter().flat_map(|node| &node.zones);
     let pages: u64 = zones.map(|zone| zone.managed_pages).sum();

@@ -832,7 +832,7 @@ impl Memory {
                 Pmd::HugeZero if whole => self.drop_unit(vma, at, gather),
                 Pmd::HugeZero => {
                     self.split_huge_zero(at);
-                    self.zap_table(vma, at..end, gather);
+                    self.zap_table(vma, at..end, cpu, gather);
                 }
                 Pmd::Huge(pte) => {
                     let head = pte.pfn().expect("a huge page");
@@ -840,9 +840,9 @@ impl Memory {
                         HugePartialUnmap::Split => self.split_huge_page(head, cpu),
                         HugePartialUnmap::Defer => self.split_huge_pmd(at),
                     }
-                    self.zap_table(vma, at..end, gather);
+                    self.zap_table(vma, at..end, cpu, gather);
                 }
-                Pmd::Table => self.zap_table(vma, at..end, gather),
+                Pmd::Table => self.zap_table(vma, at..end, cpu, gather),
             }
             at = end;
         }
@@ -869,7 +869,7 @@ impl Memory {
     }
 
     #[doc(alias = "zap_pte_range")]
-    fn zap_table(&mut self, vma: &Vma, range: Range<Vpn>, gather: &mut Vec<Pfn>) {
+    fn zap_table(&mut self, vma: &Vma, range: Range<Vpn>, cpu: CpuId, gather: &mut Vec<Pfn>) {
         let mut any_file = false;
         for at in range.start.0..range.end.0 {
             let vpn = Vpn(at);
@@ -889,7 +889,7 @@ impl Memory {
             }
             let Some(pfn) = pte.pfn() else { continue };
             if vma.file.is_some() {
-                self.zap_file_pte(vma, pte, pfn);
+                self.zap_file_pte(vma, pte, pfn, cpu);
                 any_file = true;
                 continue;
             }

@@ -8,11 +8,11 @@
 
 use crate::Machine;
 use crate::anon::NOBODY;
-use crate::frame::{End, List, PageFlags};
+use crate::frame::{End, List, PageFlags, State};
 use crate::lumpy::{Around, Lumps};
 use crate::memory::Memory;
 use crate::mglru::Generations;
-use crate::policy::{BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
+use crate::policy::{Activation, BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
 use crate::types::{CpuId, NR_ZONE_KINDS, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::zone::ZoneId;
@@ -193,6 +193,8 @@ pub struct LruState {
     of_zone: Vec<u8>,
     /// Pages to be added, by CPU.
     pub(crate) batches: Vec<Vec<Pfn>>,
+    /// Inactive pages to become active, by CPU, each with whom it belonged to: one that was freed meanwhile does not.
+    activating: Vec<Vec<(Pfn, u32)>>,
     /// Huge pages of which a part is unmapped, oldest first.
     pub(crate) deferred_split: Vec<Pfn>,
 }
@@ -211,8 +213,14 @@ impl LruState {
                 of_zone.push(lruvecs.len() as u8 - 1);
             }
         }
-        let batches = vec![Vec::new(); machine.cpu_nodes.len()];
-        Self { lruvecs, of_zone, batches, deferred_split: Vec::new() }
+        let nr_cpus = machine.cpu_nodes.len();
+        Self {
+            lruvecs,
+            of_zone,
+            batches: vec![Vec::new(); nr_cpus],
+            activating: vec![Vec::new(); nr_cpus],
+            deferred_split: Vec::new(),
+        }
     }
 
     /// The lists that a zone's pages are on: an index into [`Self::lruvecs`].
@@ -353,19 +361,26 @@ impl Memory {
         if !lru.batch_flushes_when_full
             && self.lru.batches[cpu.index()].len() >= usize::from(lru.batch_pages)
         {
-            self.lru_add_drain(cpu);
+            self.add_batch(cpu);
         }
         let batch = &mut self.lru.batches[cpu.index()];
         batch.push(pfn);
         let is_full = batch.len() >= usize::from(lru.batch_pages);
         let is_huge = lru.batch_flushes_for_huge && self.frames.order(pfn) > Order(0);
         if lru.batch_flushes_when_full && is_full || is_huge {
-            self.lru_add_drain(cpu);
+            self.add_batch(cpu);
         }
     }
 
-    /// Puts a CPU's batch on the lists. A page that was unmapped meanwhile is freed.
+    /// Empties a CPU's batches: puts its new pages on the lists, those in use on the active ones.
     pub fn lru_add_drain(&mut self, cpu: CpuId) {
+        self.add_batch(cpu);
+        self.activate_batch(cpu);
+    }
+
+    /// Puts a CPU's batch on the lists. A page that was unmapped meanwhile is freed.
+    #[doc(alias = "__pagevec_lru_add")]
+    fn add_batch(&mut self, cpu: CpuId) {
         let mut batch = core::mem::take(&mut self.lru.batches[cpu.index()]);
         let mut any_abandoned = false;
         // Pages of one kind follow each other: their sizes are noted together.
@@ -477,9 +492,38 @@ impl Memory {
         }
     }
 
+    /// Makes the inactive pages that a CPU has gathered active.
+    #[doc(alias = "activate_page_drain")]
+    fn activate_batch(&mut self, cpu: CpuId) {
+        for (pfn, owner) in core::mem::take(&mut self.lru.activating[cpu.index()]) {
+            if self.frames.state(pfn) == State::Allocated
+                && self.frames.has(pfn, PageFlags::LRU)
+                && self.frames.owner(pfn) == owner
+            {
+                self.activate_page(pfn);
+            }
+        }
+    }
+
+    /// Gathers an inactive page that is in use, to be made active with others.
+    fn activate_later(&mut self, pfn: Pfn, cpu: CpuId) {
+        let owner = self.frames.owner(pfn);
+        let gathered = &mut self.lru.activating[cpu.index()];
+        gathered.push((pfn, owner));
+        if gathered.len() >= usize::from(self.policy.lru.batch_pages) {
+            self.activate_batch(cpu);
+        }
+    }
+
+    /// Whether a CPU's batch holds a page that is to become active, so that it can be neither written nor freed by
+    /// reclaim (`is_page_cache_freeable`).
+    pub(crate) fn is_being_activated(&self, pfn: Pfn) -> bool {
+        self.lru.activating.iter().flatten().any(|&(held, _)| held == pfn)
+    }
+
     /// Notes a use through a system call: the first marks the page, the second makes it active
     /// (`mark_page_accessed`).
-    pub fn mark_page_accessed(&mut self, pfn: Pfn) {
+    pub fn mark_page_accessed(&mut self, pfn: Pfn, cpu: CpuId) {
         if !self.frames.has(pfn, PageFlags::REFERENCED) {
             self.frames.set_flags(pfn, PageFlags::REFERENCED);
             return;
@@ -488,7 +532,13 @@ impl Memory {
             return;
         }
         if !self.frames.has(pfn, PageFlags::ACTIVE) && self.policy.lru.kind == LruKind::Classic {
-            self.activate_page(pfn);
+            match self.policy.lru.activation {
+                Activation::AtOnce => self.activate_page(pfn),
+                Activation::Batched if self.frames.has(pfn, PageFlags::LRU) => {
+                    self.activate_later(pfn, cpu);
+                }
+                Activation::Batched => return,
+            }
             self.frames.clear_flags(pfn, PageFlags::REFERENCED);
             self.workingset_activation(pfn);
         } else if self.policy.lru.kind == LruKind::MultiGenerational {

@@ -643,6 +643,18 @@ pub enum MigrateSearch {
     FinishBlocks,
 }
 
+/// How a page that was used twice goes from its inactive list to the active one (`activate_page`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
+pub enum Activation {
+    /// At once; a page on its way to a list goes to the active one. A departure: kernels since 3.11 gather such pages
+    /// too (059285a25f30).
+    AtOnce,
+    /// By a batch of the CPU (`activate_page_pvecs`), which holds it meanwhile, so that nobody else can reclaim it; a
+    /// page that is on no list yet stays as it is (before 3.11).
+    Batched,
+}
+
 /// LRU policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
@@ -656,6 +668,8 @@ pub struct Lru {
     pub batch_pages: u8,
     /// A full batch is emptied by the page that fills it; between 3.11 and 4.6, by the next one.
     pub batch_flushes_when_full: bool,
+    /// How an inactive page in use becomes active.
+    pub activation: Activation,
     /// A huge page empties the batch (8f182270dfec, 4.7).
     pub batch_flushes_for_huge: bool,
     /// Where anonymous pages begin, and what one reference does for them.

@@ -114,6 +114,10 @@ pub struct Shrunk {
     pub nr_reclaimed: u64,
     /// Pages found dirty.
     pub nr_dirty: u64,
+    /// Pages about whose being dirty was decided, anonymous ones as well (`nr_dirty` before 3.11).
+    pub nr_found_dirty: u64,
+    /// Of those, such as were to be written, and are not since somebody else holds them (`nr_congested` then).
+    pub nr_refused: u64,
     /// Dirty file pages that nobody has queued to be written.
     pub nr_unqueued_dirty: u64,
     /// Pages found under writeback.
@@ -195,6 +199,8 @@ impl Shrunk {
         self.nr_taken += other.nr_taken;
         self.nr_reclaimed += other.nr_reclaimed;
         self.nr_dirty += other.nr_dirty;
+        self.nr_found_dirty += other.nr_found_dirty;
+        self.nr_refused += other.nr_refused;
         self.nr_unqueued_dirty += other.nr_unqueued_dirty;
         self.nr_writeback += other.nr_writeback;
         self.nr_immediate += other.nr_immediate;
@@ -833,7 +839,12 @@ impl Memory {
         }
         *unmapped |= self.try_to_unmap(pfn);
         if self.frames.has(pfn, PageFlags::DIRTY) {
+            shrunk.nr_found_dirty += 1;
             if !sc.may_writepage {
+                return Fate::Keep;
+            }
+            if self.is_being_activated(pfn) {
+                shrunk.nr_refused += 1;
                 return Fate::Keep;
             }
             let io = self.begin_swapout(pfn);
@@ -890,6 +901,7 @@ impl Memory {
     ) -> Fate {
         let nr = self.nr_pages(pfn);
         if self.frames.has(pfn, PageFlags::DIRTY) {
+            shrunk.nr_found_dirty += 1;
             // Only kswapd writes files, and only where little else is left.
             let marked = self.frames.has(pfn, PageFlags::RECLAIM);
             let writes = match self.policy.reclaim.file_writes {
@@ -905,6 +917,10 @@ impl Memory {
             if references == References::ReclaimClean || !sc.may_writepage || !sc.may_io {
                 return Fate::Keep;
             }
+            if self.is_being_activated(pfn) {
+                shrunk.nr_refused += 1;
+                return Fate::Keep;
+            }
             shrunk.nr_pageout += nr;
             shrunk.file_writes.push(pfn);
             self.frames.set_flags(pfn, PageFlags::RECLAIM);
@@ -914,6 +930,9 @@ impl Memory {
         if self.frames.has(pfn, PageFlags::PINNED) {
             // Somebody refers to its buffers (`try_to_free_buffers`).
             return Fate::Activate;
+        }
+        if self.is_being_activated(pfn) {
+            return Fate::Keep;
         }
         let shadow = self.workingset_eviction(pfn);
         shrunk.freed_files.push((self.frames.owner(pfn), shadow));

@@ -154,12 +154,12 @@ impl Memory {
 
     /// An entry of a mapping that goes: the page stays, and keeps what the entry knew
     /// (`zap_pte_range`).
-    pub(crate) fn zap_file_pte(&mut self, vma: &Vma, pte: Pte, pfn: Pfn) {
+    pub(crate) fn zap_file_pte(&mut self, vma: &Vma, pte: Pte, pfn: Pfn, cpu: CpuId) {
         if pte.has(Pte::DIRTY) && !self.frames.has(pfn, PageFlags::DIRTY) {
             self.set_page_dirty(pfn);
         }
         if pte.has(Pte::ACCESSED) {
-            self.mark_page_accessed(pfn);
+            self.mark_page_accessed(pfn, cpu);
         }
         self.account_file_unmapped(pfn, vma.task);
         if vma.locked {

@@ -50,6 +50,20 @@ pub struct ModelSpec {
     pub sample_interval: Ns,
     /// Draws memory for the record, if it shall have a picture; changes nothing in it.
     pub draw: Option<Draw>,
+    /// Makes who looks at memory whenever the timeline is sampled, if the record shall have a picture over time.
+    pub watch: Option<NewWatch>,
+}
+
+/// Makes who looks at the memory of a run, before it begins.
+pub type NewWatch = fn(&Kernel) -> Box<dyn Watch>;
+
+/// Somebody who looks at memory from time to time, changes nothing in it, and draws what became of it in the end.
+pub trait Watch {
+    /// Looks at a moment, later than any before.
+    fn look(&mut self, now: Ns, kernel: &Kernel);
+
+    /// The picture's name in the record, and the picture as SVG; equal looks have to give equal text.
+    fn draw(&self, inputs: &Inputs) -> (&'static str, String);
 }
 
 /// Draws what the memory of a run with these inputs holds, as SVG; equal memory has to give equal text.
@@ -204,22 +218,32 @@ pub fn run_from(
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
-    let ModelSpec { machine, policy: _, flows, knobs, seed, demands, sample_interval, draw } = spec;
+    let ModelSpec { machine, policy: _, flows, knobs, seed, demands, sample_interval, draw, watch } =
+        spec;
     let settings = settings_of(&memory.policy, &flows, &knobs);
     settings.apply(&mut memory.policy);
     let sim = kernel::start(&machine, memory, flows, settings.knobs);
-    run_in(sim, settings, Course { seed, demands, sample_interval, draw }, inputs, workload)
+    run_in(sim, settings, Course { seed, demands, sample_interval, draw, watch }, inputs, workload)
 }
 
 /// The machine of a specification as its kernel finds it, and what else is said of the run.
 fn boot(spec: ModelSpec) -> (Sim<Kernel>, Settings, Course) {
-    let ModelSpec { machine, mut policy, flows, knobs, seed, demands, sample_interval, draw } =
-        spec;
+    let ModelSpec {
+        machine,
+        mut policy,
+        flows,
+        knobs,
+        seed,
+        demands,
+        sample_interval,
+        draw,
+        watch,
+    } = spec;
     let settings = settings_of(&policy, &flows, &knobs);
     settings.apply(&mut policy);
     let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
     settings.apply_to_marks(sim.world_mut());
-    (sim, settings, Course { seed, demands, sample_interval, draw })
+    (sim, settings, Course { seed, demands, sample_interval, draw, watch })
 }
 
 fn settings_of(policy: &Policy, flows: &Flows, knobs: &BTreeMap<String, String>) -> Settings {
@@ -236,6 +260,7 @@ struct Course {
     demands: Vec<Demand>,
     sample_interval: Ns,
     draw: Option<Draw>,
+    watch: Option<NewWatch>,
 }
 
 fn run_in(
@@ -289,8 +314,14 @@ fn run_named(
     record.before = state::of(sim.world());
     demand::start(&mut sim, &course.demands, course.seed);
     start_main(&mut sim, &shared, workload);
-    let elapsed = run_and_sample(&mut sim, course.sample_interval, &mut record)?;
+    let mut watch = course.watch.map(|begin| begin(sim.world()));
+    let elapsed =
+        run_and_sample(&mut sim, course.sample_interval, &mut record, watch.as_deref_mut())?;
     finish(&sim, &shared, elapsed, &mut record);
+    if let Some(watch) = watch {
+        let (name, picture) = watch.draw(&record.inputs);
+        record.pictures.insert(name.to_owned(), picture);
+    }
     let tasks = (0..sim.nr_tasks() as u32).map(|task| sim.task_name(TaskId(task)).to_owned());
     let tasks = tasks.collect();
     Ok((record, sim.into_world(), tasks))
@@ -310,12 +341,16 @@ fn run_and_sample(
     sim: &mut Sim<Kernel>,
     interval: Ns,
     record: &mut Record,
+    mut watch: Option<&mut (dyn Watch + 'static)>,
 ) -> Result<Ns, RunError> {
     let mut sampler = Sampler::new(sim.world());
     let mut limit = Ns::ZERO;
     loop {
         let now = sim.run_until(limit)?;
         sampler.sample(sim, now, &mut record.timeline);
+        if let Some(watch) = &mut watch {
+            watch.look(now, sim.world());
+        }
         if now < limit || sim.nr_live_users() == 0 {
             return Ok(now);
         }

@@ -36,6 +36,7 @@ fn two_hours(kernel: &str, denominator: u32) -> Record {
         demands: Vec::new(),
         sample_interval: Ns::from_secs(60),
         draw: None,
+        watch: None,
     };
     run(spec, Inputs::default(), workload.code()).unwrap()
 }

@@ -2,8 +2,8 @@
 //!
 //! [`map`] holds what lies in every frame of a machine and counts it; [`terminal`] and [`picture`]
 //! draw it, the first in coloured text, the second as SVG. [`chart`] draws curves, bars and scatters
-//! on the scales of [`axis`] and [`plane`], [`scanners`] where compaction is, [`dots`] and [`heat`] what tables
-//! say. [`raster`] turns any of the SVGs into a PNG with an embedded font.
+//! on the scales of [`axis`] and [`plane`], [`lives`] what became of pageblocks, [`scanners`] where compaction is,
+//! [`dots`] and [`heat`] what tables say. [`raster`] turns any of the SVGs into a PNG with an embedded font.
 //!
 //! Nothing here reads a file, a clock or the environment: equal arguments give equal bytes.
 
@@ -12,6 +12,7 @@ pub mod cells;
 pub mod chart;
 pub mod dots;
 pub mod heat;
+pub mod lives;
 pub mod map;
 pub mod palette;
 pub mod picture;
@@ -26,6 +27,7 @@ pub use cells::{Cell, CellGrid};
 pub use chart::{BarChart, LineChart, Panel, ScatterChart, Series};
 pub use dots::{DotPanel, DotPlot, DotRow};
 pub use heat::{HeatColumn, HeatPanel, HeatRow, HeatTable};
+pub use lives::{BlockLives, ZoneLives};
 pub use map::{Caption, Holders, MapZone, MemoryMap, Pinner, Statistics};
 pub use palette::{DifferenceClass, Mobility, Rgb, Swatch, UseClass};
 pub use picture::{render, render_coarse, render_difference, render_side_by_side};

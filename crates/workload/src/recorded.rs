@@ -31,11 +31,12 @@ pub use program::{Program, ReadMeanwhile, Size};
 pub use slabload::Slabload;
 pub use stutter::Stutter;
 
-use crate::files::{append, blocks, read_all, write_new};
+use crate::files::{append, blocks};
 use crate::process::run_process;
+use crate::recorded::program::map;
 use arguments::Arguments;
 use background::Background;
-use highorder_system::{Advice, Code, Failure, Ns, Place, System, ThreadSpec};
+use highorder_system::{Access, Advice, Code, Failure, Ns, Pattern, Place, System, ThreadSpec};
 
 /// What a case ran: one command after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -321,13 +322,24 @@ impl Dd {
         }
     }
 
+    /// Each block goes through a buffer of that size.
     fn run(&self, sys: &mut dyn System) -> Result<(), Failure> {
-        if let Some(bytes) = self.writes {
-            return write_new(sys, &self.name, bytes, self.block);
+        let pages = self.block.div_ceil(sys.machine().page_bytes);
+        let buffer = map(sys, pages, Some(Advice::NoHuge))?;
+        let (file, bytes) = match self.writes {
+            Some(bytes) => (sys.create_file(&self.name)?, bytes),
+            None => {
+                let file = sys.open_file(&self.name)?;
+                (file, sys.file_bytes(file)?)
+            }
+        };
+        for (at, part) in blocks(bytes, self.block) {
+            sys.touch_range(buffer, Pattern::word(Access::Write))?;
+            match self.writes {
+                Some(_) => sys.write_file(file, at, part)?,
+                None => sys.read_file(file, at, part)?,
+            }
         }
-        let file = sys.open_file(&self.name)?;
-        let bytes = sys.file_bytes(file)?;
-        read_all(sys, file, bytes, self.block)?;
         sys.close_file(file)
     }
 }

@@ -18,5 +18,6 @@ pub(crate) fn model(machine: Machine, kernel: &str, enabled: &str) -> ModelSpec 
         demands: Vec::new(),
         sample_interval: Ns::from_secs(5),
         draw: None,
+        watch: None,
     }
 }

@@ -118,9 +118,10 @@ fn read_range(
     let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
     for index in first..=last {
         let pfn = page_to_read(cx, process, file, readahead, index, last + 1 - index)?;
+        let cpu = cx.cpu();
         let kernel = cx.world();
         if marks && readahead.previous != Some(index) {
-            kernel.memory.mark_page_accessed(pfn);
+            kernel.memory.mark_page_accessed(pfn, cpu);
         }
         let copy = kernel.costs.copy_base_page.once();
         cx.spend(copy, Mode::System);
@@ -446,7 +447,8 @@ pub(crate) fn touch_metadata(
     {
         note_dirtied(cx, file);
     }
-    cx.world().memory.mark_page_accessed(pfn);
+    let cpu = cx.cpu();
+    cx.world().memory.mark_page_accessed(pfn, cpu);
     Ok(())
 }
 
@@ -526,9 +528,10 @@ pub fn write(
             kernel.file_mut(file).dirtied_at.get_or_insert(now);
             since_balanced += 1;
         }
+        let cpu = cx.cpu();
         let kernel = cx.world();
         if kernel.flows.files.writes_mark_accessed {
-            kernel.memory.mark_page_accessed(pfn);
+            kernel.memory.mark_page_accessed(pfn, cpu);
         }
         let copy = kernel.costs.copy_base_page.once();
         cx.spend(copy, Mode::System);

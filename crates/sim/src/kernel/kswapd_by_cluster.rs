@@ -81,7 +81,7 @@ fn raise_pressure(
         if total_scanned > 0 && priority < WRITES_BELOW {
             if round.under_min {
                 cx.world().memory.vm.add(Vm::KswapdSkipCongestionWait, 1);
-            } else {
+            } else if cx.world().flows.stall.kswapd_waits {
                 throttle::congestion_wait(cx, Waiter::Kswapd);
             }
         }

@@ -515,6 +515,14 @@ pub enum Ready {
 pub struct Stall {
     /// For what.
     pub rule: StallRule,
+    /// When a zone counts as congested, until kswapd finds it above its high mark (`ZONE_CONGESTED`).
+    pub zone_congested: ZoneCongested,
+    /// kswapd waits for devices, whether they are congested or not, after each round at a priority below 10 that
+    /// looked at pages and left no zone below its min mark (`balance_pgdat`: `congestion_wait`; before 3.11).
+    pub kswapd_waits: bool,
+    /// A request that nothing was found for waits before its next attempt, up to a fiftieth of a second, where its
+    /// zone and a device are congested (`__alloc_pages_slowpath`: `wait_iff_congested`).
+    pub retry_waits: bool,
     /// Above which limit of pages being written whoever reclaims waits (`throttle_vm_writeout`).
     pub writeout_limit: WriteoutLimit,
     /// Programs wait before direct reclaim until half of the reserves is free
@@ -545,6 +553,17 @@ pub enum FragmentStall {
     Fiftieth,
     /// A fiftieth at most; then at all nodes (23 November).
     FiftiethThenAll,
+}
+
+/// When a zone counts as congested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZoneCongested {
+    /// Never. A departure for the kernels from 3.11 to 5.15.
+    Never,
+    /// Once each dirty page of a batch was refused, since somebody else holds it (`shrink_page_list`: `nr_dirty` equals
+    /// `nr_congested`; before 3.11).
+    AllRefused,
 }
 
 /// Above which limit of pages being written, and a tenth more, whoever reclaims waits.

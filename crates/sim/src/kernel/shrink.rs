@@ -3,7 +3,7 @@
 //! Models: `shrink_zone` (v4.4), `shrink_node`, `shrink_lruvec`, `lru_gen_shrink_node` (v6.12),
 //! mm/vmscan.c.
 
-use super::policy::{Continues, StallRule, WakesFlushers};
+use super::policy::{Continues, StallRule, WakesFlushers, ZoneCongested};
 use super::slowpath::COSTLY_ORDER;
 use super::trace::{self, ReclaimEvent, WritePass};
 use super::work::spend_work;
@@ -251,6 +251,10 @@ fn finish_step(
         && cx.world().flows.files.wakes_flushers == WakesFlushers::AllDirty
     {
         writeback::wakeup_flusher_threads(cx, None);
+    }
+    let refused_all = shrunk.nr_found_dirty > 0 && shrunk.nr_found_dirty == shrunk.nr_refused;
+    if refused_all && cx.world().flows.stall.zone_congested == ZoneCongested::AllRefused {
+        cx.world().lru_flags[lruvec].congested = true;
     }
     remember_mode(cx.world(), scan, &shrunk);
     note_isolation(cx, &shrunk);

@@ -182,7 +182,7 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
                 if order > COSTLY_ORDER && !(says_so && reclaimed < u64::from(order.pages())) {
                     return compaction.last(cx, want, flags);
                 }
-                throttle::wait_for_preferred_zone(cx, want, RETRY_WAIT);
+                wait_to_retry(cx, want);
                 // Hope alone. kswapd, which would end it, may sleep on zones that have been given up and are not
                 // any more.
                 begins = progress == 1;
@@ -194,7 +194,7 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
                 let again = progress > 0 && order <= COSTLY_ORDER
                     || says_so && reclaimed < u64::from(order.pages()) && progress > 0;
                 if again {
-                    throttle::wait_for_preferred_zone(cx, want, RETRY_WAIT);
+                    wait_to_retry(cx, want);
                 }
                 again
             }
@@ -353,6 +353,13 @@ fn gives_up(cx: &mut KernelCx<'_>, want: Want, result: CompactResult) -> bool {
 /// Whether there are several nodes, without which one of them is all there is.
 fn is_numa(cx: &mut KernelCx<'_>) -> bool {
     cx.world().memory.machine.nr_nodes() > 1
+}
+
+/// Waits before another attempt, where the kernel does. Suspends.
+fn wait_to_retry(cx: &mut KernelCx<'_>, want: Want) {
+    if cx.world().flows.stall.retry_waits {
+        throttle::wait_for_preferred_zone(cx, want, RETRY_WAIT);
+    }
 }
 
 /// Looks again after reclaim: what it freed may be in the reserve, or on other CPUs' lists.

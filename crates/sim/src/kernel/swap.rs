@@ -43,7 +43,14 @@ pub(crate) fn swap_in(
     }
     let is_major =
         begin_read(cx, fault, slot, |cx| fault_page(cx, process, fault, Gfp::HIGHUSER_MOVABLE))?;
+    // Whoever waits has let the mappings' lock go (`lock_page_or_retry`), and is in no fault as others see it.
+    if let Some(token) = cx.world().token() {
+        token.end_fault(process);
+    }
     wait_until_read(cx, slot);
+    if let Some(token) = cx.world().token() {
+        token.begin_fault(process);
+    }
     check(cx, process)?;
     if revalidate(cx, process, fault)?
         && matches!(cx.world().memory.swap.cached(slot), CacheEntry::Page(_))

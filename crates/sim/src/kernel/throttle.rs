@@ -3,9 +3,9 @@
 //! Models: `congestion_wait`, `wait_iff_congested`, mm/backing-dev.c, `throttle_vm_writeout`,
 //! mm/page-writeback.c, v4.4 and v3.3; `throttle_direct_reclaim`, `reclaim_throttle`,
 //! `consider_reclaim_throttle`, mm/vmscan.c, v4.4 and v6.12.
-//! Departs: nobody but the page cache and page tables holds references, so that whatever may be written is, and
-//! no zone ever counts as congested (`ZONE_CONGESTED`). Visible as: `wait_iff_congested` never sleeps, where
-//! the kernel's rarely does.
+//! Departs: nobody but the page cache, page tables and a CPU's batch of pages to be made active holds references, so
+//! that fewer dirty pages are refused; from 3.11 on no zone counts as congested (`ZONE_CONGESTED`). Visible as:
+//! `wait_iff_congested` sleeps more rarely than the kernel's, and never there.
 //! Departs: a batch is off the lists for no time, so that nobody waits for others' (`too_many_isolated`).
 //! Visible as: fewer congestion waits of programs where many of them reclaim at once.
 //! Departs: a jiffy is 4 ms (`CONFIG_HZ=250`, as Debian has it). Visible as: on kernels built with another
@@ -40,7 +40,9 @@ pub(crate) enum Reason {
 /// Waits until a request for a write is freed on a device that is not congested, a tenth of a second at
 /// most.
 pub(crate) fn congestion_wait(cx: &mut KernelCx<'_>, waiter: Waiter) {
-    let took = wait_for_devices(cx, TENTH);
+    let began = cx.now();
+    wait_for_devices(cx, TENTH);
+    let took = ticks_since(cx, began);
     let wait = DeviceWait { timeout: TENTH, delayed: took };
     trace::note_reclaim(cx, ReclaimEvent::CongestionWait(wait));
     let on_stall = &mut cx.world().on_stall;
@@ -61,12 +63,13 @@ pub(crate) fn wait_iff_congested(
     let devices = cx.nr_devices();
     let any = (0..devices)
         .any(|device| cx.device(crate::sched::DeviceId(device as u32)).is_congested(Class::Async));
-    let took = if any && cx.world().lru_flags[lruvec].congested {
-        wait_for_devices(cx, timeout)
+    let began = cx.now();
+    if any && cx.world().lru_flags[lruvec].congested {
+        wait_for_devices(cx, timeout);
     } else {
         cx.yield_now();
-        Ns::ZERO
-    };
+    }
+    let took = ticks_since(cx, began);
     let wait = DeviceWait { timeout, delayed: took };
     trace::note_reclaim(cx, ReclaimEvent::WaitIffCongested(wait));
     let on_stall = &mut cx.world().on_stall;
@@ -76,12 +79,17 @@ pub(crate) fn wait_iff_congested(
     }
 }
 
-fn wait_for_devices(cx: &mut KernelCx<'_>, timeout: Ns) -> Ns {
+fn wait_for_devices(cx: &mut KernelCx<'_>, timeout: Ns) {
     let began = cx.now();
     cx.congestion_wait(Class::Async, timeout);
     let took = cx.now() - began;
     (cx.world().on_stall)(Stall::ReclaimThrottle, took);
-    took
+}
+
+/// What passed since a moment, as the kernel's clock of these waits sees it: ticks of the timer (`jiffies`).
+fn ticks_since(cx: &KernelCx<'_>, began: Ns) -> Ns {
+    let ticks = |at: Ns| at.0 / JIFFY.0;
+    Ns((ticks(cx.now()) - ticks(began)) * JIFFY.0)
 }
 
 /// Waits until a page is not being written any more.

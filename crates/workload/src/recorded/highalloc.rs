@@ -156,7 +156,7 @@ pub(crate) struct Trees {
     pub(crate) files: u64,
     /// A tree, in MiB.
     pub(crate) tree_mib: u64,
-    /// How long a unit of work computes.
+    /// How long a unit of work computes: it goes through its heap before and after that.
     pub(crate) unit_time: Ns,
 }
 
@@ -233,6 +233,7 @@ impl Trees {
                 sys.touch_range(area, Pattern::word(Access::Write))?;
                 if self.unit_time > Ns::ZERO {
                     sys.sleep(self.unit_time)?;
+                    sys.touch_range(area, Pattern::word(Access::Write))?;
                 }
                 write_new(sys, &object_name(worker, number), object, BLOCK)
             });
