@@ -1,13 +1,12 @@
 //! small-files: processes write very many small files, then read them at random, then delete some.
 //!
-//! Models: the file half of thpfioscale, mmtests' adverse workload for fragmentation (2018): four fio
-//! processes write files of 64 KiB by 4 KiB, one and a half times memory in all, none of them laid out
-//! before it is written; sync; then four read 4 KiB at random places, switching the file every 16 reads,
-//! for as long as the writing took. Inodes, directory entries and other slab memory come to lie among page
-//! cache.
-//! Departs: a file is open only between two switches, where fio keeps many open. Visible as: inodes of
-//! files that are not being read can be shrunk. Files are visited at random, each as likely as any other,
-//! and none is sure to be visited. Visible as: nothing that is known.
+//! Models: programs that open a file, write or read it, and close it: four processes write files of 64 KiB by
+//! 4 KiB, one file after the other, one and a half times memory in all; sync; then four read 4 KiB at random
+//! places, switching the file every 16 reads, for as long as the writing took. Inodes, directory entries and
+//! other slab memory come to lie among page cache, and can be shrunk. `thpfioscale` has sizes in common, and
+//! keeps its files open.
+//! Departs: files are visited at random, each as likely as any other, and none is sure to be visited. Visible
+//! as: nothing that is known.
 //!
 //! Of our own making: `unlink` says whether at the end all files are deleted (as there), half of them drawn
 //! at random, or none. Half of them leave slabs that a single object pins.
@@ -94,10 +93,10 @@ const STREAM_UNLINK: u128 = STREAM | (1 << 32);
 /// What each process does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    files_each: u64,
-    file_bytes: u64,
-    block: u64,
-    reads_per_file: u64,
+    pub(crate) nr_each: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) block: u64,
+    pub(crate) reads_per_file: u64,
 }
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
@@ -140,7 +139,7 @@ pub(crate) fn processes(
     })
 }
 
-fn name(writer: u32, file: u64) -> String {
+pub(crate) fn name(writer: u32, file: u64) -> String {
     format!("small-files/{writer}/{file}")
 }
 
@@ -157,36 +156,31 @@ impl Plan {
         let writers = settings.count_u32("writers");
         let file_bytes = settings.size("file_size");
         let bytes = settings.pages("memory", machine) * machine.page_bytes;
-        let files_each = bytes / file_bytes / u64::from(writers);
-        if files_each == 0 {
+        let nr_each = bytes / file_bytes / u64::from(writers);
+        if nr_each == 0 {
             return Err(Failure::Refused(format!(
                 "{workload}: {bytes} bytes for {writers} writers, expected a file of {file_bytes} for each"
             )));
         }
         let block = settings.size("block");
-        Ok(Self { files_each, file_bytes, block, reads_per_file: settings.count("reads_per_file") })
+        Ok(Self { nr_each, file_bytes, block, reads_per_file: settings.count("reads_per_file") })
     }
 
     /// What all files hold together, in millions of bytes.
     pub(crate) fn megabytes(self, writers: u32) -> f64 {
-        (self.files_each * u64::from(writers) * self.file_bytes) as f64 / 1e6
+        (self.nr_each * u64::from(writers) * self.file_bytes) as f64 / 1e6
     }
 
-    pub(crate) fn write(self, sys: &mut dyn System, writer: u32) -> Result<(), Failure> {
-        for file in 0..self.files_each {
+    fn write(self, sys: &mut dyn System, writer: u32) -> Result<(), Failure> {
+        for file in 0..self.nr_each {
             write_new(sys, &name(writer, file), self.file_bytes, self.block)?;
         }
         Ok(())
     }
 
     /// Reads at random in one of a writer's files, drawn at random.
-    pub(crate) fn visit(
-        self,
-        sys: &mut dyn System,
-        writer: u32,
-        random: &mut Random,
-    ) -> Result<(), Failure> {
-        let file = sys.open_file(&name(writer, random.below(self.files_each)))?;
+    fn visit(self, sys: &mut dyn System, writer: u32, random: &mut Random) -> Result<(), Failure> {
+        let file = sys.open_file(&name(writer, random.below(self.nr_each)))?;
         for _ in 0..self.reads_per_file {
             let at = random.below(self.file_bytes / self.block) * self.block;
             sys.read_file(file, at, self.block)?;
@@ -223,7 +217,7 @@ impl Plan {
 /// Deletes what shall be deleted: all in the order they were written, or half in random order.
 fn unlink(sys: &mut dyn System, plan: Plan, writers: u32, which: &str) -> Result<(), Failure> {
     let mut all: Vec<(u32, u64)> =
-        (0..writers).flat_map(|w| (0..plan.files_each).map(move |file| (w, file))).collect();
+        (0..writers).flat_map(|w| (0..plan.nr_each).map(move |file| (w, file))).collect();
     match which {
         "none" => all.clear(),
         "half" => {

@@ -1,26 +1,33 @@
-//! thpfioscale: small files fill memory and fragment it, and while they are read threads ask for huge pages.
+//! thpfioscale: threads ask for huge pages while very many small files, all of them open, are read.
 //!
-//! Models: mmtests' thpfioscale (2018), as its postings describe it. Four fio processes write files of 64 KiB by 4 KiB,
-//! one and a half times memory in all, each created when it is first written; sync. Then as many read 4 KiB at random
-//! places, switching the file about every 16 reads: for as long as the writing took alone, and on while threads, a
-//! quarter as many as the node has CPUs beside the writers, fill the first half of their shares of three quarters of
-//! the first node's memory, one huge page's place after the other, and take the time of each as thpscale does. Then
-//! the readers are stopped and the files removed.
-//! Departs: readers end with the file they are reading, and read on at least once. Visible as: nothing that is known.
-//! Departs: as small-files does.
+//! Models: mmtests' adverse workload for fragmentation (2018, shellpack_src/src/thpfioscale), which runs fio
+//! (io_u.c: `get_next_file_rr`, `get_next_file_rand`, `get_next_rand_block`) with a limit of open files as high
+//! as the number of files. Four processes write 4 KiB to each of their files in turn, then the next 4 KiB: one
+//! and a half times memory in all, and every file is open until all of it is written. Sync. Then four processes
+//! draw a file at random, read each of its blocks once in random order, and go on to the next; what they have
+//! opened stays open. As long after their start as writing took, the threads of one more process map three
+//! quarters of the first node's memory, fill it one huge page's place after the other, and take the time of each
+//! as thpscale does. Then the readers are stopped and the files removed.
+//! Departs: readers end with the file they are reading, and read on at least once. Visible as: nothing that is
+//! known. fio advises the kernel that it reads at random. Visible as: some pages more are read ahead at the
+//! beginning of files. fio's own tables of files and of what it read of them take no memory. Visible as: a
+//! hundredth of memory less is anonymous. If a file is read less often in a row than it has blocks, the next
+//! visit draws among all of them again. Visible as: nothing as mmtests has it.
 
-use crate::files::Random;
+use crate::files::{Random, blocks};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{
     ADVICE, advice, join_all, report_killed, report_rate, report_seconds, run_processes,
 };
 use crate::small_files::{
-    BLOCK, FILE_SIZE, MEMORY, Plan as Files, READS_PER_FILE, WRITERS, processes,
+    BLOCK, FILE_SIZE, MEMORY, Plan as Files, READS_PER_FILE, WRITERS, name, processes,
 };
 use crate::stutter::Flag;
 use crate::thpscale::{fill_by_threads, fill_units, report_units};
 use crate::{THREADS, Workload};
-use highorder_system::{Advice, Code, Failure, MachineInfo, Ns, System, ThreadId, ThreadSpec};
+use highorder_system::{
+    Advice, Code, Failure, FileId, MachineInfo, Ns, System, ThreadId, ThreadSpec,
+};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "thpfioscale",
@@ -75,7 +82,10 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let writers = settings.count_u32("writers");
     let files = Files::new(machine, settings, "thpfioscale")?;
     let huge = Huge::new(machine, settings, writers);
-    let wrote = run_processes(sys, processes("write", writers, move |sys, n| files.write(sys, n)))?;
+    let wrote = run_processes(
+        sys,
+        processes("write", writers, move |sys, n| write_in_turns(sys, files, n)),
+    )?;
     sys.sync()?;
     if wrote.nr_killed > 0 {
         report_killed(sys, "Killed", wrote.nr_killed);
@@ -98,6 +108,58 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         read?;
     }
     files.unlink_all(sys, writers)
+}
+
+/// Writes a writer's files: a block of each in turn. They are created when they are first written.
+fn write_in_turns(sys: &mut dyn System, files: Files, writer: u32) -> Result<(), Failure> {
+    let mut open = Vec::with_capacity(files.nr_each as usize);
+    for (at, bytes) in blocks(files.file_bytes, files.block) {
+        for number in 0..files.nr_each {
+            if at == 0 {
+                open.push(sys.create_file(&name(writer, number))?);
+            }
+            sys.write_file(open[number as usize], at, bytes)?;
+        }
+    }
+    open.into_iter().try_for_each(|file| sys.close_file(file))
+}
+
+/// A process that reads files of one writer at random, and keeps open what it has opened.
+struct Reader {
+    files: Files,
+    writer: u32,
+    open: Vec<Option<FileId>>,
+    random: Random,
+    /// The blocks of a file, in the order in which they are read next.
+    order: Vec<(u64, u64)>,
+}
+
+impl Reader {
+    fn new(sys: &dyn System, files: Files, writer: u32) -> Self {
+        Self {
+            files,
+            writer,
+            open: vec![None; files.nr_each as usize],
+            random: Random::new(sys.seed(), STREAM | u128::from(writer)),
+            order: blocks(files.file_bytes, files.block).collect(),
+        }
+    }
+
+    /// Reads blocks of a file: none of them again before all were read.
+    fn visit(&mut self, sys: &mut dyn System) -> Result<(), Failure> {
+        let number = self.random.below(self.files.nr_each);
+        let file = match self.open[number as usize] {
+            Some(file) => file,
+            None => sys.open_file(&name(self.writer, number))?,
+        };
+        self.open[number as usize] = Some(file);
+        self.random.shuffle(&mut self.order);
+        let reads = self.order.iter().cycle().take(self.files.reads_per_file as usize);
+        for &(at, bytes) in reads {
+            sys.read_file(file, at, bytes)?;
+        }
+        Ok(())
+    }
 }
 
 impl Huge {
@@ -137,11 +199,11 @@ fn start_readers(
     let reader = |number: u32| -> Code {
         let stop = stop.clone();
         Box::new(move |sys| {
-            let mut random = Random::new(sys.seed(), STREAM | u128::from(number));
+            let mut reader = Reader::new(sys, files, number);
             while !stop.is_raised() && sys.now() < end {
-                files.visit(sys, number, &mut random)?;
+                reader.visit(sys)?;
             }
-            Ok(())
+            reader.open.into_iter().flatten().try_for_each(|file| sys.close_file(file))
         })
     };
     let start =

@@ -506,6 +506,50 @@ fn thpfioscale_fills_half_of_its_area_while_small_files_are_read() {
 }
 
 #[test]
+fn thpfioscale_writes_its_files_in_turns_and_keeps_open_what_it_reads() {
+    let mut sys = Fake::new(PAGES);
+    let values = [("memory", text("16 MiB")), ("read_seconds", Value::Integer(1))];
+    sys.run(configured("thpfioscale", values).code()).unwrap();
+    let events = sys.file_events();
+    let sync = events.iter().position(|event| **event == Event::Sync).unwrap();
+    let (before, after) = events.split_at(sync);
+    // Of 64 files of a writer the first block each, then the second; and none is closed before all are written.
+    let of_one = before.iter().filter_map(|event| match event {
+        Event::Write(name, at, 4096) if name.starts_with("small-files/3/") => {
+            Some((name.as_str(), at / 4096))
+        }
+        _ => None,
+    });
+    let names: Vec<String> = (0..64).map(|file| format!("small-files/3/{file}")).collect();
+    let turns = (0..16).flat_map(|at| names.iter().map(move |name| (name.as_str(), at)));
+    assert!(of_one.eq(turns));
+    let is_of_one = |name: &str| name.starts_with("small-files/3/");
+    let written =
+        before.iter().rposition(|event| matches!(event, Event::Write(n, ..) if is_of_one(n)));
+    let closed = before.iter().position(|event| matches!(event, Event::Close(n) if is_of_one(n)));
+    assert!(written < closed);
+    let mut opened = Vec::new();
+    let mut reads = Vec::new();
+    for event in after {
+        match event {
+            Event::Open(name) => {
+                assert!(!opened.contains(name), "{name} is open");
+                opened.push(name.clone());
+            }
+            Event::Read(name, at, 4096) => reads.push((name.clone(), at / 4096)),
+            _ => {}
+        }
+    }
+    assert!(!reads.is_empty());
+    for visit in reads.chunks(16) {
+        let mut blocks: Vec<u64> = visit.iter().map(|&(_, at)| at).collect();
+        blocks.sort_unstable();
+        assert!(blocks.into_iter().eq(0..16), "each block once");
+        assert!(visit.iter().all(|(name, _)| *name == visit[0].0));
+    }
+}
+
+#[test]
 fn small_files_go_all_or_by_halves_at_random() {
     assert_eq!(small_files(1, "all").files, BTreeMap::new());
     let half = small_files(1, "half");

@@ -844,18 +844,17 @@ fn spend_frees(cx: &mut KernelCx<'_>, pfn: Pfn) {
 impl Kernel {
     /// Whether pages of a file that are written have buffer heads.
     fn wants_buffer(&self, file: FileId) -> bool {
-        let device = self.file(file).device;
-        let is_ext4 = self.vfs.file_system(device) == FileSystem::Ext4;
-        is_ext4 || self.flows.shrinkers.xfs_buffer_heads || self.vfs.metadata(device) == Some(file)
+        let is_ext4 = self.vfs.file_system(self.file(file).device) == FileSystem::Ext4;
+        is_ext4 || self.flows.shrinkers.xfs_buffer_heads
     }
 
-    /// What pages of a file are asked for with. XFS keeps metadata in buffers of its own, whose pages do not move
-    /// (`xfs_buf_allocate_memory`: GFP_NOFS, fs/xfs/xfs_buf.c, v4.20).
+    /// What pages of a file are asked for with: XFS asks without `__GFP_FS`, so that reclaim does not come back to it
+    /// (`xfs_setup_inode`, fs/xfs/xfs_iops.c, v4.4 to v6.12).
     fn page_gfp(&self, file: FileId) -> Gfp {
-        let device = self.file(file).device;
-        let is_buffer = self.vfs.file_system(device) == FileSystem::Xfs
-            && self.vfs.metadata(device) == Some(file);
-        if is_buffer { Gfp::KERNEL - Gfp::FS } else { Gfp::HIGHUSER_MOVABLE }
+        match self.vfs.file_system(self.file(file).device) {
+            FileSystem::Ext4 => Gfp::HIGHUSER_MOVABLE,
+            FileSystem::Xfs => Gfp::HIGHUSER_MOVABLE - Gfp::FS,
+        }
     }
 
     /// What is remembered of reads through the mapping that holds `vpn`.

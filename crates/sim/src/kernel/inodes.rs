@@ -5,15 +5,16 @@
 //! which shrinkers take the oldest.
 //!
 //! Models: fs/dcache.c (`dput`, `dentry_lru_isolate`, `d_delete`), fs/inode.c (`iput_final`, `inode_lru_isolate`,
-//! `inode_add_lru`, `relatime_need_update`, `file_update_time`), v4.4 and v6.12; the inode tables of ext4 and XFS as
-//! pages of the block device's cache, which the journal holds where they change.
+//! `inode_add_lru`, `relatime_need_update`, `file_update_time`), v4.4 and v6.12; the inode tables of ext4 as pages of
+//! the block device's cache, which the journal holds where they change; `alloc_empty_file`, fs/file_table.c.
 //! Departs: a file has one name. Of metadata only inode tables change. Visible as: `Buffers` and writes lack bitmaps
 //! and directories. Access times are not updated once a day. Visible as: nothing in runs of hours. XFS's inodes are
-//! freed with their VFS part instead of some seconds later, and its buffers are pages of the block device's cache,
-//! dirty from creation alone. Visible as: with XFS metadata is on the LRU, where reclaim and compaction
-//! find it.
+//! freed with their VFS part instead of some seconds later. Visible as: nothing that is known. Open files of ext4 take
+//! no memory, and those of XFS are objects of the generic cache of their size instead of `filp`. Visible as: a slab of
+//! a page for each sixteen files that are open is missing, or has another name.
 
 use super::policy::InodeLists;
+use super::xfs_buffers::{self, Buffers, Use};
 use super::{Kernel, KernelCx, PAGE_BYTES, filemap, journal, slab};
 use crate::machine::FileSystem;
 use crate::sched::DeviceId;
@@ -25,14 +26,8 @@ use highorder_mm::vmstat::Vm;
 use highorder_words::CpuId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Inodes in a block of the disk: ext4 with inodes of 256 bytes (mke2fs.conf), XFS of 512 (mkfs.xfs with
-/// checksums).
-const fn inodes_of_block(file_system: FileSystem) -> u64 {
-    match file_system {
-        FileSystem::Ext4 => PAGE_BYTES / 256,
-        FileSystem::Xfs => PAGE_BYTES / 512,
-    }
-}
+/// Inodes in a block of a disk with ext4, 256 bytes each (mke2fs.conf).
+const INODES_OF_BLOCK: u64 = PAGE_BYTES / 256;
 
 /// Names an entry.
 type EntryId = u32;
@@ -70,6 +65,8 @@ struct Entry {
     log_item: Object,
     /// Who has it open, and entries below it whose dentries are in memory.
     users: u32,
+    /// What the kernel knows of those who have it open.
+    open_files: Vec<Object>,
     /// When it came to the list of unused dentries, on which node: 0 is never.
     dentry_since: (u64, u32),
     inode_since: (u64, u32),
@@ -88,20 +85,21 @@ struct Unused {
 
 /// A file system in use.
 #[derive(Clone, Debug)]
-struct Superblock {
-    file_system: FileSystem,
+pub(super) struct Superblock {
+    pub(super) file_system: FileSystem,
     /// Pages of its disk that are not of files: inode tables.
     metadata: Option<FileId>,
     /// Numbers of inodes: the next new one, and those given back.
     next_number: u64,
     free_numbers: BTreeSet<u64>,
     nodes: Vec<Unused>,
+    pub(super) buffers: Buffers,
 }
 
 /// What the kernel knows of names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vfs {
-    superblocks: Vec<Superblock>,
+    pub(super) superblocks: Vec<Superblock>,
     entries: Vec<Option<Entry>>,
     free_entries: Vec<EntryId>,
     by_name: BTreeMap<String, EntryId>,
@@ -120,6 +118,7 @@ impl Vfs {
             next_number: 0,
             free_numbers: BTreeSet::new(),
             nodes: vec![Unused::default(); nr_nodes],
+            buffers: Buffers::new(nr_nodes),
         };
         Self { superblocks: file_systems.map(superblock).collect(), ..Self::default() }
     }
@@ -186,6 +185,7 @@ impl Vfs {
             inode: Object::NONE,
             log_item: Object::NONE,
             users: 0,
+            open_files: Vec::new(),
             dentry_since: (0, 0),
             inode_since: (0, 0),
             dentry_referenced: false,
@@ -278,9 +278,9 @@ pub fn create(cx: &mut KernelCx<'_>, process: ProcessId, name: &str, device: Dev
     (entry.number, entry.users) = (number, entry.users + 1);
     let serial = entry.serial;
     kernel.vfs.by_file.insert(file, id);
-    let (_, block) = kernel.inode_block(superblock, number);
-    kernel.file_mut(file).inode_block = Some(block);
+    kernel.file_mut(file).inode_block = kernel.inode_block(superblock, number);
     ensure_objects(cx, process, (id, serial), true);
+    add_open_file(cx, process, (id, serial));
     touch_inode(cx, process, superblock, number, true);
     OpenFile { file, serial }
 }
@@ -309,6 +309,7 @@ pub fn open(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId) -> OpenFile
         touch_inode(cx, process, superblock, number, false);
     }
     ensure_objects(cx, process, (id, serial), false);
+    add_open_file(cx, process, (id, serial));
     OpenFile { file, serial }
 }
 
@@ -318,7 +319,35 @@ pub fn close(cx: &mut KernelCx<'_>, open: OpenFile) {
     if let Some(&id) = kernel.vfs.by_file.get(&open.file)
         && kernel.vfs.is_same(id, open.serial)
     {
+        let object = kernel.vfs.entry_mut(id).open_files.pop();
         kernel.put_entry(id);
+        if let Some(object) = object {
+            slab::free(cx, open_file_cache(), object);
+        }
+    }
+}
+
+/// Where `struct file` is: of its 256 bytes, as `filp` in `/proc/slabinfo` of 4.4 and 4.20.
+fn open_file_cache() -> CacheId {
+    CacheId::kmalloc(256).unwrap_or_else(|| unreachable!("there is a generic cache of 256 bytes"))
+}
+
+/// Has the kernel note that somebody opened a file, if it lies on XFS and memory can be had.
+#[doc(alias = "alloc_empty_file")]
+fn add_open_file(cx: &mut KernelCx<'_>, process: ProcessId, (id, serial): (EntryId, u64)) {
+    let vfs = &cx.world().vfs;
+    let superblock = &vfs.superblocks[vfs.entry(id).superblock];
+    if superblock.file_system != FileSystem::Xfs {
+        return;
+    }
+    let Some(object) = slab::alloc(cx, open_file_cache(), Gfp::KERNEL, Some(process)) else {
+        return;
+    };
+    let vfs = &mut cx.world().vfs;
+    if vfs.is_same(id, serial) {
+        vfs.entry_mut(id).open_files.push(object);
+    } else {
+        slab::free(cx, open_file_cache(), object);
     }
 }
 
@@ -445,8 +474,24 @@ fn touch_inode(
     number: u64,
     changes: bool,
 ) {
-    let (device, block) = cx.world().inode_block(superblock, number);
-    touch_block(cx, process, device, block, changes);
+    match cx.world().inode_block(superblock, number) {
+        Some(block) => touch_block(cx, process, DeviceId(superblock as u32), block, changes),
+        None => {
+            let wish = if changes { Use::Create } else { Use::Read };
+            xfs_buffers::touch(cx, Some(process), superblock, number, wish);
+        }
+    }
+}
+
+/// Brings what changed in an inode of XFS to its buffer, some time after its file got places on the disk. Suspends.
+#[doc(alias = "xfs_iflush")]
+pub(super) fn flush_inode(cx: &mut KernelCx<'_>, file: FileId) {
+    let vfs = &cx.world().vfs;
+    let Some(&id) = vfs.by_file.get(&file) else { return };
+    let Entry { superblock, number, .. } = *vfs.entry(id);
+    if vfs.superblocks[superblock].file_system == FileSystem::Xfs {
+        xfs_buffers::touch(cx, None, superblock, number, Use::Flush);
+    }
 }
 
 fn touch_block(
@@ -506,10 +551,10 @@ impl Vfs {
 }
 
 impl Kernel {
-    /// The disk of an inode, and which block of the inode tables holds it.
-    fn inode_block(&self, superblock: usize, number: u64) -> (DeviceId, u64) {
-        let file_system = self.vfs.superblocks[superblock].file_system;
-        (DeviceId(superblock as u32), number / inodes_of_block(file_system))
+    /// Which block of the inode tables holds an inode, on file systems that keep these in the page cache.
+    fn inode_block(&self, superblock: usize, number: u64) -> Option<u64> {
+        let is_ext4 = self.vfs.superblocks[superblock].file_system == FileSystem::Ext4;
+        is_ext4.then_some(number / INODES_OF_BLOCK)
     }
 
     /// One user less of an entry (`dput`): without any it may be shrunk.
@@ -661,6 +706,9 @@ impl Kernel {
         self.free_inode(id, cpu);
         if self.vfs.entry(id).dentry != Object::NONE {
             self.free_dentry(id, cpu);
+        }
+        for object in std::mem::take(&mut self.vfs.entry_mut(id).open_files) {
+            self.memory.free_object(open_file_cache(), object, cpu);
         }
         let (superblock, number) = (self.vfs.entry(id).superblock, self.vfs.entry(id).number);
         self.vfs.superblocks[superblock].free_numbers.insert(number);

@@ -42,6 +42,7 @@ pub mod throttle;
 pub mod trace;
 mod work;
 pub mod writeback;
+mod xfs_buffers;
 
 pub use policy::Flows;
 

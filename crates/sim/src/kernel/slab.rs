@@ -11,7 +11,7 @@ use super::policy::SlabPressure;
 use super::shrink::Scan;
 use super::slowpath::{Want, alloc_pages};
 use super::work::spend_work;
-use super::{Kernel, KernelCx};
+use super::{Kernel, KernelCx, xfs_buffers};
 use highorder_mm::alloc::Request;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
@@ -23,11 +23,11 @@ use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};
 
 /// Objects that a shrinker is asked for at a time (`SHRINK_BATCH`).
-const BATCH: u64 = 128;
+pub(super) const BATCH: u64 = 128;
 /// The same for a file system (`alloc_super`: `s_shrink->batch`).
 pub(crate) const SUPERBLOCK_BATCH: u64 = 1024;
 /// What it takes to make an object again, in seeks (`DEFAULT_SEEKS`).
-const DEFAULT_SEEKS: u64 = 2;
+pub(super) const DEFAULT_SEEKS: u64 = 2;
 /// Pages that count as scanned if none were (`SWAP_CLUSTER_MAX`).
 const SCANNED_LEAST: u64 = 32;
 
@@ -359,6 +359,7 @@ pub(crate) fn shrink_slab(
             cx.world().release_written_blocks(crate::DeviceId(superblock as u32));
         }
         freed += shrink_superblock(cx, superblock, node, pressure, gfp, is_kswapd);
+        freed += xfs_buffers::shrink(cx, superblock, node, pressure);
     }
     if node == 0 {
         freed += shrink_shadows(cx, pressure);

@@ -331,6 +331,9 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         let cost = kernel.costs.block_request.times(nr_requests) + kernel.price(work).free;
         cx.spend(cost, Mode::System);
         cx.submit_all(device, &ios);
+        if is_placed {
+            inodes::flush_inode(cx, file);
+        }
         left = left.saturating_sub(end - first);
         // A page under writeback that is dirty again keeps its mark: go past it.
         from = end;
