@@ -4,7 +4,7 @@
 //! mm/vmscan.c, v4.4 and v6.12; as it balanced before 3.11 is in `kswapd_by_cluster.rs`.
 
 use super::kswapd_by_cluster::balance_by_cluster;
-use super::policy::{Balanced, KcompactdWake, Rounds, WokenBelow};
+use super::policy::{Balanced, FragmentStall, KcompactdWake, Rounds, WokenBelow};
 use super::shrink::{Scan, WRITES_BELOW, age_active_anon, shrink_lruvec};
 use super::trace::{self, ReclaimEvent};
 use super::{Kernel, KernelCx, TENTH, compaction, slab, throttle};
@@ -291,7 +291,10 @@ fn balance_node(cx: &mut KernelCx<'_>, node: u32, order: Order, highest: ZoneKin
         if scan.nr_scanned >= scan.control.nr_to_reclaim {
             raises = false;
         }
-        throttle::wake_pfmemalloc(cx, node, false);
+        let is_easy = boost_left > 0
+            && !raises
+            && cx.world().flows.stall.fragment == FragmentStall::FiftiethThenAll;
+        throttle::wake_pfmemalloc(cx, node, is_easy);
         let reclaimed = scan.nr_reclaimed - before;
         boost_left -= boost_left.min(reclaimed);
         if boosted && boost_left > 0 && reclaimed == 0 {
