@@ -47,6 +47,7 @@ enum Part {
     Dentry,
     Inode,
     LogItem,
+    LogVector,
 }
 
 #[derive(Clone, Debug)]
@@ -61,8 +62,9 @@ struct Entry {
     number: u64,
     dentry: Object,
     inode: Object,
-    /// XFS's note of the inode's changes.
+    /// XFS's note of the inode's changes, and where it puts these together for its log.
     log_item: Object,
+    log_vector: Object,
     /// Who has it open, and entries below it whose dentries are in memory.
     users: u32,
     /// What the kernel knows of those who have it open.
@@ -184,6 +186,7 @@ impl Vfs {
             dentry: Object::NONE,
             inode: Object::NONE,
             log_item: Object::NONE,
+            log_vector: Object::NONE,
             users: 0,
             open_files: Vec::new(),
             dentry_since: (0, 0),
@@ -322,14 +325,20 @@ pub fn close(cx: &mut KernelCx<'_>, open: OpenFile) {
         let object = kernel.vfs.entry_mut(id).open_files.pop();
         kernel.put_entry(id);
         if let Some(object) = object {
-            slab::free(cx, open_file_cache(), object);
+            slab::free(cx, generic_cache(OPEN_FILE_BYTES), object);
         }
     }
 }
 
-/// Where `struct file` is: of its 256 bytes, as `filp` in `/proc/slabinfo` of 4.4 and 4.20.
-fn open_file_cache() -> CacheId {
-    CacheId::kmalloc(256).unwrap_or_else(|| unreachable!("there is a generic cache of 256 bytes"))
+/// Bytes of `struct file` (`filp` in `/proc/slabinfo` of 4.4 and 4.20).
+const OPEN_FILE_BYTES: u32 = 256;
+/// Bytes in which XFS puts together what its log gets of a file's inode, which stay with its log item
+/// (`xlog_cil_alloc_shadow_bufs`, since 4.8): the log's format and the inode, 56 and 176, their descriptions, 100, and
+/// the places of the file.
+const LOG_VECTOR_BYTES: u32 = 512;
+
+fn generic_cache(bytes: u32) -> CacheId {
+    CacheId::kmalloc(bytes).unwrap_or_else(|| unreachable!("there is a cache for {bytes} bytes"))
 }
 
 /// Has the kernel note that somebody opened a file, if it lies on XFS and memory can be had.
@@ -340,14 +349,15 @@ fn add_open_file(cx: &mut KernelCx<'_>, process: ProcessId, (id, serial): (Entry
     if superblock.file_system != FileSystem::Xfs {
         return;
     }
-    let Some(object) = slab::alloc(cx, open_file_cache(), Gfp::KERNEL, Some(process)) else {
+    let Some(object) = slab::alloc(cx, generic_cache(OPEN_FILE_BYTES), Gfp::KERNEL, Some(process))
+    else {
         return;
     };
     let vfs = &mut cx.world().vfs;
     if vfs.is_same(id, serial) {
         vfs.entry_mut(id).open_files.push(object);
     } else {
-        slab::free(cx, open_file_cache(), object);
+        slab::free(cx, generic_cache(OPEN_FILE_BYTES), object);
     }
 }
 
@@ -396,10 +406,12 @@ fn ensure_objects(
     let file_system = cx.world().vfs.superblocks[superblock].file_system;
     // File systems hold locks where they allocate: not into themselves.
     let nofs = Gfp::KERNEL - Gfp::FS;
+    let is_logged = changes && file_system == FileSystem::Xfs;
     let wanted = [
         (Part::Dentry, CacheId::DENTRY, Gfp::KERNEL, true),
         (Part::Inode, inode_cache(file_system), nofs, true),
-        (Part::LogItem, CacheId::XFS_ILI, nofs, changes && file_system == FileSystem::Xfs),
+        (Part::LogItem, CacheId::XFS_ILI, nofs, is_logged),
+        (Part::LogVector, generic_cache(LOG_VECTOR_BYTES), nofs, is_logged),
     ];
     for (part, cache, gfp, is_wanted) in wanted {
         let is_missing =
@@ -411,7 +423,7 @@ fn ensure_objects(
         let vfs = &mut cx.world().vfs;
         if is_missing(vfs) {
             *vfs.part(id, part) = object;
-            vfs.nr_objects += u64::from(part != Part::LogItem);
+            vfs.nr_objects += u64::from(matches!(part, Part::Dentry | Part::Inode));
         } else {
             // Somebody else was faster, or the file is gone.
             slab::free(cx, cache, object);
@@ -530,6 +542,7 @@ impl Vfs {
             Part::Dentry => &mut entry.dentry,
             Part::Inode => &mut entry.inode,
             Part::LogItem => &mut entry.log_item,
+            Part::LogVector => &mut entry.log_vector,
         }
     }
 
@@ -661,15 +674,23 @@ impl Kernel {
         self.vfs.unlist_inode(id);
         let entry = self.vfs.entry_mut(id);
         let inode = std::mem::replace(&mut entry.inode, Object::NONE);
-        let log_item = std::mem::replace(&mut entry.log_item, Object::NONE);
+        let of_log = [
+            (CacheId::XFS_ILI, std::mem::replace(&mut entry.log_item, Object::NONE)),
+            (
+                generic_cache(LOG_VECTOR_BYTES),
+                std::mem::replace(&mut entry.log_vector, Object::NONE),
+            ),
+        ];
         let cache = inode_cache(self.vfs.superblocks[self.vfs.entry(id).superblock].file_system);
         let mut pages = 0;
         if let Some(object) = inode.some() {
             self.vfs.nr_objects -= 1;
             pages += self.memory.free_object(cache, object, cpu);
         }
-        if let Some(object) = log_item.some() {
-            pages += self.memory.free_object(CacheId::XFS_ILI, object, cpu);
+        for (cache, object) in of_log {
+            if let Some(object) = object.some() {
+                pages += self.memory.free_object(cache, object, cpu);
+            }
         }
         pages
     }
@@ -708,7 +729,7 @@ impl Kernel {
             self.free_dentry(id, cpu);
         }
         for object in std::mem::take(&mut self.vfs.entry_mut(id).open_files) {
-            self.memory.free_object(open_file_cache(), object, cpu);
+            self.memory.free_object(generic_cache(OPEN_FILE_BYTES), object, cpu);
         }
         let (superblock, number) = (self.vfs.entry(id).superblock, self.vfs.entry(id).number);
         self.vfs.superblocks[superblock].free_numbers.insert(number);

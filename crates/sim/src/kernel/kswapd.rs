@@ -4,7 +4,7 @@
 //! mm/vmscan.c, v4.4 and v6.12; as it balanced before 3.11 is in `kswapd_by_cluster.rs`.
 
 use super::kswapd_by_cluster::balance_by_cluster;
-use super::policy::{Balanced, KcompactdWake, Rounds, WokenBelow};
+use super::policy::{Balanced, FragmentStall, KcompactdWake, Rounds, WokenBelow};
 use super::shrink::{Scan, WRITES_BELOW, age_active_anon, shrink_lruvec};
 use super::trace::{self, ReclaimEvent};
 use super::{Kernel, KernelCx, TENTH, compaction, slab, throttle};
@@ -271,7 +271,57 @@ fn balance_pgdat(
     }
 }
 
-/// As it is since LRU lists belong to nodes.
+/// What marks of a node's zones were raised by when kswapd began, which it pays back by reclaiming as much.
+struct Boost {
+    /// The zones, each with its boost at that time.
+    of: Vec<(ZoneId, u64)>,
+    /// Pages still to be reclaimed for it.
+    owed: u64,
+}
+
+impl Boost {
+    fn of(kernel: &Kernel, zones: &[ZoneId]) -> Self {
+        let boost = |id: &ZoneId| (*id, kernel.memory.zones[id.index()].watermarks.boost);
+        let of: Vec<(ZoneId, u64)> = zones.iter().map(boost).collect();
+        let owed = of.iter().map(|(_, boost)| boost).sum();
+        Self { of, owed }
+    }
+
+    /// Whether any mark was raised.
+    fn is_any(&self) -> bool {
+        self.of.iter().any(|(_, boost)| *boost > 0)
+    }
+
+    const fn is_owed(&self) -> bool {
+        self.owed > 0
+    }
+
+    const fn forget(&mut self) {
+        self.owed = 0;
+    }
+
+    const fn pay(&mut self, reclaimed: u64) {
+        self.owed = self.owed.saturating_sub(reclaimed);
+    }
+
+    /// Lowers the marks by what they were raised at the beginning; what came meanwhile stays.
+    fn lower(&self, kernel: &mut Kernel) {
+        for (id, boost) in &self.of {
+            let watermarks = &mut kernel.memory.zones[id.index()].watermarks;
+            watermarks.boost = watermarks.boost.saturating_sub(*boost);
+        }
+    }
+}
+
+/// As it is since LRU lists belong to nodes: rounds over all lists of the node.
+///
+/// - It ends well once some zone that the waker may use is balanced and the boost it began with is paid.
+/// - While it owes for a boost alone it neither writes nor swaps. A node that falls below its marks meanwhile comes
+///   first: the boost is forgotten, and pressure begins anew.
+/// - Pressure rises after a round that looked at fewer pages than the high marks ask for, and after one that reclaimed
+///   nothing; a boost never raises it to where pages are written. A boost for which a round reclaims nothing is given up.
+/// - A run that reclaims nothing at all and does not end well counts as one in vain.
+/// - Once a round has reclaimed enough for compaction to work with, the order that was wanted is no longer looked at.
 fn balance_node(
     cx: &mut KernelCx<'_>,
     node: u32,
@@ -280,63 +330,16 @@ fn balance_node(
 ) -> Order {
     let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest_zoneidx, Gfp::KERNEL);
     let zones: Vec<ZoneId> = cx.world().zones_of(node, highest_zoneidx).collect();
-    let boosts: Vec<u64> =
-        zones.iter().map(|id| cx.world().memory.zones[id.index()].watermarks.boost).collect();
-    let mut boost_left: u64 = boosts.iter().sum();
-    let boosted = boost_left > 0;
+    let mut boost = Boost::of(cx.world(), &zones);
     set_reclaim_active(cx.world(), &zones, true);
-    let mut priority = DEF_PRIORITY;
-    let mut is_done = false;
-    while priority >= 1 {
-        let balanced = cx.world().is_balanced(node, scan.order, highest_zoneidx);
-        if !balanced && boost_left > 0 {
-            // Real need comes first: begin again without the boost.
-            boost_left = 0;
-            priority = DEF_PRIORITY;
-            continue;
-        }
-        if boost_left == 0 && balanced {
-            is_done = true;
-            break;
-        }
-        let mut raises = !(boost_left > 0 && priority == WRITES_BELOW);
-        scan.control.priority = priority;
-        scan.control.may_writepage = boost_left == 0;
-        scan.control.may_swap = boost_left == 0;
-        scan.spares_slab = boost_left > 0 && !cx.world().flows.kswapd.boosted_shrinks_slab;
-        let before = scan.nr_reclaimed;
-        scan.nr_scanned = 0;
-        scan.control.nr_to_reclaim = cx.world().high_marks(&zones);
-        for lruvec in cx.world().lruvecs_of(node, highest_zoneidx) {
-            shrink_lruvec(cx, lruvec, &mut scan);
-            cx.world().memory.snapshot_refaults(lruvec);
-        }
-        if scan.order > Order(0) && scan.nr_reclaimed - before >= compact_gap(scan.order) {
-            scan.order = Order(0);
-        }
-        if scan.nr_scanned >= scan.control.nr_to_reclaim {
-            raises = false;
-        }
-        throttle::wake_pfmemalloc(cx, node, false);
-        let reclaimed = scan.nr_reclaimed - before;
-        boost_left -= boost_left.min(reclaimed);
-        if boosted && boost_left > 0 && reclaimed == 0 {
-            break;
-        }
-        if raises || reclaimed == 0 {
-            priority -= 1;
-        }
-    }
+    let ends_well = reclaim_in_rounds(cx, node, &zones, &mut boost, &mut scan);
     let kernel = cx.world();
-    if !is_done && scan.nr_reclaimed == 0 {
+    if !ends_well && scan.nr_reclaimed == 0 {
         kernel.nodes[node as usize].kswapd_failures += 1;
     }
     set_reclaim_active(kernel, &zones, false);
-    for (id, boost) in zones.into_iter().zip(boosts) {
-        let watermarks = &mut kernel.memory.zones[id.index()].watermarks;
-        watermarks.boost = watermarks.boost.saturating_sub(boost);
-    }
-    if boosted {
+    boost.lower(kernel);
+    if boost.is_any() {
         // What mixed the pageblocks is to be moved together again.
         let order = kernel.memory.policy.freelist.pageblock_order;
         compaction::wakeup_kcompactd(cx, node, order, highest_zoneidx);
@@ -344,7 +347,89 @@ fn balance_node(
     scan.order
 }
 
-/// As it was while LRU lists belonged to zones.
+/// The rounds of [`balance_node`]; whether they end well.
+fn reclaim_in_rounds(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    zones: &[ZoneId],
+    boost: &mut Boost,
+    scan: &mut Scan,
+) -> bool {
+    let mut priority = DEF_PRIORITY;
+    while priority >= 1 {
+        match (
+            cx.world().is_balanced(node, scan.order, scan.control.highest_zoneidx),
+            boost.is_owed(),
+        ) {
+            (true, false) => return true,
+            (false, true) => {
+                boost.forget();
+                priority = DEF_PRIORITY;
+                continue;
+            }
+            _ => {}
+        }
+        let reclaimed = round_of_node(cx, node, zones, boost.is_owed(), priority, scan);
+        let may_rise = !boost.is_owed() || priority != WRITES_BELOW;
+        let wants_more = may_rise && scan.nr_scanned < scan.control.nr_to_reclaim;
+        // Whoever waits to mix a pageblock waits no longer, where this was so posted.
+        let is_easy = boost.is_owed()
+            && !wants_more
+            && cx.world().flows.stall.fragment == FragmentStall::FiftiethThenAll;
+        throttle::wake_pfmemalloc(cx, node, is_easy);
+        boost.pay(reclaimed);
+        if boost.is_owed() && reclaimed == 0 {
+            return false;
+        }
+        if wants_more || reclaimed == 0 {
+            priority -= 1;
+        }
+    }
+    false
+}
+
+/// A round over a node's lists at a priority; what it reclaimed.
+fn round_of_node(
+    cx: &mut KernelCx<'_>,
+    node: u32,
+    zones: &[ZoneId],
+    is_for_boost: bool,
+    priority: u8,
+    scan: &mut Scan,
+) -> u64 {
+    scan.control.priority = priority;
+    scan.control.may_writepage = !is_for_boost;
+    scan.control.may_swap = !is_for_boost;
+    scan.spares_slab = is_for_boost && !cx.world().flows.kswapd.boosted_shrinks_slab;
+    scan.control.nr_to_reclaim = cx.world().high_marks(zones);
+    scan.nr_scanned = 0;
+    let before = scan.nr_reclaimed;
+    for lruvec in cx.world().lruvecs_of(node, scan.control.highest_zoneidx) {
+        shrink_lruvec(cx, lruvec, scan);
+        cx.world().memory.snapshot_refaults(lruvec);
+    }
+    let reclaimed = scan.nr_reclaimed - before;
+    forget_order(scan, reclaimed);
+    reclaimed
+}
+
+/// Whoever has reclaimed enough for compaction goes on for single pages.
+fn forget_order(scan: &mut Scan, reclaimed: u64) {
+    if scan.order > Order(0) && reclaimed >= compact_gap(scan.order) {
+        scan.order = Order(0);
+    }
+}
+
+/// As it was while LRU lists belonged to zones, from 3.11 on: rounds over the node's zones.
+///
+/// - A round begins with the highest zone that is not balanced for single pages of its own; those above are aged alone.
+///   Where there is none, all is done.
+/// - From below, each zone up to that one is reclaimed from, but for those that can give nothing: they are asked at the
+///   lowest pressure alone.
+/// - Pressure rises unless some zone was looked at as far as its high mark asks, and after a round that reclaimed nothing.
+/// - It ends once the node is balanced for what was wanted.
+///
+/// Returns the order that is still wanted, and the highest zone of the last round.
 fn balance_zones(
     cx: &mut KernelCx<'_>,
     node: u32,
@@ -353,50 +438,22 @@ fn balance_zones(
 ) -> (Order, ZoneKind) {
     let mut scan = Scan::new(cx.world(), Reclaimer::Kswapd, order, highest_zoneidx, Gfp::KERNEL);
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
-    let mut priority = DEF_PRIORITY;
     let mut worked_up_to = ZoneKind::Dma;
+    let mut priority = DEF_PRIORITY;
     while priority >= 1 {
         scan.control.priority = priority;
         scan.nr_reclaimed = 0;
         // Each look at a zone takes its lock (`get_scan_count`), whatever it finds.
         let looks = cx.world().costs.lock_pair.times(zones.len() as u64);
         cx.spend(looks, Mode::System);
-        let mut raises = true;
-        // From above, the first zone that needs anything.
-        let mut end_zone = None;
-        for &id in zones.iter().rev() {
-            let lruvec = cx.world().memory.lru.of_zone(id);
-            if priority != DEF_PRIORITY && !cx.world().is_reclaimable(lruvec) {
-                continue;
-            }
-            age_active_anon(cx, lruvec, &mut scan);
-            if !cx.world().zone_balanced(id, scan.order, 0, ZoneKind::Dma) {
-                end_zone = Some(cx.world().memory.zones[id.index()].kind);
-                break;
-            }
-            let flags = &mut cx.world().lru_flags[lruvec];
-            (flags.congested, flags.dirty) = (false, false);
-        }
-        let Some(end_zone) = end_zone else { break };
-        worked_up_to = end_zone;
-        if priority < WRITES_BELOW {
-            scan.control.may_writepage = true;
-        }
-        for &id in &zones {
-            let lruvec = cx.world().memory.lru.of_zone(id);
-            let is_above = cx.world().memory.zones[id.index()].kind > end_zone;
-            if is_above || priority != DEF_PRIORITY && !cx.world().is_reclaimable(lruvec) {
-                continue;
-            }
-            if shrink_zone(cx, id, end_zone, &mut scan) {
-                raises = false;
-            }
-        }
+        let Some(highest) = highest_unbalanced(cx, &zones, &mut scan) else { break };
+        worked_up_to = highest;
+        scan.control.may_writepage |= priority < WRITES_BELOW;
+        let wants_more = !round_of_zones(cx, &zones, highest, &mut scan);
         throttle::wake_pfmemalloc(cx, node, false);
-        if scan.order > Order(0) && scan.nr_reclaimed >= compact_gap(scan.order) {
-            scan.order = Order(0);
-        }
-        if raises || scan.nr_reclaimed == 0 {
+        let reclaimed = scan.nr_reclaimed;
+        forget_order(&mut scan, reclaimed);
+        if wants_more || reclaimed == 0 {
             priority -= 1;
         }
         if cx.world().is_balanced(node, scan.order, highest_zoneidx) {
@@ -404,6 +461,53 @@ fn balance_zones(
         }
     }
     (scan.order, worked_up_to)
+}
+
+/// Ages zones from the highest down to the first that is not balanced, which it returns; those that are balanced are
+/// no longer congested.
+fn highest_unbalanced(
+    cx: &mut KernelCx<'_>,
+    zones: &[ZoneId],
+    scan: &mut Scan,
+) -> Option<ZoneKind> {
+    for &id in zones.iter().rev() {
+        let lruvec = cx.world().memory.lru.of_zone(id);
+        if !is_worth_a_look(cx.world(), id, scan) {
+            continue;
+        }
+        age_active_anon(cx, lruvec, scan);
+        let kernel = cx.world();
+        if !kernel.zone_balanced(id, scan.order, 0, ZoneKind::Dma) {
+            return Some(kernel.memory.zones[id.index()].kind);
+        }
+        let flags = &mut kernel.lru_flags[lruvec];
+        (flags.congested, flags.dirty) = (false, false);
+    }
+    None
+}
+
+/// Reclaims from the zones up to the highest one, from below. Whether any needs no more pressure.
+fn round_of_zones(
+    cx: &mut KernelCx<'_>,
+    zones: &[ZoneId],
+    highest: ZoneKind,
+    scan: &mut Scan,
+) -> bool {
+    let mut is_enough = false;
+    for &id in zones {
+        let kernel = cx.world();
+        let is_above = kernel.memory.zones[id.index()].kind > highest;
+        if !is_above && is_worth_a_look(kernel, id, scan) {
+            is_enough |= shrink_zone(cx, id, highest, scan);
+        }
+    }
+    is_enough
+}
+
+/// Whether a zone can give pages; at the lowest pressure nobody asks.
+fn is_worth_a_look(kernel: &Kernel, id: ZoneId, scan: &Scan) -> bool {
+    let lruvec = kernel.memory.lru.of_zone(id);
+    scan.control.priority == DEF_PRIORITY || kernel.is_reclaimable(lruvec)
 }
 
 /// Reclaims from a zone unless it is balanced with a margin. Whether no more pressure is needed: it was,

@@ -551,7 +551,8 @@ pub enum FragmentStall {
     Tenth,
     /// A fiftieth at most; then at the other nodes (21 November).
     Fiftieth,
-    /// A fiftieth at most; then at all nodes (23 November).
+    /// A fiftieth at most, or until kswapd has made progress with a boost without more pressure; then at all nodes
+    /// (23 November).
     FiftiethThenAll,
 }
 

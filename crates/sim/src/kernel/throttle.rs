@@ -184,10 +184,10 @@ pub(crate) fn throttle_direct_reclaim(cx: &mut KernelCx<'_>, want: Want) -> bool
     cx.world().process(process).killed
 }
 
-/// Wakes those who wait for reserves, if there are enough of them now, or if kswapd goes to sleep.
-pub(crate) fn wake_pfmemalloc(cx: &mut KernelCx<'_>, node: u32, sleeps: bool) {
+/// Wakes those who wait for reserves, if there are enough of them now, or in any case: as when kswapd goes to sleep.
+pub(crate) fn wake_pfmemalloc(cx: &mut KernelCx<'_>, node: u32, in_any_case: bool) {
     let queue = cx.world().nodes[node as usize].pfmemalloc_wait;
-    if cx.nr_waiting(queue) > 0 && (sleeps || cx.world().has_half_the_reserves(node)) {
+    if cx.nr_waiting(queue) > 0 && (in_any_case || cx.world().has_half_the_reserves(node)) {
         cx.wake_all(queue);
     }
 }

@@ -21,6 +21,7 @@ use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Pages of a buffer of inodes (`XFS_INODE_BIG_CLUSTER_SIZE` twice, as inodes are twice the least size).
 const PAGES: u64 = 4;
@@ -116,11 +117,15 @@ pub(super) fn touch(
     let kernel = cx.world();
     let node = if kernel.flows.shrinkers.by_node { buffer.node } else { 0 };
     let buffers = &mut kernel.vfs.superblocks[superblock].buffers;
-    if buffers.buffers.contains_key(&number) {
-        free(cx, &buffer);
-    } else {
-        buffers.buffers.insert(number, buffer);
-        buffers.list(node, number);
+    match buffers.buffers.entry(number) {
+        Entry::Vacant(place) => {
+            place.insert(buffer);
+            buffers.list(node, number);
+        }
+        // Somebody else was faster.
+        Entry::Occupied(_) => {
+            free(cx, &buffer);
+        }
     }
 }
 
