@@ -27,6 +27,7 @@ pub struct CpuId(pub u32);
 
 impl CpuId {
     /// The CPUs of a machine that has so many, ascending.
+    #[inline]
     pub fn all(nr_cpus: usize) -> impl DoubleEndedIterator<Item = Self> {
         (0..nr_cpus as u32).map(Self)
     }

@@ -19,36 +19,42 @@ impl Ns {
     pub const MAX: Self = Self(u64::MAX);
 
     /// This many microseconds.
+    #[inline]
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000)
     }
 
     /// This many milliseconds.
+    #[inline]
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
     /// This many seconds.
+    #[inline]
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs * 1_000_000_000)
     }
 
     /// The time by which `self` is later than `earlier`, or none.
+    #[inline]
     #[must_use]
     pub const fn saturating_sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
     /// The sum, or the end of time.
+    #[inline]
     #[must_use]
     pub const fn saturating_add(self, later: Self) -> Self {
         Self(self.0.saturating_add(later.0))
     }
 
     /// Seconds, for tables and axes; decisions never use it.
+    #[inline]
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -57,12 +63,14 @@ impl Ns {
 
 impl Add for Ns {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0 + other.0)
     }
 }
 
 impl AddAssign for Ns {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         self.0 += other.0;
     }
@@ -70,12 +78,14 @@ impl AddAssign for Ns {
 
 impl Sub for Ns {
     type Output = Self;
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0 - other.0)
     }
 }
 
 impl SubAssign for Ns {
+    #[inline]
     fn sub_assign(&mut self, other: Self) {
         self.0 -= other.0;
     }
@@ -83,6 +93,7 @@ impl SubAssign for Ns {
 
 impl Mul<u64> for Ns {
     type Output = Self;
+    #[inline]
     fn mul(self, times: u64) -> Self {
         Self(self.0 * times)
     }
@@ -90,6 +101,7 @@ impl Mul<u64> for Ns {
 
 impl Div<u64> for Ns {
     type Output = Self;
+    #[inline]
     fn div(self, parts: u64) -> Self {
         Self(self.0 / parts)
     }
