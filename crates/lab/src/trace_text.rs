@@ -706,7 +706,7 @@ fn gfp_names(gfp: Gfp) -> String {
 
 /// Sets of flags and single ones by the names of their time, the larger sets first (`show_gfp_flags`,
 /// include/trace/events/gfpflags.h, v3.3).
-const FIRST_GFP_NAMES: [(&str, Gfp); 24] = {
+const FIRST_GFP_NAMES: [(&str, Gfp); 21] = {
     const WAIT: Gfp = Gfp::DIRECT_RECLAIM;
     const FS: Gfp = WAIT.union(Gfp::IO).union(Gfp::FS);
     const USER: Gfp = FS.union(Gfp::HARDWALL);
@@ -733,12 +733,12 @@ const FIRST_GFP_NAMES: [(&str, Gfp); 24] = {
         ("GFP_THISNODE", Gfp::THISNODE),
         ("GFP_RECLAIMABLE", Gfp::RECLAIMABLE),
         ("GFP_MOVABLE", Gfp::MOVABLE),
-        // Without a name there: shown as what is left, in bits of include/linux/gfp.h.
-        ("0x80", Gfp::FS),
-        ("0x2", Gfp::HIGHMEM),
-        ("0x1000000", Gfp::WRITE),
     ]
 };
+
+/// Flags that had no name: their bits in include/linux/gfp.h, of which those that are left are shown as one number.
+const FIRST_GFP_BITS: [(u32, Gfp); 3] =
+    [(0x80, Gfp::FS), (0x2, Gfp::HIGHMEM), (0x100_0000, Gfp::WRITE)];
 
 /// Flags as events of reclaim showed them before 4.6: a request that may wait and does not wake kswapd says so
 /// (`__GFP_NO_KSWAPD`), and a huge page's flags have a name.
@@ -747,20 +747,25 @@ fn first_gfp_names(gfp: Gfp) -> String {
     let huge = huge - Gfp::KSWAPD_RECLAIM;
     let mut left = gfp - Gfp::KSWAPD_RECLAIM;
     let mut spares_kswapd = gfp.contains(Gfp::DIRECT_RECLAIM) && !gfp.contains(Gfp::KSWAPD_RECLAIM);
-    let mut names = Vec::new();
+    let mut names = Vec::<String>::new();
     if spares_kswapd && left.contains(huge) {
-        names.push("GFP_TRANSHUGE");
+        names.push("GFP_TRANSHUGE".into());
         left -= huge;
         spares_kswapd = false;
     }
     for (name, flags) in FIRST_GFP_NAMES {
         if left.contains(flags) {
-            names.push(name);
+            names.push(name.into());
             left -= flags;
         }
     }
     if spares_kswapd {
-        names.push("GFP_NO_KSWAPD");
+        names.push("GFP_NO_KSWAPD".into());
+    }
+    let unnamed = FIRST_GFP_BITS.iter().filter(|(_, flag)| left.contains(*flag));
+    match unnamed.map(|(bit, _)| bit).sum::<u32>() {
+        0 => {}
+        bits => names.push(format!("{bits:#x}")),
     }
     if names.is_empty() { "GFP_NOWAIT".to_owned() } else { names.join("|") }
 }
