@@ -130,9 +130,7 @@ impl Disk {
         tell: &mut dyn FnMut(&'static str),
     ) -> Result<Self, InputError> {
         let path = place.path();
-        let cannot = |what: &str, error: io::Error| {
-            InputError::file(path, format!("cannot be {what}: {error}"))
-        };
+        let cannot = |action: &str, error: io::Error| InputError::io(path, action, &error);
         let found = std::fs::metadata(path).map_err(|e| cannot("read", e))?;
         let (is_it, expected, device) = match place {
             Place::Folder(_) => {
@@ -147,13 +145,13 @@ impl Disk {
             return Err(InputError::file(path, expected));
         }
         tell("disk: writing");
-        let file = DirectFile::new(place, FILE_BYTES).map_err(|e| cannot("written to", e))?;
+        let file = DirectFile::new(place, FILE_BYTES).map_err(|e| cannot("write", e))?;
         let file = file.ok_or_else(|| {
             let message = "its file system has no transfers past the page cache (O_DIRECT), expected \
                            a folder on a disk";
             InputError::file(path, message)
         })?;
-        let time = |is_write| times(&file, is_write).map_err(|e| cannot("measured", e));
+        let time = |is_write| times(&file, is_write).map_err(|e| cannot("measure", e));
         tell("disk: reads");
         let read = time(false)?;
         tell("disk: writes");

@@ -34,7 +34,7 @@ fn list_counts_and_names_everything() {
             "15 workloads",
             "21 knobs",
             "More",
-            "  thp-numa-bench, thp-numa-mmap-demo, thp-numa-policies, usemem, usemem-anon, usemem-small",
+            "  usemem, usemem-anon, usemem-small",
         ],
     );
 }

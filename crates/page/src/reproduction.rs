@@ -160,7 +160,7 @@ mod tests {
             "A note.",
             "x &gt; y",
             "<li>by 1 &amp; 2</li>",
-            "<code>highorder reproduce</code>",
+            r#"<code id="command">highorder reproduce</code>"#,
         ] {
             assert!(html.contains(expected), "{expected} in {html}");
         }

@@ -232,14 +232,14 @@ fn misspelt_keys_missing_and_impossible_values_are_named_with_their_lines() {
     for (text, expected) in [
         ("base = 1\n", "mine.toml:2: unknown field `base`"),
         ("[costs]\nlist_up = { ns = 1, source = \"x\" }\n", "mine.toml:3: unknown field `list_up`"),
-        ("[costs]\nlist_op = { ns = 1 }\n", "mine.toml:3: missing field `source`"),
+        ("[costs]\nlist_op = { ns = 1 }\n", "mine.toml:3: `costs.list_op.source` is set neither"),
         ("[[node]]\nmemory_mb = 1\n", "mine.toml:3: unknown field `memory_mb`"),
         ("[[node]]\nmemory_mib = 1\n", "mine.toml:3: `memory_mib` is 1, expected 16..="),
         ("[[node]]\nmemory_mib = \"x\"\n", "mine.toml:3: invalid type: string \"x\", expected u64"),
         ("[[node]]\ndistances = [10, 21]\n", "mine.toml:3: `distances` has 2 entries, expected 1"),
         ("node = 3\n", "mine.toml:2: invalid type: integer `3`, expected a sequence"),
         ("node = []\n", "mine.toml:2: no `[[node]]`, expected at least one"),
-        ("[in_use]\nsource = \"x\"\n", "mine.toml:2: missing field `unmovable_blocks_per_1000`"),
+        ("[in_use]\nsource = \"x\"\n", "mine.toml:2: `in_use.unmovable_blocks_per_1000` is set"),
         (
             "[sched]\nlatency_ns = 1_000_000\n",
             "mine.toml:2: `[sched]` changes what the file is based on, expected a `source` of its own",
@@ -250,7 +250,7 @@ fn misspelt_keys_missing_and_impossible_values_are_named_with_their_lines() {
         ),
         (
             "[[disk]]\n[[disk]]\n[[disk]]\nname = \"sdc\"\nsource = \"x\"\n",
-            "mine.toml:4: missing field `capacity_gb`",
+            "mine.toml:4: `capacity_gb` is set neither here nor",
         ),
         (
             "[[swap]]\ndisk = \"sdx\"\n",

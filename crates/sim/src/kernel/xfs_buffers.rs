@@ -2,7 +2,7 @@
 //!
 //! Models: `xfs_buf_allocate_memory`, `xfs_buf_rele`, `xfs_buftarg_isolate`, `xfs_buftarg_shrink_scan`,
 //! fs/xfs/xfs_buf.c; `xfs_iread`, `xfs_iflush`; v4.4 and v4.20. A buffer of inodes is of 16 KiB with checksums
-//! (`m_inode_cluster_size`: 8 KiB for inodes of 256 bytes), and its pages are asked for one by one.
+//! (8 KiB for inodes of 256 bytes), and its pages are asked for one by one.
 //! Departs: buffers are not written, and inodes go to theirs when their file gets its places on the disk instead of
 //! when the log has to be emptied; whoever changes an inode does not wait for its buffer. Visible as: writes lack
 //! the log and inodes, some hundredths of what small files are. Buffers lie one after the other at the disk's
@@ -74,6 +74,7 @@ impl Buffers {
         Self { buffers: BTreeMap::new(), nodes, clock: 0, nr_made: 0 }
     }
 
+    #[doc(alias = "xfs_buf_rele")]
     fn list(&mut self, node: u32, number: u64) {
         self.clock += 1;
         self.nodes[node as usize].oldest.insert(self.clock, number);
@@ -94,6 +95,7 @@ impl Buffers {
 }
 
 /// Brings the buffer of an inode into memory, unless it is there or memory is not to be had. Suspends.
+#[doc(alias = "xfs_iread")]
 pub(super) fn touch(
     cx: &mut KernelCx<'_>,
     process: Option<ProcessId>,
