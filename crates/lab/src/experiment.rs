@@ -347,7 +347,7 @@ impl Checks<'_> {
 
     fn machine(&mut self, name: &Spanned<String>) -> Option<Machine> {
         let source = self.source("machine", name, machine::BUILT_IN)?;
-        self.keep(Machine::load(&source).map_err(InputError::from))
+        self.keep(Machine::load(&source))
     }
 
     fn kernel(&mut self, name: &Spanned<String>) -> Option<KernelFile> {

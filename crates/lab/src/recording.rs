@@ -430,7 +430,7 @@ impl<'a> Builder<'a> {
         if self.problems.len() < PROBLEMS_SHOWN {
             let place = self.trace.display().to_string();
             let (found, expected) = (format!("{what} is {found}"), expected.to_string());
-            self.problems.push(Problem::new(place, Some(self.lines as u64), found, expected));
+            self.problems.push(Problem::new(place, Some(self.lines), found, expected));
         }
     }
 

@@ -183,7 +183,7 @@ pub(crate) fn map(counters: &Counters) -> BTreeMap<String, u64> {
 fn parse<T: TextFile>(path: &Path, captured: &mut Xxh3) -> Result<T> {
     let bytes = read_bytes(path)?;
     captured.update(&bytes);
-    Ok(T::parse(&path.display().to_string(), &bytes)?)
+    T::parse(&path.display().to_string(), &bytes)
 }
 
 fn parse_if_there<T: TextFile>(path: &Path, captured: &mut Xxh3) -> Result<Option<T>> {

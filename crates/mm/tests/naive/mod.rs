@@ -707,7 +707,7 @@ impl Naive {
             FallbackRule::Never => None,
             FallbackRule::MoveAndSplit => self.split_fallback(zone, order, wanted),
             FallbackRule::MoveOrTake => self.move_or_take(zone, order, wanted),
-            FallbackRule::MoveAndRetry { .. } => {
+            FallbackRule::MoveAndRetry => {
                 if self.move_for_retry(zone, order, wanted, flags) {
                     Some(
                         self.take_smallest(zone, order, wanted).expect("something just moved here"),

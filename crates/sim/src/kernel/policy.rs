@@ -192,7 +192,7 @@ pub struct Khugepaged {
 }
 
 /// As many entries as may be wanting of a table that is collapsed: all but one.
-const PTES_MAX: u32 = PTRS_PER_TABLE as u32 - 1;
+const PTES_MAX: u32 = PTRS_PER_TABLE - 1;
 
 impl Flows {
     /// The settings of huge pages that a kernel boots with.
