@@ -9,7 +9,7 @@
 //! | [`kcore`], [`btf`], [`kallsyms`] | the running kernel's own memory, and where its structures lie in it |
 //! | [`uses`] | what each frame is used for, mixed pageblocks, consistency checks |
 //!
-//! Reading is strict: whatever contradicts itself is an [`InputError`] that names every bad line.
+//! Reading is strict: whatever contradicts itself is an [`highorder_input::InputError`] that names every bad line.
 //! Nothing here writes to the machine that is looked at.
 
 pub mod btf;
