@@ -3,6 +3,7 @@
 use highorder_calibrate::{Disk, Found, Measured, Place, Times, machine_file};
 use highorder_sim::Machine;
 use highorder_sim::device::DeviceKind;
+use highorder_words::NodeId;
 use std::path::{Path, PathBuf};
 
 /// A folder with `proc` and `sys` of a machine of two nodes: 2 GiB of ZONE_DMA32 and 2 GiB of Normal, and
@@ -100,7 +101,7 @@ fn nodes_zones_and_what_is_reserved_read_back_as_the_kernel_has_them() {
     assert_eq!(found.nodes[0].cpus, [0, 1, 4]);
     let machine = read_back(&found, &[]);
     assert_eq!(machine.description, "mine: 5 x A \"Fast\" One, 8208 MiB in 2 nodes");
-    assert_eq!(machine.cpu_nodes(), [0, 0, 0, 1, 1]);
+    assert_eq!(machine.cpu_nodes(), [0, 0, 0, 1, 1].map(NodeId));
     let distances: Vec<_> = machine.nodes.iter().map(|node| node.distances.clone()).collect();
     assert_eq!(distances, [[10, 21], [21, 10]]);
     let memory = machine.memory();

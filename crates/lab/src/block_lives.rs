@@ -6,7 +6,7 @@
 use crate::memory_map;
 use highorder_mm::frame::State;
 use highorder_mm::memory::Memory;
-use highorder_mm::types::Pfn;
+use highorder_mm::types::{NodeId, Pfn};
 use highorder_model::Watch;
 use highorder_record::Inputs;
 use highorder_report::{BlockLives, Caption, UseClass, ZoneLives};
@@ -171,7 +171,7 @@ mod tests {
             order: Order(order),
             gfp: Gfp::KERNEL,
             cpu: highorder_mm::CpuId(0),
-            node: 0,
+            node: NodeId(0),
             past_lists: false,
         };
         let whole = memory.alloc_without_reclaim(request(9)).expect("memory is free");

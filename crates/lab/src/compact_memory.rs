@@ -19,7 +19,7 @@ use highorder_mm::Memory;
 use highorder_mm::compaction::events::CompactEvent;
 use highorder_mm::compaction::{CompactRequest, CompactResult, CompactStep, Migrated};
 use highorder_mm::frame::State;
-use highorder_mm::types::{Order, Pfn, ZoneKind};
+use highorder_mm::types::{NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_sim::kernel::trace::{TraceEvent, Traced};
@@ -126,7 +126,7 @@ fn is_of_compaction(folder: &Path) -> Result<bool, InputError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactedZone {
     /// Its node.
-    pub node: u32,
+    pub node: NodeId,
     /// Which zone.
     pub kind: ZoneKind,
     /// What came of the run.
@@ -168,7 +168,7 @@ pub struct Compacted {
     /// The runs' events, in order.
     pub events: Vec<CompactEvent>,
     /// The restored zones, for who reads events: node, kind, span.
-    pub spans: Vec<(u32, ZoneKind, std::ops::Range<Pfn>)>,
+    pub spans: Vec<(NodeId, ZoneKind, std::ops::Range<Pfn>)>,
 }
 
 impl Compacted {
@@ -410,7 +410,7 @@ pub fn free_blocks_of_order(side: &Side, order: Order) -> u64 {
 #[must_use]
 pub fn distance(a: &Side, b: &Side) -> f64 {
     let by_order = |side: &Side| {
-        let mut blocks: BTreeMap<(u32, ZoneKind, Order), u64> = BTreeMap::new();
+        let mut blocks: BTreeMap<(NodeId, ZoneKind, Order), u64> = BTreeMap::new();
         for ((node, zone, order, _), nr) in &side.free_blocks {
             *blocks.entry((*node, *zone, *order)).or_default() += nr;
         }

@@ -25,7 +25,9 @@ use highorder_mm::fallback::Extfrag;
 use highorder_mm::frame::State;
 use highorder_mm::memory::Memory;
 use highorder_mm::pcp::Drain;
-use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
+use highorder_mm::types::{
+    Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, NodeId, Order, Pfn, ZoneKind,
+};
 use highorder_mm::zone::ZoneId;
 use highorder_snapshot::{FrameUse, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +95,7 @@ pub(crate) fn variation<K: Ord>(
 pub type FallbackKind = (FallbackWay, Migratetype, Migratetype);
 
 /// The place of free memory: node and zone, order, type.
-pub type FreeKind = (u32, ZoneKind, Order, Migratetype);
+pub type FreeKind = (NodeId, ZoneKind, Order, Migratetype);
 
 /// A state at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -602,7 +604,7 @@ pub(crate) fn free_blocks_recorded(snapshot: &Snapshot) -> BTreeMap<FreeKind, u6
     let mut free_blocks = BTreeMap::new();
     for zone in &snapshot.zones {
         for block in &zone.free {
-            let kind = (zone.node, zone.kind, block.order, block.migratetype);
+            let kind = (NodeId(zone.node), zone.kind, block.order, block.migratetype);
             *free_blocks.entry(kind).or_default() += 1;
         }
     }

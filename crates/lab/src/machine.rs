@@ -8,7 +8,7 @@ use highorder_mm::fast_search::CompactZone;
 use highorder_mm::frame::{NR_CPUS_MAX, State};
 use highorder_mm::machine::{MachineError, NR_NODES_MAX};
 use highorder_mm::policy::{ListType, PcpHigh};
-use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_ZONE_KINDS, Order, Pfn};
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_ZONE_KINDS, NodeId, Order, Pfn};
 use highorder_mm::watermark::Watermarks;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
@@ -25,7 +25,7 @@ const REMOTE_DISTANCE: u32 = 20;
 ///
 /// # Errors
 /// A machine that there cannot be, or larger than the model has room for.
-pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[u32]) -> Result<Machine, InputError> {
+pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[NodeId]) -> Result<Machine, InputError> {
     let nr_frames = u32::try_from(snapshot.nr_frames).map_err(|_| {
         let found = snapshot.nr_frames;
         InputError::other(format!("the machine has {found} frames, expected at most {}", u32::MAX))
@@ -55,7 +55,8 @@ pub fn machine_of(snapshot: &Snapshot, cpu_nodes: &[u32]) -> Result<Machine, Inp
             zones: populated(snapshot).filter(|z| z.node == node).map(zone_spec).collect(),
         })
         .collect();
-    let cpu_nodes = (0..nr_cpus).map(|cpu| cpu_nodes.get(cpu).copied().unwrap_or(0)).collect();
+    let cpu_nodes =
+        (0..nr_cpus).map(|cpu| cpu_nodes.get(cpu).copied().unwrap_or(NodeId(0))).collect();
     let machine = Machine { nr_frames, nodes, cpu_nodes };
     machine.check().map_err(InputError::other)?;
     Ok(machine)
@@ -88,7 +89,7 @@ fn zone_spec(zone: &ZoneState) -> ZoneSpec {
 pub fn restore(
     snapshot: &Snapshot,
     kernel: &KernelFile,
-    cpu_nodes: &[u32],
+    cpu_nodes: &[NodeId],
 ) -> Result<Memory, InputError> {
     let placed;
     let snapshot = if snapshot.exactness == Exactness::Counts {

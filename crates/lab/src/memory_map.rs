@@ -9,7 +9,7 @@ use highorder_mm::filemap::FileId;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::memory::Memory;
-use highorder_mm::types::{Migratetype, Order, Pfn};
+use highorder_mm::types::{Migratetype, NodeId, Order, Pfn};
 pub use highorder_model::Moment;
 use highorder_record::Inputs;
 use highorder_report::{Caption, Holders, MapZone, MemoryMap, picture};
@@ -52,7 +52,7 @@ pub fn map(title: impl Into<String>, memory: &Memory) -> MemoryMap {
 /// `is_metadata` says which files hold the metadata of a disk, so that their pages are buffers.
 fn map_telling(title: String, memory: &Memory, is_metadata: &dyn Fn(FileId) -> bool) -> MemoryMap {
     let zones = memory.zones.iter().filter(|zone| zone.present_pages > 0).map(|zone| MapZone {
-        node: zone.node,
+        node: zone.node.0,
         kind: zone.kind,
         start: zone.start,
         spanned: u64::from(zone.end.0 - zone.start.0),
@@ -192,7 +192,7 @@ mod tests {
     /// A block of memory that is nearly all free.
     fn block(memory: &mut Memory, order: u8, gfp: Gfp) -> Pfn {
         let request =
-            Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false };
+            Request { order: Order(order), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
         memory.alloc_without_reclaim(request).expect("memory is free")
     }
 

@@ -5,7 +5,7 @@ use highorder_input::{InputError, Problem};
 use highorder_kernelfs::trace::{Entry, Event as TraceEvent, Number, TraceReader, field};
 use highorder_kernelfs::{Pagetypeinfo, TextFile};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_snapshot::{Exactness, Snapshot, ZoneState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -173,6 +173,13 @@ impl Event {
         Gfp::from_bits_retain(self.bits)
     }
 
+    /// Whose kswapd it is, for a [`Kind::KswapdWake`] and a [`Kind::KswapdDone`].
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        debug_assert!(matches!(self.kind, Kind::KswapdWake | Kind::KswapdDone));
+        NodeId(self.pfn.0)
+    }
+
     /// Up to which zone kswapd is at work, for a [`Kind::KswapdWake`].
     #[must_use]
     pub fn highest_zone(&self) -> ZoneKind {
@@ -282,7 +289,7 @@ impl Recording {
     /// The node of each CPU that an event names: the one that most of what it was given came from.
     /// (A state's files do not tell.)
     #[must_use]
-    pub fn cpu_nodes(&self) -> Vec<u32> {
+    pub fn cpu_nodes(&self) -> Vec<NodeId> {
         let zones = &self.before.zones;
         // Blocks that each CPU was given, by zone.
         let mut given: Vec<Vec<u64>> = Vec::new();
@@ -303,7 +310,7 @@ impl Recording {
                 *by_node.entry(zone.node).or_default() += nr;
             }
             let most = by_node.into_iter().max_by_key(|&(node, nr)| (nr, std::cmp::Reverse(node)));
-            most.map_or(0, |(node, _)| node)
+            NodeId(most.map_or(0, |(node, _)| node))
         };
         given.iter().map(node_of).collect()
     }

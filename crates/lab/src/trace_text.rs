@@ -26,7 +26,7 @@ use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::ScanResult;
 use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::reclaim::Isolation;
-use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::zone::ZoneId;
 use highorder_sim::Ns;
@@ -102,7 +102,7 @@ pub struct Whose<'a> {
     /// Names of tasks, by number. Their pids are one more, since 0 is the idle task's.
     pub tasks: &'a [String],
     /// Node, kind and span of each zone.
-    pub zones: &'a [(u32, ZoneKind, Range<Pfn>)],
+    pub zones: &'a [(NodeId, ZoneKind, Range<Pfn>)],
     /// CPUs.
     pub nr_cpus: u32,
 }
@@ -135,7 +135,7 @@ fn release_of(release: &str) -> Release {
 }
 
 struct Printer<'a> {
-    zones: &'a [(u32, ZoneKind, Range<Pfn>)],
+    zones: &'a [(NodeId, ZoneKind, Range<Pfn>)],
     release: Release,
 }
 
@@ -188,7 +188,7 @@ impl Printer<'_> {
             TraceEvent::Extfrag(event) => Event::MmPageAllocExtfrag(self.extfrag(event)),
             TraceEvent::FragmentationStall { node, duration } => {
                 Event::FragmentationStall(FragmentationStall {
-                    nid: node as i32,
+                    nid: node.0 as i32,
                     duration: duration.0 / 1000,
                     rest: b"",
                 })
@@ -212,7 +212,7 @@ impl Printer<'_> {
             | TraceEvent::CollapseHugePageSwapin { .. } => return self.huge_event(event),
             TraceEvent::NodeReclaimBegin { node, order, .. } if self.is_since(NODE_RECLAIM) => {
                 Event::NodeReclaimBegin(NodeReclaimBegin {
-                    nid: node as i32,
+                    nid: node.0 as i32,
                     order: order.0.into(),
                     gfp_flags: GfpText(gfp.as_bytes()),
                     rest: b"",
@@ -224,7 +224,7 @@ impl Printer<'_> {
             TraceEvent::NodeReclaimBegin { .. } | TraceEvent::NodeReclaimEnd { .. } => return None,
             _ if !self.is_since(KCOMPACTD) => return None,
             TraceEvent::KcompactdSleep { node } => {
-                Event::KcompactdSleep(NodeOnly { nid: node as i32, rest: b"" })
+                Event::KcompactdSleep(NodeOnly { nid: node.0 as i32, rest: b"" })
             }
             TraceEvent::KcompactdWake(wake) => Event::KcompactdWake(wake_fields(wake)),
             TraceEvent::WakeupKcompactd(wake) => Event::WakeupKcompactd(wake_fields(wake)),
@@ -505,7 +505,7 @@ impl Printer<'_> {
     ) -> CompactionSuitable<'static> {
         let (node, kind, _) = &self.zones[zone.index()];
         CompactionSuitable {
-            node: *node as i32,
+            node: node.0 as i32,
             zone: PaddedWord::zone(kind.name().as_bytes()),
             order: order.map_or(-1, |order| order.0.into()),
             ret: Word(self.result_name(result)),
@@ -516,7 +516,7 @@ impl Printer<'_> {
     fn defer(&self, deferral: Deferral) -> CompactionDefer<'static> {
         let (node, kind, _) = &self.zones[deferral.zone.index()];
         CompactionDefer {
-            node: *node as i32,
+            node: node.0 as i32,
             zone: PaddedWord::zone(kind.name().as_bytes()),
             order: deferral.order.0.into(),
             order_failed: deferral.order_failed.0.into(),
@@ -560,16 +560,16 @@ impl Printer<'_> {
 fn reclaim_event<'a>(release: Release, event: ReclaimEvent, gfp: &'a str) -> Event<'a> {
     match event {
         ReclaimEvent::KswapdSleep { node } => {
-            Event::KswapdSleep(NodeOnly { nid: node as i32, rest: b"" })
+            Event::KswapdSleep(NodeOnly { nid: node.0 as i32, rest: b"" })
         }
         ReclaimEvent::KswapdWake { node, order } => Event::KswapdWake(KswapdWake {
-            nid: node as i32,
+            nid: node.0 as i32,
             zid: None,
             order: order.0.into(),
             rest: b"",
         }),
         ReclaimEvent::WakeupKswapd { node, zone, order } => Event::WakeupKswapd(WakeupKswapd {
-            nid: node as i32,
+            nid: node.0 as i32,
             zid: Some(zone as i32),
             order: order.0.into(),
             gfp_flags: None,
@@ -596,7 +596,7 @@ fn reclaim_event<'a>(release: Release, event: ReclaimEvent, gfp: &'a str) -> Eve
                 false => write_flags(pass),
             };
             Event::LruShrinkInactive(shrink_inactive(
-                node as i32,
+                node.0 as i32,
                 zone as i32,
                 [nr(nr_scanned), nr(nr_reclaimed)],
                 priority.into(),
@@ -785,7 +785,7 @@ const fn mode_name(mode: MigrateMode) -> &'static [u8] {
 
 fn wake_fields(wake: Wake) -> CompactionWake<'static> {
     CompactionWake {
-        nid: wake.node as i32,
+        nid: wake.node.0 as i32,
         order: wake.order.0.into(),
         // Called so in every release, as part of what user space relies on.
         classzone_idx: Some(PaddedWord::zone(wake.highest_zoneidx.name().as_bytes())),
@@ -865,18 +865,18 @@ mod tests {
     const RELEASES: [&str; 10] =
         ["3.3", "3.4.0-rc2", "3.5", "4.4", "4.6", "4.14", "5.1", "5.4", "6.1", "6.12"];
 
-    fn zones() -> Vec<(u32, ZoneKind, Range<Pfn>)> {
+    fn zones() -> Vec<(NodeId, ZoneKind, Range<Pfn>)> {
         vec![
-            (0, ZoneKind::Dma, Pfn(1)..Pfn(0x1000)),
-            (0, ZoneKind::Dma32, Pfn(0x1000)..Pfn(0x1ffe0)),
-            (1, ZoneKind::Normal, Pfn(0x20000)..Pfn(0x40000)),
+            (NodeId(0), ZoneKind::Dma, Pfn(1)..Pfn(0x1000)),
+            (NodeId(0), ZoneKind::Dma32, Pfn(0x1000)..Pfn(0x1ffe0)),
+            (NodeId(1), ZoneKind::Normal, Pfn(0x20000)..Pfn(0x40000)),
         ]
     }
 
     fn whose<'a>(
         release: &'a str,
         tasks: &'a [String],
-        zones: &'a [(u32, ZoneKind, Range<Pfn>)],
+        zones: &'a [(NodeId, ZoneKind, Range<Pfn>)],
     ) -> Whose<'a> {
         Whose { release, tasks, zones, nr_cpus: 2 }
     }
@@ -931,7 +931,7 @@ mod tests {
         };
         let highest_zoneidx =
             [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Movable][below(3) as usize];
-        let wake = Wake { node: below(2), order, highest_zoneidx };
+        let wake = Wake { node: NodeId(below(2)), order, highest_zoneidx };
         // Bits that every kernel has and prints.
         let gfp = Gfp::from_bits_retain(below(1 << 8))
             | [Gfp::NONE, Gfp::RECLAIM, Gfp::COMP][below(3) as usize];
@@ -1147,7 +1147,7 @@ mod tests {
             assert!(line.ends_with(&format!("isolated=0, status={word}")), "{line}");
         }
         let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE;
-        let begins = TraceEvent::NodeReclaimBegin { node: 1, order: Order(3), gfp };
+        let begins = TraceEvent::NodeReclaimBegin { node: NodeId(1), order: Order(3), gfp };
         assert_eq!(of("5.1", begins), None);
         let begins = of("5.4", begins).expect("it is told");
         let flags = "GFP_HIGHUSER_MOVABLE|__GFP_THISNODE";
@@ -1181,7 +1181,7 @@ mod tests {
             let line = of(release, ReclaimEvent::LruIsolate { isolation, has_lumps });
             assert_eq!(line, format!("lru_isolate: isolate_mode={mode} {taken}{lumps} file=1"));
         }
-        let (node, zone, order) = (0, ZoneKind::Normal, Order(9));
+        let (node, zone, order) = (NodeId(0), ZoneKind::Normal, Order(9));
         let huge = Gfp::HIGHUSER_MOVABLE | Gfp::COMP | Gfp::NOMEMALLOC | Gfp::NORETRY | Gfp::NOWARN;
         let [without, with] = [false, true].map(|is_sync| WritePass { is_file: true, is_sync });
         let shrunk = |pass| ReclaimEvent::ShrinkInactive {

@@ -403,7 +403,7 @@ fn free_what_setup_took(
     let mut slab_of_nodes: BTreeMap<u32, u64> =
         nodes.filter_map(|node| Some((node, of_node(node)?))).collect();
     for at in 0..memory.zones.len() {
-        let (node, kind) = (memory.zones[at].node, memory.zones[at].kind);
+        let (node, kind) = (memory.zones[at].node.0, memory.zones[at].kind);
         let found = table.zone(node, kind.name());
         let count = |name: &str| found.and_then(|zone| zone.counters.get(name));
         // Lists were by zone before 4.8, and zones still count what lists of nodes have of them.

@@ -3,6 +3,7 @@
 use highorder_kernels::KernelFile;
 use highorder_lab::Recording;
 use highorder_lab::machine::{machine_of, restore};
+use highorder_mm::types::NodeId;
 use highorder_mm::zone::ZoneId;
 use highorder_snapshot::{PcpState, Snapshot};
 use std::path::Path;
@@ -19,10 +20,11 @@ fn recording(name: &str) -> Recording {
 #[track_caller]
 fn refused(change: impl FnOnce(&mut Snapshot), expected: &str) {
     let mut snapshot = recording("612-rec-fragslab").before;
-    assert!(machine_of(&snapshot, &[0, 1]).is_ok());
+    assert!(machine_of(&snapshot, &[NodeId(0), NodeId(1)]).is_ok());
     change(&mut snapshot);
     let kernel = KernelFile::load("linux-6.12").expect("a built-in kernel");
-    let error = restore(&snapshot, &kernel, &[0, 1]).err().expect("no such machine");
+    let error =
+        restore(&snapshot, &kernel, &[NodeId(0), NodeId(1)]).err().expect("no such machine");
     assert_eq!(error.to_string(), expected);
 }
 
@@ -67,7 +69,7 @@ fn a_snapshot_without_memory_is_refused() {
 #[test]
 fn a_cpu_on_a_node_that_the_snapshot_has_not_is_refused() {
     let snapshot = recording("612-rec-churn").before;
-    let error = machine_of(&snapshot, &[0, 1]).expect_err("there is one node");
+    let error = machine_of(&snapshot, &[NodeId(0), NodeId(1)]).expect_err("there is one node");
     assert_eq!(error.to_string(), "CPU 1 is on node 1, expected one of the 1 from 0 on");
 }
 

@@ -5,7 +5,7 @@ use highorder_kernels::KernelFile;
 use highorder_lab::{Recording, machine};
 use highorder_mm::CpuId;
 use highorder_mm::frame::State;
-use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NodeId, Order, Pfn};
 use highorder_snapshot::live::{Options, Way};
 use highorder_snapshot::{FreeBlock, Snapshot};
 use std::path::Path;
@@ -32,7 +32,8 @@ fn a_gigantic_page_lies_in_blocks_of_the_largest_order() {
         *flags = part.bits() | PageFlags::HUGE.bits();
     }
     let kernel = KernelFile::load("linux-6.12").expect("a built-in kernel");
-    let memory = machine::restore(&snapshot, &kernel, &[0, 0]).expect("there is room");
+    let memory =
+        machine::restore(&snapshot, &kernel, &[NodeId(0), NodeId(0)]).expect("there is room");
     for block in (first..first + nr_frames).step_by(1 << MAX_PAGE_ORDER) {
         assert_eq!(memory.frames().state(Pfn(block)), State::Allocated, "{block:#x}");
         assert_eq!(memory.frames().order(Pfn(block)), Order(MAX_PAGE_ORDER), "{block:#x}");
@@ -49,7 +50,8 @@ fn lists_whose_bounds_cross_serve_as_the_kernel_lets_them() {
         zone.pcp.iter_mut().for_each(|pcp| pcp.fields.clear());
     }
     let kernel = KernelFile::load("linux-6.12").expect("a built-in kernel");
-    let mut memory = machine::restore(&snapshot, &kernel, &[0, 0]).expect("there is room");
+    let mut memory =
+        machine::restore(&snapshot, &kernel, &[NodeId(0), NodeId(0)]).expect("there is room");
     let (zone, pcp) = (0..memory.zones.len())
         .map(|zone| (zone, &memory.zones[zone].pcp[0]))
         .find(|(_, pcp)| pcp.high_min > pcp.high_max && pcp.count > 0)

@@ -15,7 +15,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use highorder_mm::alloc::Request;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::{FallbackRule, ListType, LruKind, PcpHigh, Policy};
-use highorder_mm::types::{Order, Pfn, ZoneKind};
+use highorder_mm::types::{NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
 use rand_core::Rng;
@@ -61,7 +61,7 @@ impl Ours {
             managed_pages: u64::from(frames),
         };
         let nodes = vec![NodeSpec { distances: vec![10], zones: vec![zone] }];
-        let machine = Machine { nr_frames: frames, nodes, cpu_nodes: vec![0, 0] };
+        let machine = Machine { nr_frames: frames, nodes, cpu_nodes: vec![NodeId(0), NodeId(0)] };
         let mut memory = Memory::new(machine, policy(modern));
         memory.release_boot_memory(Pfn(0)..Pfn(frames));
         memory.setup_watermarks(Some(8_192), false);
@@ -76,7 +76,7 @@ impl Pages for Ours {
             order: Order(order),
             gfp: Gfp::HIGHUSER_MOVABLE,
             cpu: CpuId(0),
-            node: 0,
+            node: NodeId(0),
             past_lists: false,
         };
         let flags = AllocFlags::fast_path(request.gfp);

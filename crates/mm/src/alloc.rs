@@ -13,7 +13,7 @@ use crate::frame::State;
 use crate::gfp::{AllocFlags, Gfp};
 use crate::memory::Memory;
 use crate::policy::{FragmentAvoidance, PcpHigh, Urgency};
-use crate::types::{CpuId, Migratetype, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use crate::watermark::Mark;
 use crate::zone::{Zone, ZoneId};
 use std_alloc::vec::Vec;
@@ -28,7 +28,7 @@ pub struct Request {
     /// The CPU that asks.
     pub cpu: CpuId,
     /// The node to begin with: the CPU's own, unless a memory policy says otherwise.
-    pub node: u32,
+    pub node: NodeId,
     /// The CPU's lists are locked, because an interrupt came while they were in use: the free lists
     /// serve.
     pub past_lists: bool,
@@ -206,11 +206,11 @@ impl Memory {
 
     /// The nodes of a mask, nearest first.
     #[must_use]
-    pub fn nodes_by_distance(&self, from: u32, allowed: u64) -> Vec<u32> {
-        let distances = &self.machine.nodes[from as usize].distances;
-        let mut nodes: Vec<u32> =
-            (0..self.machine.nr_nodes() as u32).filter(|n| allowed >> n & 1 != 0).collect();
-        nodes.sort_by_key(|&n| distances.get(n as usize).copied().unwrap_or(20));
+    pub fn nodes_by_distance(&self, from: NodeId, allowed: u64) -> Vec<NodeId> {
+        let distances = &self.machine.nodes[from.index()].distances;
+        let every = NodeId::all(self.machine.nr_nodes());
+        let mut nodes: Vec<NodeId> = every.filter(|n| allowed & n.bit() != 0).collect();
+        nodes.sort_by_key(|&n| distances.get(n.index()).copied().unwrap_or(20));
         nodes
     }
 

@@ -24,7 +24,7 @@ use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
 use crate::policy::{AnonEntry, HugePartialUnmap};
 use crate::swap::CacheEntry;
-use crate::types::{Access, CpuId, MemPolicy, Migratetype, Order, Pfn};
+use crate::types::{Access, CpuId, MemPolicy, Migratetype, NodeId, Order, Pfn};
 use crate::vma::{HugeAdvice, ProcessId, Vma};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
@@ -273,7 +273,7 @@ impl Memory {
 
     /// What of a range lies on other nodes than `node`; nothing where there is no other.
     #[must_use]
-    pub fn remote_pages(&self, start: Vpn, pages: u32, node: u32) -> RemotePages {
+    pub fn remote_pages(&self, start: Vpn, pages: u32, node: NodeId) -> RemotePages {
         let mut remote = RemotePages::default();
         if self.machine.nr_nodes() == 1 {
             return remote;
@@ -305,7 +305,7 @@ impl Memory {
 
     /// The node that a frame belongs to.
     #[must_use]
-    pub fn node_of(&self, pfn: Pfn) -> u32 {
+    pub fn node_of(&self, pfn: Pfn) -> NodeId {
         self.zones[self.zone_of(pfn).index()].node
     }
 
@@ -425,7 +425,7 @@ impl Memory {
                     let (request, mut allowed) =
                         self.vma_request(vma, at, Order(0), gfp, range.cpu);
                     if range.stop_for_remote {
-                        allowed &= 1 << request.node;
+                        allowed &= request.node.bit();
                     }
                     let Some(pfn) =
                         self.get_page_from_nodes(request, allowed, Some(Mark::Low), flags)

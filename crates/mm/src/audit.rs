@@ -2,7 +2,7 @@
 
 use crate::filemap::{CachedPage, FileId};
 use crate::frame::{List, PageFlags, State};
-use crate::lru::LruList;
+use crate::lru::{LruList, LruvecId};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Vpn};
 use crate::swap::CacheEntry;
@@ -87,7 +87,7 @@ impl Memory {
 
     fn audit_lists(&self) -> Result<(), String> {
         let mut seen = vec![false; self.frames.len()];
-        for (at, lists) in self.lru.lruvecs.iter().enumerate() {
+        for (at, lists) in self.lru.ids().zip(&self.lru.lruvecs) {
             let mut sizes = [[0u64; NR_ZONE_KINDS]; 5];
             for (list, generation) in self.all_lists(at) {
                 let mut nr = 0;
@@ -123,7 +123,7 @@ impl Memory {
             for list in LruList::ALL {
                 if lists.size(list) != sizes[list as usize].iter().sum::<u64>() {
                     return Err(format!(
-                        "lists {at} claim {} pages {list:?}, there are {:?}",
+                        "{at:?} claims {} pages {list:?}, there are {:?}",
                         lists.size(list),
                         sizes[list as usize]
                     ));
@@ -188,7 +188,7 @@ impl Memory {
             let task = owners.first().map(|vma| vma.task.0 as usize);
             if let Some(pfn) = unit.table {
                 let task = task.ok_or_else(|| format!("a table for {start}, which is unmapped"))?;
-                tally.tables[self.lruvec_of(pfn)] += 1;
+                tally.tables[self.lruvec_of(pfn).index()] += 1;
                 tally.tasks[task].tables += 1;
             }
             if let Pmd::Huge(pte) = unit.pmd {
@@ -198,8 +198,8 @@ impl Memory {
                 if self.vpn_of(head) != Some(start) || unit.table.is_none() {
                     return Err(format!("{head} is mapped at {start} and does not say so"));
                 }
-                tally.huge[self.lruvec_of(head)] += 1;
-                tally.mapped[self.lruvec_of(head)] += u64::from(PTRS_PER_TABLE);
+                tally.huge[self.lruvec_of(head).index()] += 1;
+                tally.mapped[self.lruvec_of(head).index()] += u64::from(PTRS_PER_TABLE);
                 tally.tasks[task].anon += u64::from(PTRS_PER_TABLE);
             }
             let entries =
@@ -214,7 +214,7 @@ impl Memory {
                     self.audit_file_pte(vpn, pte, pfn, place)?;
                     let count = tally.mapcounts.entry(pfn).or_insert(0);
                     *count += 1;
-                    tally.file_mapped[self.lruvec_of(pfn)] += u64::from(*count == 1);
+                    tally.file_mapped[self.lruvec_of(pfn).index()] += u64::from(*count == 1);
                     tally.tasks[task].file += 1;
                 } else if let Some(pfn) = pte.pfn() {
                     let head = self.frames.head_of(pfn);
@@ -222,7 +222,7 @@ impl Memory {
                     if self.frames.state(head) != State::Allocated || owner != Some(vpn.0) {
                         return Err(format!("{vpn} maps {pfn}, which says {owner:?}"));
                     }
-                    tally.mapped[self.lruvec_of(pfn)] += 1;
+                    tally.mapped[self.lruvec_of(pfn).index()] += 1;
                     tally.tasks[task].anon += 1;
                 } else if let Some(slot) = pte.slot() {
                     if self.swap.owner(slot) != Some(vpn) || !self.swap.is_mapped(slot) {
@@ -325,7 +325,7 @@ impl Memory {
     }
 
     /// Every list of an [`crate::lru::Lruvec`], with its number where it is a generation's.
-    fn all_lists(&self, lruvec: usize) -> impl Iterator<Item = (&List, Option<u8>)> {
+    fn all_lists(&self, lruvec: LruvecId) -> impl Iterator<Item = (&List, Option<u8>)> {
         let lists = &self.lru.lruvecs[lruvec];
         let plain = LruList::ALL.into_iter().map(|list| (lists.list(list), None));
         plain.chain(lists.generations.lists().map(|(list, generation)| (list, Some(generation))))

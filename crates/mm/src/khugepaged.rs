@@ -155,7 +155,7 @@ impl Memory {
             let is_referenced =
                 pte.has(Pte::ACCESSED) || self.frames.has(pfn, PageFlags::REFERENCED);
             unit.referenced += u32::from(is_referenced);
-            unit.by_node[self.zones[self.zone_of(pfn).index()].node as usize] += 1;
+            unit.by_node[self.zones[self.zone_of(pfn).index()].node.index()] += 1;
         }
         let needed = if unit.swapped.is_empty() { 1 } else { limits.ptes_referenced.max(1) };
         if !unit.writable {

@@ -13,9 +13,10 @@ use crate::lumpy::{Around, Lumps};
 use crate::memory::Memory;
 use crate::mglru::Generations;
 use crate::policy::{Activation, BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
-use crate::types::{CpuId, NR_ZONE_KINDS, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, NR_ZONE_KINDS, NodeId, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::zone::ZoneId;
+use core::ops::{Index, IndexMut};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
@@ -101,11 +102,40 @@ pub struct LruStats {
     pub nr_dirty: u64,
 }
 
+/// Which LRU lists: an index into [`LruState::lruvecs`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LruvecId(pub u8);
+
+impl LruvecId {
+    /// Index into a table by LRU lists.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Index<LruvecId> for Vec<Lruvec> {
+    type Output = Lruvec;
+
+    #[inline]
+    fn index(&self, id: LruvecId) -> &Lruvec {
+        &self[id.index()]
+    }
+}
+
+impl IndexMut<LruvecId> for Vec<Lruvec> {
+    #[inline]
+    fn index_mut(&mut self, id: LruvecId) -> &mut Lruvec {
+        &mut self[id.index()]
+    }
+}
+
 /// The LRU lists of a zone or of a node.
 #[derive(Clone, Debug)]
 pub struct Lruvec {
     /// Its node.
-    pub node: u32,
+    pub node: NodeId,
     /// Its zone, if it is a zone's.
     pub zone: Option<ZoneId>,
     lists: [List; NR_LRU_LISTS],
@@ -133,7 +163,7 @@ pub struct Lruvec {
 }
 
 impl Lruvec {
-    const fn new(node: u32, zone: Option<ZoneId>) -> Self {
+    const fn new(node: NodeId, zone: Option<ZoneId>) -> Self {
         Self {
             node,
             zone,
@@ -190,7 +220,7 @@ pub struct LruState {
     /// By zone or by node, ascending.
     pub lruvecs: Vec<Lruvec>,
     /// The lists that a zone's pages are on.
-    of_zone: Vec<u8>,
+    of_zone: Vec<LruvecId>,
     /// Pages to be added, by CPU.
     pub(crate) batches: Vec<Vec<Pfn>>,
     /// Inactive pages to become active, by CPU, each with whom it belonged to: one that was freed meanwhile does not.
@@ -203,14 +233,14 @@ impl LruState {
     pub(crate) fn new(machine: &Machine, scope: LruScope) -> Self {
         let mut lruvecs = Vec::new();
         let mut of_zone = Vec::new();
-        for (node, spec) in machine.nodes.iter().enumerate() {
+        for (node, spec) in NodeId::all(machine.nr_nodes()).zip(&machine.nodes) {
             for zone in 0..spec.zones.len() {
                 if scope == LruScope::Zone || zone == 0 {
                     let id = ZoneId(of_zone.len() as u8);
                     let zone = Some(id).filter(|_| scope == LruScope::Zone);
-                    lruvecs.push(Lruvec::new(node as u32, zone));
+                    lruvecs.push(Lruvec::new(node, zone));
                 }
-                of_zone.push(lruvecs.len() as u8 - 1);
+                of_zone.push(LruvecId(lruvecs.len() as u8 - 1));
             }
         }
         let nr_cpus = machine.cpu_nodes.len();
@@ -223,11 +253,16 @@ impl LruState {
         }
     }
 
-    /// The lists that a zone's pages are on: an index into [`Self::lruvecs`].
+    /// The lists that a zone's pages are on.
     #[inline]
     #[must_use]
-    pub fn of_zone(&self, zone: ZoneId) -> usize {
-        usize::from(self.of_zone[zone.index()])
+    pub fn of_zone(&self, zone: ZoneId) -> LruvecId {
+        self.of_zone[zone.index()]
+    }
+
+    /// Every zone's or node's lists, ascending.
+    pub fn ids(&self) -> impl Iterator<Item = LruvecId> + use<> {
+        (0..self.lruvecs.len() as u8).map(LruvecId)
     }
 
     /// Sizes counted beside the lists, of the whole machine.
@@ -285,10 +320,10 @@ impl Memory {
         self.lru.lruvecs.iter().map(|lruvec| lruvec.size(list)).sum()
     }
 
-    /// The LRU lists that a page belongs to: an index into [`LruState::lruvecs`].
+    /// The LRU lists that a page belongs to.
     #[inline]
     #[must_use]
-    pub fn lruvec_of(&self, pfn: Pfn) -> usize {
+    pub fn lruvec_of(&self, pfn: Pfn) -> LruvecId {
         self.lru.of_zone(self.zone_of(pfn))
     }
 
@@ -384,7 +419,7 @@ impl Memory {
         let mut batch = core::mem::take(&mut self.lru.batches[cpu.index()]);
         let mut any_abandoned = false;
         // Pages of one kind follow each other: their sizes are noted together.
-        let mut run: Option<(usize, ZoneKind, Target, i64)> = None;
+        let mut run: Option<(LruvecId, ZoneKind, Target, i64)> = None;
         for &pfn in &batch {
             let id = self.zone_of(pfn);
             let (lruvec, zone) = (self.lru.of_zone(id), self.zones[id.index()].kind);
@@ -418,7 +453,7 @@ impl Memory {
 
     /// Puts a page of a batch at the head of its list, whose size is still to be noted.
     #[inline]
-    fn link_fresh(&mut self, pfn: Pfn, lruvec: usize, zone: ZoneKind) -> Target {
+    fn link_fresh(&mut self, pfn: Pfn, lruvec: LruvecId, zone: ZoneKind) -> Target {
         let active = self.frames.has(pfn, PageFlags::ACTIVE);
         let file = !self.frames.has(pfn, PageFlags::ANON);
         let target = if self.has_generations(pfn) {
@@ -445,7 +480,7 @@ impl Memory {
         target
     }
 
-    fn note_run(&mut self, run: Option<(usize, ZoneKind, Target, i64)>) {
+    fn note_run(&mut self, run: Option<(LruvecId, ZoneKind, Target, i64)>) {
         let Some((lruvec, zone, target, pages)) = run else { return };
         let lists = &mut self.lru.lruvecs[lruvec];
         match target {
@@ -565,7 +600,7 @@ impl Memory {
 
     /// Whether there are too few inactive pages of a type.
     #[must_use]
-    pub fn inactive_is_low(&self, lruvec: usize, file: bool) -> bool {
+    pub fn inactive_is_low(&self, lruvec: LruvecId, file: bool) -> bool {
         let lists = &self.lru.lruvecs[lruvec];
         let inactive = lists.size(LruList::of(file, false));
         let active = lists.size(LruList::of(file, true));
@@ -586,7 +621,7 @@ impl Memory {
     #[doc(alias = "isolate_lru_folios")]
     pub fn isolate_lru_pages(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         list: LruList,
         nr_to_scan: u64,
         highest_zoneidx: ZoneKind,
@@ -597,7 +632,7 @@ impl Memory {
     /// The same, and with each page those of the block around it, where that is wanted.
     pub(crate) fn isolate_lru_blocks(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         list: LruList,
         nr_to_scan: u64,
         highest_zoneidx: ZoneKind,

@@ -7,7 +7,7 @@
 //! reclaim them meanwhile.
 
 use crate::frame::{PageFlags, State};
-use crate::lru::{Isolated, LruList};
+use crate::lru::{Isolated, LruList, LruvecId};
 use crate::memory::Memory;
 use crate::policy::{HighOrderMode, LumpyIsolation};
 use crate::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
@@ -155,7 +155,7 @@ impl Memory {
     /// Decides once more about a page of a batch that was being written. `None` if it is gone, or in use.
     pub fn shrink_page_again(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         pfn: Pfn,
         sc: &ScanControl,
         mode: ReclaimMode,

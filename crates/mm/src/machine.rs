@@ -6,7 +6,7 @@
 //! is refused, which Linux runs on.
 
 use crate::frame::NR_CPUS_MAX;
-use crate::types::{CpuId, Pfn, ZoneKind};
+use crate::types::{CpuId, NodeId, Pfn, ZoneKind};
 use core::fmt;
 use std_alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ pub struct Machine {
     /// Nodes, ascending.
     pub nodes: Vec<NodeSpec>,
     /// The node of each CPU.
-    pub cpu_nodes: Vec<u32>,
+    pub cpu_nodes: Vec<NodeId>,
 }
 
 /// One node.
@@ -62,7 +62,7 @@ impl ZoneSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneName {
     /// Its node.
-    pub node: u32,
+    pub node: NodeId,
     /// Its kind.
     pub kind: ZoneKind,
 }
@@ -92,7 +92,7 @@ pub enum MachineError {
         /// The CPU.
         cpu: CpuId,
         /// Its node.
-        node: u32,
+        node: NodeId,
         /// Nodes that there are.
         nr_nodes: usize,
     },
@@ -197,7 +197,7 @@ impl Machine {
 
     /// Number of a node's CPUs.
     #[must_use]
-    pub fn nr_cpus(&self, node: u32) -> u64 {
+    pub fn nr_cpus(&self, node: NodeId) -> u64 {
         self.cpu_nodes.iter().filter(|&&other| other == node).count() as u64
     }
 
@@ -212,10 +212,10 @@ impl Machine {
         }
         self.check_cpus()?;
         let mut zones = Vec::new();
-        for (node, spec) in self.nodes.iter().enumerate() {
+        for (node, spec) in NodeId::all(self.nr_nodes()).zip(&self.nodes) {
             let mut previous = None;
             for zone in &spec.zones {
-                let name = ZoneName { node: node as u32, kind: zone.kind };
+                let name = ZoneName { node, kind: zone.kind };
                 if let Some(previous) = previous.filter(|&previous| previous >= zone.kind) {
                     return Err(MachineError::Unordered { zone: name, previous });
                 }
@@ -248,7 +248,7 @@ impl Machine {
             found if found > NR_CPUS_MAX => return Err(MachineError::TooManyCpus(found)),
             _ => {}
         }
-        match self.cpu_nodes.iter().position(|&node| node as usize >= nr_nodes) {
+        match self.cpu_nodes.iter().position(|&node| node.index() >= nr_nodes) {
             Some(index) => {
                 let (cpu, node) = (CpuId(index as u32), self.cpu_nodes[index]);
                 Err(MachineError::CpuNode { cpu, node, nr_nodes })
@@ -292,7 +292,7 @@ mod tests {
         let node = |zones| NodeSpec { distances: vec![10, 20], zones };
         let low = vec![zone(ZoneKind::Dma32, 1, 1023), zone(ZoneKind::Normal, 1024, 1024)];
         let nodes = vec![node(low), node(vec![zone(ZoneKind::Normal, 2048, 2048)])];
-        Machine { nr_frames: 4096, nodes, cpu_nodes: vec![0, 1] }
+        Machine { nr_frames: 4096, nodes, cpu_nodes: vec![NodeId(0), NodeId(1)] }
     }
 
     #[track_caller]
@@ -316,15 +316,21 @@ mod tests {
     #[test]
     fn a_machine_needs_cpus_but_not_too_many() {
         refused(|m| m.cpu_nodes.clear(), "the machine has no CPU, expected 1 to 256");
-        refused(|m| m.cpu_nodes = vec![0; 257], "the machine has 257 CPUs, expected 1 to 256");
+        refused(
+            |m| m.cpu_nodes = vec![NodeId(0); 257],
+            "the machine has 257 CPUs, expected 1 to 256",
+        );
         let mut most = machine();
-        most.cpu_nodes = vec![1; 256];
+        most.cpu_nodes = vec![NodeId(1); 256];
         assert_eq!(most.check(), Ok(()));
     }
 
     #[test]
     fn a_cpu_is_on_a_node_that_exists() {
-        refused(|m| m.cpu_nodes[1] = 2, "CPU 1 is on node 2, expected one of the 2 from 0 on");
+        refused(
+            |m| m.cpu_nodes[1] = NodeId(2),
+            "CPU 1 is on node 2, expected one of the 2 from 0 on",
+        );
     }
 
     #[test]
@@ -407,7 +413,7 @@ mod tests {
         #[test]
         fn a_machine_that_passes_has_each_frame_in_one_zone_at_most(
             nr_frames in 0u32..300,
-            cpu_nodes in proptest::collection::vec(0u32..4, 0..4),
+            cpu_nodes in proptest::collection::vec((0u32..4).prop_map(NodeId), 0..4),
             zones in proptest::collection::vec(
                 (0usize..3, 0usize..4, 0u32..300, 0u32..200, 0u32..200, 0u64..200),
                 0..5,
@@ -431,14 +437,14 @@ mod tests {
             if machine.check().is_ok() {
                 prop_assert!(!shared && !beyond);
                 prop_assert!(!machine.cpu_nodes.is_empty() && zones().count() > 0);
-                prop_assert!(machine.cpu_nodes.iter().all(|&node| node < 3));
+                prop_assert!(machine.cpu_nodes.iter().all(|&node| node < NodeId(3)));
             } else if !shared && !beyond {
                 let sizes = zones().any(|z| {
                     z.present_pages > z.spanned_pages || z.managed_pages > u64::from(z.present_pages)
                 });
                 let empty = zones().all(|z| z.present_pages == 0);
                 let ends = zones().any(|z| z.end() > u64::from(nr_frames));
-                let cpus = machine.cpu_nodes.is_empty() || machine.cpu_nodes.contains(&3);
+                let cpus = machine.cpu_nodes.is_empty() || machine.cpu_nodes.contains(&NodeId(3));
                 let order = machine.nodes.iter().any(|node| {
                     !node.zones.is_sorted_by(|a, b| a.kind < b.kind)
                 });

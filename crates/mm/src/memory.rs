@@ -14,7 +14,7 @@ use crate::pcp::PerCpuPages;
 use crate::policy::{Policy, ZonelistOrder};
 use crate::slab::SlabCaches;
 use crate::swap::Swap;
-use crate::types::{Migratetype, NR_ZONE_KINDS, Order, Pfn, ZoneKind};
+use crate::types::{Migratetype, NR_ZONE_KINDS, NodeId, Order, Pfn, ZoneKind};
 use crate::vma::AddressSpaces;
 use crate::vmstat::VmEvents;
 use crate::watermark::Watermarks;
@@ -148,10 +148,10 @@ impl Memory {
         machine.check().unwrap_or_else(|error| panic!("{error}"));
         let nr_cpus = machine.cpu_nodes.len();
         let mut zones = Vec::new();
-        for (node, spec) in machine.nodes.iter().enumerate() {
+        for (node, spec) in NodeId::all(machine.nr_nodes()).zip(&machine.nodes) {
             for zone in &spec.zones {
                 zones.push(Zone {
-                    node: node as u32,
+                    node,
                     kind: zone.kind,
                     start: zone.start,
                     end: zone.start + zone.spanned_pages,
@@ -243,14 +243,14 @@ impl Memory {
     #[doc(alias = "build_zonelists_in_zone_order")]
     #[doc(alias = "find_next_best_node")]
     fn build_zonelists(&mut self) {
-        let nr_nodes = self.machine.nr_nodes() as u32;
+        let nr_nodes = self.machine.nr_nodes();
         let in_zone_order = self.policy.zone.zonelist_order == ZonelistOrder::FoundAtBoot
             && self.prefers_zone_order();
         // How often a node has been put behind a nearer one: the next list prefers another.
-        let mut node_load = vec![0u64; nr_nodes as usize];
-        for node in 0..nr_nodes {
+        let mut node_load = vec![0u64; nr_nodes];
+        for node in NodeId::all(nr_nodes) {
             let all = self.zonelist_entries.len() as u32;
-            let mut left: Vec<u32> = (0..nr_nodes).filter(|&n| n != node).collect();
+            let mut left: Vec<NodeId> = NodeId::all(nr_nodes).filter(|&n| n != node).collect();
             let mut previous = node;
             let mut next = Some(node);
             let mut own_end = all;
@@ -262,21 +262,21 @@ impl Memory {
                 if n == node {
                     own_end = self.zonelist_entries.len() as u32;
                 }
-                let distance = |a: u32, b: u32| {
-                    let row = &self.machine.nodes[a as usize].distances;
-                    u64::from(row.get(b as usize).copied().unwrap_or(20))
+                let distance = |a: NodeId, b: NodeId| {
+                    let row = &self.machine.nodes[a.index()].distances;
+                    u64::from(row.get(b.index()).copied().unwrap_or(20))
                 };
-                let cost = |n: u32| {
+                let cost = |n: NodeId| {
                     let mut cost = distance(node, n) + u64::from(n < node);
                     if self.machine.cpu_nodes.contains(&n) {
                         cost += 1;
                     }
-                    cost * 1_000 + node_load[n as usize]
+                    cost * 1_000 + node_load[n.index()]
                 };
                 let best = left.iter().copied().min_by_key(|&n| cost(n));
                 if let Some(best) = best {
                     if distance(node, best) != distance(node, previous) {
-                        node_load[best as usize] += 1;
+                        node_load[best.index()] += 1;
                     }
                     left.retain(|&n| n != best);
                     previous = best;
@@ -302,8 +302,8 @@ impl Memory {
     /// nothing else, nor if they are more than half of all memory, nor more than 70 % of a node of some
     /// size.
     fn prefers_zone_order(&self) -> bool {
-        let nr_nodes = self.machine.nr_nodes() as u32;
-        let pages = |node: u32| {
+        let nr_nodes = self.machine.nr_nodes();
+        let pages = |node: NodeId| {
             let zones = self.zones.iter().filter(move |z| z.node == node && z.present_pages > 0);
             zones.fold((0, 0, false), |(low, total, has_normal), zone| {
                 let is_low = zone.kind < ZoneKind::Normal;
@@ -312,19 +312,19 @@ impl Memory {
                 (low, total + zone.present_pages, has_normal)
             })
         };
-        let nodes: Vec<(u64, u64, bool)> = (0..nr_nodes).map(pages).collect();
+        let nodes: Vec<(u64, u64, bool)> = NodeId::all(nr_nodes).map(pages).collect();
         let low: u64 = nodes.iter().map(|node| node.0).sum();
         let total: u64 = nodes.iter().map(|node| node.1).sum();
         if nodes.iter().any(|node| !node.2) || low == 0 || low > total / 2 {
             return false;
         }
-        let average = total / u64::from(nr_nodes + 1);
+        let average = total / (nr_nodes as u64 + 1);
         !nodes.iter().any(|&(low, total, _)| low > 0 && total > average && low > total * 70 / 100)
     }
 
     /// The zones that a request could use, in the order of its zonelist.
     #[must_use]
-    pub fn zones_for(&self, node: u32, gfp: Gfp) -> Vec<ZoneId> {
+    pub fn zones_for(&self, node: NodeId, gfp: Gfp) -> Vec<ZoneId> {
         let highest_zoneidx = gfp.highest_zone();
         let zones = self.zonelist(node, gfp).map(|position| self.zonelist_entry(position));
         zones.filter(|id| self.zones[id.index()].kind <= highest_zoneidx).collect()
@@ -332,8 +332,8 @@ impl Memory {
 
     /// Positions of the zonelist for requests that begin at `node`.
     #[inline]
-    pub(crate) fn zonelist(&self, node: u32, gfp: Gfp) -> Range<u32> {
-        self.zonelists[node as usize][usize::from(gfp.contains(Gfp::THISNODE))].clone()
+    pub(crate) fn zonelist(&self, node: NodeId, gfp: Gfp) -> Range<u32> {
+        self.zonelists[node.index()][usize::from(gfp.contains(Gfp::THISNODE))].clone()
     }
 
     #[inline]

@@ -12,7 +12,7 @@
 
 use crate::anon::HUGE_ORDER;
 use crate::frame::{End, List, PageFlags};
-use crate::lru::{LruList, Lruvec};
+use crate::lru::{LruList, Lruvec, LruvecId};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Vpn};
 use crate::policy::LruKind;
@@ -176,7 +176,7 @@ impl Memory {
         self.policy.lru.kind == LruKind::MultiGenerational
     }
 
-    fn generations(&mut self, lruvec: usize) -> &mut Generations {
+    fn generations(&mut self, lruvec: LruvecId) -> &mut Generations {
         &mut self.lru.lruvecs[lruvec].generations
     }
 
@@ -237,7 +237,7 @@ impl Memory {
     /// fault brought it or it is in use, the second youngest if it has no other place to be read from or
     /// is being written, else one of the oldest.
     #[inline]
-    pub(crate) fn generation_for(&mut self, pfn: Pfn, lruvec: usize, end: End) -> u8 {
+    pub(crate) fn generation_for(&mut self, pfn: Pfn, lruvec: LruvecId, end: End) -> u8 {
         let generations = &self.lru.lruvecs[lruvec].generations;
         if self.frames.test_clear(pfn, PageFlags::ACTIVE) {
             return Generations::slot(generations.max_seq);
@@ -364,7 +364,7 @@ impl Memory {
 
     /// How many pages a pass looks at, and whether a new generation is due.
     #[must_use]
-    pub fn lru_gen_plan(&self, lruvec: usize, sc: &ScanControl) -> GenerationPlan {
+    pub fn lru_gen_plan(&self, lruvec: LruvecId, sc: &ScanControl) -> GenerationPlan {
         let lists = &self.lru.lruvecs[lruvec];
         let generations = &lists.generations;
         let can_swap = self.can_swap(sc);
@@ -396,7 +396,7 @@ impl Memory {
 
     /// Begins a new generation: every page whose entry was accessed belongs to the one that was the
     /// youngest, and the entries forget it (`try_to_inc_max_seq`).
-    pub fn lru_gen_age(&mut self, lruvec: usize, sc: &ScanControl) {
+    pub fn lru_gen_age(&mut self, lruvec: LruvecId, sc: &ScanControl) {
         self.lru_add_drain(sc.cpu);
         self.walk_tables(lruvec, self.can_swap(sc));
         for file in 0..2 {
@@ -418,7 +418,7 @@ impl Memory {
     }
 
     /// Anonymous memory is passed over where nothing of it could go.
-    fn walk_tables(&mut self, lruvec: usize, can_swap: bool) {
+    fn walk_tables(&mut self, lruvec: LruvecId, can_swap: bool) {
         for unit in 0..self.spaces.table.units.len() {
             if !can_swap && !self.is_of_file(unit) {
                 continue;
@@ -451,7 +451,7 @@ impl Memory {
         self.spaces.vmas_in(start..behind).iter().any(|vma| vma.file.is_some())
     }
 
-    fn promote_if_accessed(&mut self, vpn: Vpn, lruvec: usize) {
+    fn promote_if_accessed(&mut self, vpn: Vpn, lruvec: LruvecId) {
         let pte = self.spaces.table.pte(vpn);
         if !pte.has(Pte::ACCESSED) {
             return;
@@ -488,7 +488,7 @@ impl Memory {
     }
 
     /// Joins the oldest generation of a type with the next, since there can be no more than four.
-    fn merge_oldest(&mut self, lruvec: usize, file: usize) {
+    fn merge_oldest(&mut self, lruvec: LruvecId, file: usize) {
         let min = self.generations(lruvec).min_seq[file];
         let (oldest, next) = (Generations::slot(min), Generations::slot(min + 1));
         for zone in ZoneKind::ALL {
@@ -504,7 +504,7 @@ impl Memory {
     }
 
     /// Forgets oldest generations that are empty (`try_to_inc_min_seq`).
-    fn advance_min_seq(&mut self, lruvec: usize, can_swap: bool) {
+    fn advance_min_seq(&mut self, lruvec: LruvecId, can_swap: bool) {
         let generations = self.generations(lruvec);
         let mut min = generations.min_seq;
         for (file, min) in min.iter_mut().enumerate() {
@@ -531,7 +531,7 @@ impl Memory {
     }
 
     /// The type to evict from, and the highest tier of it that goes.
-    fn type_and_tier(&self, lruvec: usize, sc: &ScanControl) -> (usize, usize) {
+    fn type_and_tier(&self, lruvec: LruvecId, sc: &ScanControl) -> (usize, usize) {
         let generations = &self.lru.lruvecs[lruvec].generations;
         let swappiness = u64::from(sc.swappiness);
         let file = if !self.can_swap(sc) {
@@ -552,7 +552,7 @@ impl Memory {
         (file, self.highest_tier(lruvec, file))
     }
 
-    fn highest_tier(&self, lruvec: usize, file: usize) -> usize {
+    fn highest_tier(&self, lruvec: LruvecId, file: usize) -> usize {
         let generations = &self.lru.lruvecs[lruvec].generations;
         // A tier must come back half as often again to be protected: 2 to 3.
         let first = generations.position(file, 0, 2);
@@ -564,7 +564,7 @@ impl Memory {
     /// Evicts from the oldest generation: up to 64 pages are isolated, up to 4096 looked at. What is in
     /// use or cannot go now moves to a younger generation. `None` if nothing can be evicted before a new
     /// generation begins.
-    pub fn lru_gen_evict(&mut self, lruvec: usize, sc: &ScanControl) -> Option<Shrunk> {
+    pub fn lru_gen_evict(&mut self, lruvec: LruvecId, sc: &ScanControl) -> Option<Shrunk> {
         self.lru_add_drain(sc.cpu);
         if !sc.may_writepage || !sc.may_unmap {
             return None;
@@ -608,7 +608,7 @@ impl Memory {
     /// Returns what is to be evicted, and how many base pages were looked at; `None` without any.
     fn scan_generation(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         file: usize,
         tier: usize,
         sc: &ScanControl,

@@ -14,7 +14,7 @@ use crate::frame::State;
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Vpn};
-use crate::types::{CpuId, Migratetype, Order, Pfn, ZoneKind};
+use crate::types::{CpuId, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
 use core::ops::Range;
@@ -27,9 +27,9 @@ pub struct Hint {
     /// Its size.
     pub order: Order,
     /// The node it lies on.
-    pub node: u32,
+    pub node: NodeId,
     /// The node that the last hinting fault on it came from, if there was one.
-    pub last_node: Option<u32>,
+    pub last_node: Option<NodeId>,
 }
 
 impl Hint {
@@ -37,7 +37,7 @@ impl Hint {
     /// the last one came from elsewhere, so that a page that two nodes use does not go back and forth.
     #[doc(alias = "mpol_misplaced")]
     #[must_use]
-    pub fn is_misplaced(&self, node: u32) -> bool {
+    pub fn is_misplaced(&self, node: NodeId) -> bool {
         self.node != node && self.last_node.is_none_or(|last| last == node)
     }
 }
@@ -50,7 +50,7 @@ impl Memory {
     /// If part of the range was never mapped.
     #[doc(alias = "change_huge_pmd")]
     #[doc(alias = "change_pte_range")]
-    pub fn change_prot_numa(&mut self, range: Range<Vpn>, spared: Option<u32>) -> u32 {
+    pub fn change_prot_numa(&mut self, range: Range<Vpn>, spared: Option<NodeId>) -> u32 {
         let (mut updated, mut huge) = (0, 0);
         let mut at = range.start;
         while at < range.end {
@@ -95,7 +95,7 @@ impl Memory {
     #[doc(alias = "should_numa_migrate_memory")]
     #[doc(alias = "do_huge_pmd_numa_page")]
     #[doc(alias = "do_numa_page")]
-    pub fn hinting_fault(&mut self, fault: &Fault, node: u32) -> Option<Hint> {
+    pub fn hinting_fault(&mut self, fault: &Fault, node: NodeId) -> Option<Hint> {
         let open = |pte: Pte| pte.without(Pte::PROTNONE).with(Pte::ACCESSED).with_last_node(node);
         let vpn = fault.vpn;
         let (old, order) = match self.spaces.table.pmd(vpn) {
@@ -123,7 +123,7 @@ impl Memory {
     /// Whether a node has so much free that a page of `order` may be moved there.
     #[doc(alias = "migrate_balanced_pgdat")]
     #[must_use]
-    pub fn has_room_for_misplaced(&self, node: u32, order: Order) -> bool {
+    pub fn has_room_for_misplaced(&self, node: NodeId, order: Order) -> bool {
         (0..self.zones.len()).any(|index| {
             let zone = &self.zones[index];
             let high = zone.watermarks.pages(Mark::High) + u64::from(order.pages());
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_page_moves_at_the_first_hint_and_then_at_two_from_one_node() {
-        let hint = |last_node| Hint { pfn: Pfn(0), order: Order(0), node: 0, last_node };
+        let hint = |last_node| Hint { pfn: Pfn(0), order: Order(0), node: NodeId(0), last_node };
         for (last_node, node, misplaced) in [
             (None, 0, false),
             (None, 1, true),
@@ -173,6 +173,7 @@ mod tests {
             (Some(1), 2, false),
             (Some(1), 0, false),
         ] {
+            let (last_node, node) = (last_node.map(NodeId), NodeId(node));
             assert_eq!(hint(last_node).is_misplaced(node), misplaced, "{last_node:?} {node}");
         }
     }

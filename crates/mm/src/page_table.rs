@@ -6,7 +6,7 @@
 //! tables above, which hold gigabytes, are not there. Visible as: a page of page table too few per GiB
 //! mapped and per task.
 
-use crate::types::Pfn;
+use crate::types::{NodeId, Pfn};
 use core::fmt;
 use std_alloc::vec::Vec;
 
@@ -152,14 +152,17 @@ impl Pte {
 
     /// The node that the last hinting fault came from.
     #[must_use]
-    pub const fn last_node(self) -> Option<u32> {
-        (((self.0 & Self::LAST_NODE) >> Self::LAST_NODE_SHIFT) as u32).checked_sub(1)
+    pub const fn last_node(self) -> Option<NodeId> {
+        match (self.0 & Self::LAST_NODE) >> Self::LAST_NODE_SHIFT {
+            0 => None,
+            noted => Some(NodeId(noted as u32 - 1)),
+        }
     }
 
     /// Notes the node that a hinting fault comes from; machines have fewer than 255.
     #[must_use]
-    pub const fn with_last_node(self, node: u32) -> Self {
-        Self(self.0 & !Self::LAST_NODE | ((node as u64 + 1) << Self::LAST_NODE_SHIFT))
+    pub const fn with_last_node(self, node: NodeId) -> Self {
+        Self(self.0 & !Self::LAST_NODE | ((node.0 as u64 + 1) << Self::LAST_NODE_SHIFT))
     }
 
     /// As it is with these bits set.

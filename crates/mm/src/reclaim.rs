@@ -15,7 +15,7 @@
 
 use crate::anon::HUGE_ORDER;
 use crate::frame::{End, PageFlags};
-use crate::lru::{Isolated, LruList, Lruvec};
+use crate::lru::{Isolated, LruList, Lruvec, LruvecId};
 use crate::lumpy::{Lumps, ReclaimMode};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
@@ -434,7 +434,7 @@ impl ScanPlan {
 impl Memory {
     /// How much to scan of each list, and which active ones may be deactivated.
     #[doc(alias = "get_scan_count")]
-    pub fn plan_scan(&mut self, lruvec: usize, sc: &ScanControl) -> ScanPlan {
+    pub fn plan_scan(&mut self, lruvec: LruvecId, sc: &ScanControl) -> ScanPlan {
         let low = [self.inactive_is_low(lruvec, false), self.inactive_is_low(lruvec, true)];
         let mut may_deactivate = low;
         if self.policy.lru.deactivate_on_refault {
@@ -462,14 +462,14 @@ impl Memory {
 
     /// The refaults seen so far are those of the past (`snapshot_refaults`): to be called when a reclaim
     /// begins its last look at these lists.
-    pub fn snapshot_refaults(&mut self, lruvec: usize) {
+    pub fn snapshot_refaults(&mut self, lruvec: LruvecId) {
         let lists = &mut self.lru.lruvecs[lruvec];
         lists.refaults_seen = lists.activated_refaults;
     }
 
     fn scan_balance(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         sc: &ScanControl,
         may_deactivate: [bool; 2],
     ) -> ScanBalance {
@@ -520,7 +520,7 @@ impl Memory {
     }
 
     /// Free pages and high marks of the zones that lists belong to.
-    fn free_and_high(&self, lruvec: usize) -> (u64, u64) {
+    fn free_and_high(&self, lruvec: LruvecId) -> (u64, u64) {
         let own = (0..self.zones.len()).filter(|&z| self.lru.of_zone(ZoneId(z as u8)) == lruvec);
         own.map(|z| &self.zones[z]).fold((0, 0), |(free, high), zone| {
             (free + zone.nr_free_pages, high + zone.watermarks.pages(Mark::High))
@@ -529,7 +529,7 @@ impl Memory {
 
     /// Whether so many pages are off the inactive list already that a direct reclaimer had better wait.
     #[must_use]
-    pub fn too_many_isolated(&self, lruvec: usize, file: bool, sc: &ScanControl) -> bool {
+    pub fn too_many_isolated(&self, lruvec: LruvecId, file: bool, sc: &ScanControl) -> bool {
         if sc.who == Reclaimer::Kswapd {
             return false;
         }
@@ -545,7 +545,7 @@ impl Memory {
     /// completes by ageing anonymous pages if too few are inactive.
     pub fn shrink_step(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         plan: &mut ScanPlan,
         sc: &ScanControl,
     ) -> Option<Shrunk> {
@@ -565,7 +565,7 @@ impl Memory {
     /// Ages anonymous pages if there is swap and too few are inactive (`age_active_anon`, and the end of
     /// `shrink_lruvec`).
     #[doc(alias = "shrink_lruvec")]
-    pub fn age_active_anon(&mut self, lruvec: usize, sc: &ScanControl) -> Option<Shrunk> {
+    pub fn age_active_anon(&mut self, lruvec: LruvecId, sc: &ScanControl) -> Option<Shrunk> {
         if self.swap.nr_total() == 0 || !self.inactive_is_low(lruvec, false) {
             return None;
         }
@@ -573,7 +573,7 @@ impl Memory {
     }
 
     /// The zone class that old kernels count these lists' events for.
-    fn event_zone(&self, lruvec: usize) -> ZoneKind {
+    fn event_zone(&self, lruvec: LruvecId) -> ZoneKind {
         let zone = self.lru.lruvecs[lruvec].zone;
         zone.map_or(ZoneKind::Dma, |zone| self.zones[zone.index()].kind)
     }
@@ -581,7 +581,7 @@ impl Memory {
     /// Makes up to `nr` pages from the tail of an active list inactive.
     pub fn shrink_active_list(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         list: LruList,
         nr: u64,
         sc: &ScanControl,
@@ -613,7 +613,7 @@ impl Memory {
     /// Reclaims up to `nr` pages from the tail of an inactive list.
     pub fn shrink_inactive_list(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         list: LruList,
         nr: u64,
         sc: &ScanControl,
@@ -649,7 +649,7 @@ impl Memory {
 
     /// Counts pages that were taken off lists of either kind and state as scanned, and forgets that some of them
     /// were active (`update_isolated_counts`, v3.3).
-    fn deactivate_isolated(&mut self, lruvec: usize, pages: &[Pfn]) {
+    fn deactivate_isolated(&mut self, lruvec: LruvecId, pages: &[Pfn]) {
         for &pfn in pages {
             let nr = self.nr_pages(pfn);
             let kind = usize::from(!self.frames.has(pfn, PageFlags::ANON));
@@ -661,7 +661,7 @@ impl Memory {
     }
 
     /// Puts pages that stay back at the heads of their lists.
-    pub(crate) fn putback_pages(&mut self, lruvec: usize, pages: Vec<Pfn>) {
+    pub(crate) fn putback_pages(&mut self, lruvec: LruvecId, pages: Vec<Pfn>) {
         for pfn in pages {
             if self.frames.has(pfn, PageFlags::ACTIVE) {
                 let kind = usize::from(!self.frames.has(pfn, PageFlags::ANON));
@@ -672,7 +672,7 @@ impl Memory {
         }
     }
 
-    pub(crate) fn count_scan(&mut self, lruvec: usize, file: bool, nr: u64, who: Reclaimer) {
+    pub(crate) fn count_scan(&mut self, lruvec: LruvecId, file: bool, nr: u64, who: Reclaimer) {
         let event = match who {
             Reclaimer::Kswapd => Vm::PgScanKswapd,
             Reclaimer::Khugepaged if self.policy.vmstat.khugepaged_apart => Vm::PgScanKhugepaged,
@@ -683,7 +683,7 @@ impl Memory {
         self.lru.lruvecs[lruvec].pages_scanned += nr;
     }
 
-    pub(crate) fn count_steal(&mut self, lruvec: usize, file: bool, nr: u64, who: Reclaimer) {
+    pub(crate) fn count_steal(&mut self, lruvec: LruvecId, file: bool, nr: u64, who: Reclaimer) {
         let event = match who {
             Reclaimer::Kswapd => Vm::PgStealKswapd,
             Reclaimer::Khugepaged if self.policy.vmstat.khugepaged_apart => Vm::PgStealKhugepaged,
@@ -1061,7 +1061,7 @@ impl Memory {
 
     /// Pages that reclaim could take from these lists: file pages, and anonymous ones if there is swap.
     #[must_use]
-    pub fn reclaimable_pages(&self, lruvec: usize) -> u64 {
+    pub fn reclaimable_pages(&self, lruvec: LruvecId) -> u64 {
         let lists: &Lruvec = &self.lru.lruvecs[lruvec];
         let mut pages = lists.size(LruList::InactiveFile) + lists.size(LruList::ActiveFile);
         pages += lists.stats.nr_isolated[1];

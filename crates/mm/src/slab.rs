@@ -23,7 +23,7 @@ mod slub;
 use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::policy::{HighOrder, Slab as SlabPolicy, SlabAllocator};
-use crate::types::{CpuId, Order, Pfn};
+use crate::types::{CpuId, NodeId, Order, Pfn};
 use crate::zone::ZoneId;
 use layout::Layout;
 use std_alloc::format;
@@ -206,6 +206,12 @@ struct Slab {
     prev: u32,
 }
 
+impl Slab {
+    const fn node(&self) -> NodeId {
+        NodeId(self.node as u32)
+    }
+}
+
 /// A list of slabs. New ones may go to either end; the head is taken first.
 #[derive(Clone, Copy, Debug)]
 struct SlabList {
@@ -329,12 +335,12 @@ impl Cache {
     }
 
     /// Notes a block as a slab on no list.
-    fn new_slab(&mut self, pfn: Pfn, order: Order, node: u32) -> u32 {
+    fn new_slab(&mut self, pfn: Pfn, order: Order, node: NodeId) -> u32 {
         let objects = self.layout.objects(order);
         let slab = Slab {
             pfn,
             order,
-            node: node as u8,
+            node: node.0 as u8,
             place: Place::Full,
             objects: objects as u16,
             in_use: 0,
@@ -452,9 +458,9 @@ impl Cache {
     }
 
     /// Nodes in the order in which their slabs are looked at: the own one first.
-    fn nodes_from(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
-        let nr = self.nodes.len();
-        core::iter::once(node).chain((0..nr).filter(move |&other| other != node))
+    fn nodes_from(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<> {
+        core::iter::once(node)
+            .chain(NodeId::all(self.nodes.len()).filter(move |&other| other != node))
     }
 
     /// Counts everything anew, for those who check.
@@ -534,7 +540,7 @@ impl Memory {
     /// An object of a cache for the task on `cpu`, or which block the cache has to be given before.
     pub fn alloc_object(&mut self, id: CacheId, gfp: Gfp, cpu: CpuId) -> AllocObject {
         let policy = self.policy.slab;
-        let node = self.machine.cpu_nodes[cpu.index()] as usize;
+        let node = self.machine.cpu_nodes[cpu.index()];
         let cache = self.cache(id);
         let found = match policy.allocator {
             SlabAllocator::Slub => cache.slub_alloc(cpu, node),
@@ -557,7 +563,7 @@ impl Memory {
         let policy = self.policy.slab;
         let zone = self.zone_of(pfn);
         let node = self.zones[zone.index()].node;
-        let own = self.machine.cpu_nodes[cpu.index()] as usize;
+        let own = self.machine.cpu_nodes[cpu.index()];
         let class = usize::from(!id.is_reclaimable(&policy));
         let cache = self.cache(id);
         let layout = &cache.layout;
@@ -585,7 +591,7 @@ impl Memory {
     /// If it is free already.
     pub fn free_object(&mut self, id: CacheId, object: Object, cpu: CpuId) -> u64 {
         let allocator = self.policy.slab.allocator;
-        let node = self.machine.cpu_nodes[cpu.index()] as usize;
+        let node = self.machine.cpu_nodes[cpu.index()];
         let cache = self.cache(id);
         cache.nr_in_use -= 1;
         match allocator {
@@ -614,7 +620,7 @@ impl Memory {
         if self.policy.slab.allocator != SlabAllocator::Slab || self.slabs.caches.is_empty() {
             return 0;
         }
-        let node = self.machine.cpu_nodes[cpu.index()] as usize;
+        let node = self.machine.cpu_nodes[cpu.index()];
         CacheId::all()
             .map(|id| {
                 self.cache(id).array_reap(cpu, node);
@@ -640,9 +646,9 @@ impl Memory {
 
     /// The node that an object lies on.
     #[must_use]
-    pub fn node_of_object(&self, id: CacheId, object: Object) -> u32 {
+    pub fn node_of_object(&self, id: CacheId, object: Object) -> NodeId {
         let cache = &self.slabs.caches[usize::from(id.0)];
-        u32::from(cache.slabs[cache.slab_of(object) as usize].node)
+        cache.slabs[cache.slab_of(object) as usize].node()
     }
 
     /// The first page of the slab that an object lies in.

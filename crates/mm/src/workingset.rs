@@ -5,7 +5,7 @@
 //! as: on machines above some TiB refault distances are exact, where the kernel's are rounded.
 
 use crate::frame::PageFlags;
-use crate::lru::LruList;
+use crate::lru::{LruList, LruvecId};
 use crate::memory::Memory;
 use crate::policy::{AnonEntry, Balance, LruKind};
 use crate::types::Pfn;
@@ -83,7 +83,13 @@ impl Memory {
 
     /// Notes what reclaim of a type has cost: pages written or read back, and pages looked at in vain.
     /// The notes fade once they exceed a quarter of the lists.
-    pub(crate) fn note_lru_cost(&mut self, lruvec: usize, file: bool, nr_io: u64, nr_rotated: u64) {
+    pub(crate) fn note_lru_cost(
+        &mut self,
+        lruvec: LruvecId,
+        file: bool,
+        nr_io: u64,
+        nr_rotated: u64,
+    ) {
         let cost = match self.policy.lru.balance {
             Balance::RotatedAlways | Balance::Rotated => return,
             Balance::Written => nr_io,
@@ -113,17 +119,17 @@ pub(crate) const fn workingset_events(file: bool) -> [Vm; 3] {
 pub(crate) struct Shadow {
     /// The clock, or the generation, at eviction.
     pub(crate) age: u64,
-    /// From which lists: an index into [`crate::lru::LruState::lruvecs`].
-    pub(crate) lruvec: usize,
+    /// From which lists.
+    pub(crate) lruvec: LruvecId,
     /// The tier it had.
     pub(crate) tier: u8,
     /// Whether it was in use.
     pub(crate) in_use: bool,
 }
 
-pub(crate) const fn pack_shadow(age: u64, lruvec: usize, tier: u8, in_use: bool) -> u64 {
+pub(crate) const fn pack_shadow(age: u64, lruvec: LruvecId, tier: u8, in_use: bool) -> u64 {
     (age & AGE_MASK) << AGE_SHIFT
-        | (lruvec as u64) << LISTS_SHIFT
+        | (lruvec.0 as u64) << LISTS_SHIFT
         | (tier as u64) << 1
         | in_use as u64
 }
@@ -131,7 +137,7 @@ pub(crate) const fn pack_shadow(age: u64, lruvec: usize, tier: u8, in_use: bool)
 pub(crate) const fn unpack_shadow(shadow: u64) -> Shadow {
     Shadow {
         age: shadow >> AGE_SHIFT & AGE_MASK,
-        lruvec: (shadow >> LISTS_SHIFT & 0xff) as usize,
+        lruvec: LruvecId((shadow >> LISTS_SHIFT) as u8),
         tier: (shadow >> 1 & 0b11) as u8,
         in_use: shadow & 1 != 0,
     }
@@ -146,6 +152,7 @@ mod tests {
         for (age, lruvec, tier, in_use) in
             [(0, 0, 0, false), (AGE_MASK, 253, 3, true), (12_345, 7, 2, false)]
         {
+            let lruvec = LruvecId(lruvec);
             let shadow = pack_shadow(age, lruvec, tier, in_use);
             assert_eq!(unpack_shadow(shadow), Shadow { age, lruvec, tier, in_use });
             assert_eq!(shadow >> 62, 0, "the two marks of a cache entry are free");

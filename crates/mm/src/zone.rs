@@ -5,7 +5,7 @@ use crate::fast_search::CompactZone;
 use crate::frame::List;
 use crate::pcp::PerCpuPages;
 use crate::types::{
-    Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, NR_ZONE_KINDS, Order, Pfn, ZoneKind,
+    Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, NR_ZONE_KINDS, NodeId, Order, Pfn, ZoneKind,
 };
 use crate::watermark::{Mark, Watermarks};
 use std_alloc::vec::Vec;
@@ -114,7 +114,7 @@ pub struct ZoneFlags {
 #[derive(Clone, Debug)]
 pub struct Zone {
     /// NUMA node.
-    pub node: u32,
+    pub node: NodeId,
     /// Which zone.
     pub kind: ZoneKind,
     /// First frame of the span.

@@ -16,7 +16,7 @@ use highorder_mm::policy::{
     Compaction, Finish, FlushBy, FreePages, FreeScan, Policy, Positions, SkipHints, Suitable,
     TargetHead,
 };
-use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
@@ -431,14 +431,14 @@ fn the_score_is_the_share_outside_huge_pages() {
     // 256 of 768 free pages.
     assert_eq!(memory.fragmentation_score(ZONE), 33);
     // Of 1024 present pages, by one more than there are.
-    assert_eq!(memory.fragmentation_score_node(0), 1024 * 33 / 1025);
+    assert_eq!(memory.fragmentation_score_node(NodeId(0)), 1024 * 33 / 1025);
     assert_eq!(memory.fragmentation_mark(Mark::Low), 80);
     assert_eq!(memory.fragmentation_mark(Mark::High), 90);
-    assert!(!memory.should_proactive_compact(0));
+    assert!(!memory.should_proactive_compact(NodeId(0)));
     memory.policy.compaction.proactiveness = 85;
-    assert!(memory.should_proactive_compact(0), "32 is above 25");
+    assert!(memory.should_proactive_compact(NodeId(0)), "32 is above 25");
     memory.zones[0].flags.reclaim_active = true;
-    assert!(!memory.should_proactive_compact(0), "not beside kswapd");
+    assert!(!memory.should_proactive_compact(NodeId(0)), "not beside kswapd");
 }
 
 fn with_direct(free_pages: FreePages) -> Policy {

@@ -11,13 +11,14 @@ use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
+use highorder_mm::lru::LruvecId;
 use highorder_mm::migrate::Obstacle;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::{
     Finish, FlushBy, FreePages, FreeScan, Policy, Positions, SkipHints, Suitable, TargetHead,
 };
 use highorder_mm::reclaim::Reclaimer;
-use highorder_mm::types::{Access, MemPolicy, Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{Access, MemPolicy, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{CpuId, Memory};
@@ -167,7 +168,7 @@ fn run(name: &str, policy: &Policy, seed: u64, ops: u32) -> User {
             }
             28..32 => {
                 let priority = below(&mut rng, 13) as u8;
-                user.reclaim(0, priority, Reclaimer::Direct, cpu);
+                user.reclaim(LruvecId(0), priority, Reclaimer::Direct, cpu);
             }
             32..35 => user.complete_writes(below(&mut rng, 40) as usize),
             35..37 => user.dontneed(vpn, some, cpu),
@@ -312,7 +313,7 @@ fn what_parallel_runs_hold_of_the_lists_is_given_back() {
                             order,
                             gfp: Gfp::KERNEL,
                             cpu: CpuId(0),
-                            node: 0,
+                            node: NodeId(0),
                             past_lists: false,
                         };
                         memory.alloc_without_reclaim(request).expect("there is one");

@@ -12,7 +12,7 @@ use highorder_mm::index::{NrFree, fragmentation_index, unusable_index};
 use highorder_mm::page_table::Vpn;
 use highorder_mm::pcp::batch_size;
 use highorder_mm::policy::Policy;
-use highorder_mm::types::{MemPolicy, Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{MemPolicy, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::{Mark, min_free_kbytes, recommended_min_free_kbytes};
 use highorder_mm::zone::ZoneId;
@@ -44,7 +44,7 @@ fn guest(nodes: &[&[(ZoneKind, u64)]], cpu_nodes: &[u32], policy: Policy) -> Mem
                 .collect(),
         })
         .collect();
-    let cpu_nodes = cpu_nodes.to_vec();
+    let cpu_nodes = cpu_nodes.iter().copied().map(NodeId).collect();
     Memory::new(Machine { nr_frames: end, nodes, cpu_nodes }, policy)
 }
 
@@ -400,7 +400,7 @@ fn the_nodes_of_a_distant_pair_take_turns_as_second_choice() {
             order: Order(10),
             gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
             cpu: CpuId(0),
-            node: node as u32,
+            node: NodeId(node as u32),
             past_lists: false,
         };
         let visited = [(); 4].map(|()| {
@@ -431,7 +431,7 @@ fn take_page(memory: &mut Memory, order: u8) -> Option<ZoneId> {
         order: Order(order),
         gfp: Gfp::HIGHUSER_MOVABLE,
         cpu: CpuId(0),
-        node: 0,
+        node: NodeId(0),
         past_lists: false,
     };
     let flags = memory.fast_path_flags(request);

@@ -11,7 +11,7 @@ use highorder_mm::lru::LruList;
 use highorder_mm::pcp::pcp_index;
 use highorder_mm::policy::Policy;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanBalance, ScanControl, ScanPlan};
-use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
@@ -188,7 +188,7 @@ fn in_4_4_only_atomic_requests_count_the_highatomic_reserve_and_only_blocks_come
     let mut alloc = |order| {
         let gfp = Gfp::GFP_ATOMIC;
         let request =
-            Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false };
+            Request { order: Order(order), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
         let flags = AllocFlags::slow_path(gfp, Order(order));
         memory.get_page_from_freelist(request, Some(Mark::Min), flags)
     };
@@ -200,7 +200,8 @@ fn in_4_4_only_atomic_requests_count_the_highatomic_reserve_and_only_blocks_come
 fn a_cold_page_is_taken_last_and_drained_first() {
     let mut memory = all_free(&single_zone(1 << 18), &linux_3_3());
     memory.update_pcp_limits();
-    let request = |gfp| Request { order: Order(0), gfp, cpu: CpuId(0), node: 0, past_lists: false };
+    let request =
+        |gfp| Request { order: Order(0), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
     let alloc = |memory: &mut Memory, gfp| {
         memory.get_page_from_freelist(request(gfp), None, AllocFlags::NONE).unwrap()
     };
@@ -238,7 +239,7 @@ fn machine(nodes: &[&[(ZoneKind, u32)]]) -> Machine {
             .collect(),
     });
     let nodes: Vec<NodeSpec> = specs.collect();
-    let cpu_nodes = (0..nodes.len() as u32).collect();
+    let cpu_nodes = NodeId::all(nodes.len()).collect();
     Machine { nr_frames: end, nodes, cpu_nodes }
 }
 
@@ -248,7 +249,7 @@ fn zonelists_spare_small_low_zones_of_all_nodes_and_large_ones_of_none() {
     let order = |machine: &Machine, policy: Policy| {
         let memory = Memory::new(machine.clone(), policy);
         [0, 1].map(|node| {
-            let zones = memory.zones_for(node, Gfp::HIGHUSER_MOVABLE);
+            let zones = memory.zones_for(NodeId(node), Gfp::HIGHUSER_MOVABLE);
             zones.into_iter().map(|id| id.0).collect::<Vec<_>>()
         })
     };
@@ -267,7 +268,7 @@ fn zonelists_spare_small_low_zones_of_all_nodes_and_large_ones_of_none() {
     assert_eq!(order(&low, linux_3_3()), [vec![0, 1], vec![1, 0]]);
     // One node alone stays one node alone.
     let memory = Memory::new(small, linux_3_3());
-    let own = memory.zones_for(0, Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE);
+    let own = memory.zones_for(NodeId(0), Gfp::HIGHUSER_MOVABLE | Gfp::THISNODE);
     assert_eq!(own, [ZoneId(1), ZoneId(0)]);
 }
 
@@ -278,7 +279,8 @@ fn a_page_to_be_written_is_not_taken_where_a_fifth_is_dirty() {
     let mut memory = all_free(&machine, &linux_3_3());
     memory.setup_watermarks(Some(1024), false);
     let zone = |memory: &mut Memory, gfp, mark| {
-        let request = Request { order: Order(0), gfp, cpu: CpuId(0), node: 0, past_lists: false };
+        let request =
+            Request { order: Order(0), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
         let flags = memory.fast_path_flags(request);
         let pfn = memory.get_page_from_freelist(request, Some(mark), flags).unwrap();
         memory.free(pfn, Order(0), CpuId(0));

@@ -6,7 +6,7 @@ mod scene;
 mod user;
 
 use highorder_mm::CpuId;
-use highorder_mm::lru::LruList;
+use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::{AnonEntry, BusyPages, Policy};
 use highorder_mm::reclaim::{Reclaimer, ScanControl};
@@ -263,12 +263,12 @@ fn lists_stand_in_the_order_of_the_naive_model() {
                     }
                     10..12 => {
                         let list = LruList::InactiveAnon;
-                        let shrunk = user.memory.shrink_inactive_list(0, list, nr, &sc);
+                        let shrunk = user.memory.shrink_inactive_list(LruvecId(0), list, nr, &sc);
                         user.begin(shrunk.writes);
                         naive.shrink_inactive(nr as usize);
                     }
                     12 => {
-                        user.memory.shrink_active_list(0, LruList::ActiveAnon, nr, &sc);
+                        user.memory.shrink_active_list(LruvecId(0), LruList::ActiveAnon, nr, &sc);
                         naive.shrink_active(nr as usize);
                     }
                     13..15 => {

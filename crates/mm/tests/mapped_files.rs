@@ -9,12 +9,12 @@ use highorder_mm::anon::{Fault, FaultKind, TouchRange};
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
-use highorder_mm::lru::LruList;
+use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::page_table::{Pte, Vpn};
 use highorder_mm::policy::{FileWrites, LruKind, Policy};
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
-use highorder_mm::types::Access;
+use highorder_mm::types::{Access, NodeId};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
@@ -204,23 +204,23 @@ impl World {
         sc.dirty_flag = priority < 6;
         let mut reclaimed = 0;
         if self.memory.policy.lru.kind == LruKind::MultiGenerational {
-            let plan = self.memory.lru_gen_plan(0, &sc);
+            let plan = self.memory.lru_gen_plan(LruvecId(0), &sc);
             if plan.age {
-                self.memory.lru_gen_age(0, &sc);
+                self.memory.lru_gen_age(LruvecId(0), &sc);
             }
             let mut scanned = 0;
             while scanned < plan.nr_to_scan {
-                let Some(shrunk) = self.memory.lru_gen_evict(0, &sc) else { break };
+                let Some(shrunk) = self.memory.lru_gen_evict(LruvecId(0), &sc) else { break };
                 scanned += shrunk.nr_scanned;
                 reclaimed += self.take(shrunk);
             }
             return reclaimed;
         }
-        let mut plan = self.memory.plan_scan(0, &sc);
-        while let Some(shrunk) = self.memory.shrink_step(0, &mut plan, &sc) {
+        let mut plan = self.memory.plan_scan(LruvecId(0), &sc);
+        while let Some(shrunk) = self.memory.shrink_step(LruvecId(0), &mut plan, &sc) {
             reclaimed += self.take(shrunk);
         }
-        self.memory.snapshot_refaults(0);
+        self.memory.snapshot_refaults(LruvecId(0));
         reclaimed
     }
 
@@ -492,7 +492,7 @@ fn fourteen(policy: &Policy, tasks: u32) -> World {
 
 fn scan(world: &mut World, pages: u64) -> Shrunk {
     let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
-    let shrunk = world.memory.shrink_inactive_list(0, LruList::InactiveFile, pages, &sc);
+    let shrunk = world.memory.shrink_inactive_list(LruvecId(0), LruList::InactiveFile, pages, &sc);
     world.memory.note_freed_files(&shrunk.freed_files);
     shrunk
 }
@@ -570,7 +570,7 @@ fn a_page_mapped_by_three_processes_is_unmapped_in_all_before_it_is_freed() {
             for _ in 0..6 {
                 scan(&mut world, 32);
                 let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
-                world.memory.shrink_active_list(0, LruList::ActiveFile, 32, &sc);
+                world.memory.shrink_active_list(LruvecId(0), LruList::ActiveFile, 32, &sc);
             }
         }
         for vpn in places {
@@ -638,7 +638,8 @@ fn a_read_fault_maps_the_sixteen_pages_around_since_3_15() {
 /// A page of a file, in memory without being mapped.
 fn cache(world: &mut World, file: usize, index: u64, to_be_read: bool) -> Pfn {
     let gfp = Gfp::HIGHUSER_MOVABLE;
-    let request = Request { order: Order(0), gfp, cpu: CpuId(0), node: 0, past_lists: false };
+    let request =
+        Request { order: Order(0), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
     let pfn = world.memory.alloc_without_reclaim(request).unwrap();
     let id = world.files[file].id.unwrap();
     world.memory.add_to_page_cache(id, index, pfn, to_be_read, CpuId(0));
@@ -669,7 +670,7 @@ fn reclaim_marks_dirty_pages_and_only_kswapd_writes_them_when_its_kernel_says_so
         }
         for (round, writes) in writes.into_iter().enumerate() {
             let list = LruList::InactiveFile;
-            let shrunk = world.memory.shrink_inactive_list(0, list, 32, &sc);
+            let shrunk = world.memory.shrink_inactive_list(LruvecId(0), list, 32, &sc);
             assert_eq!(shrunk.file_writes.len(), writes, "{rule:?} {round} {sc:?}");
             assert_eq!((shrunk.nr_reclaimed, shrunk.nr_taken), (0, 14));
             world.take(shrunk);
@@ -706,7 +707,7 @@ fn lumpy_reclaim_takes_the_block_around_each_victim() {
     let tag = world.memory.lru.lruvecs[0].list(list).tail().unwrap();
     let block = around(&pages, tag).len() as u64;
     assert!(block > 1, "the pages of a file lie side by side");
-    let shrunk = world.memory.shrink_inactive_list(0, list, 1, &sc);
+    let shrunk = world.memory.shrink_inactive_list(LruvecId(0), list, 1, &sc);
     assert_eq!((shrunk.nr_scanned, shrunk.nr_taken, shrunk.nr_reclaimed), (block, block, block));
     let lumps = shrunk.isolation.unwrap().lumps;
     assert_eq!((lumps.nr_taken, lumps.nr_dirty, lumps.nr_failed), (block - 1, 0, 0));
@@ -716,7 +717,7 @@ fn lumpy_reclaim_takes_the_block_around_each_victim() {
     let single = ScanControl { order: Order(0), ..sc };
     for (policy, sc) in [(linux_3_4_rc2(), sc), (linux_3_3(), single)] {
         let (mut world, _) = inactive(&policy);
-        let shrunk = world.memory.shrink_inactive_list(0, list, 1, &sc);
+        let shrunk = world.memory.shrink_inactive_list(LruvecId(0), list, 1, &sc);
         assert_eq!((shrunk.nr_taken, shrunk.isolation.unwrap().lumps.nr_taken), (1, 0));
         world.take(shrunk);
     }
@@ -732,7 +733,7 @@ fn what_is_in_the_way_ends_the_walk_through_a_block_which_begins_at_its_first_fr
     let obstacle = *block.iter().find(|&&pfn| pfn != tag).unwrap();
     assert!(world.memory.isolate_lru_page(obstacle));
     let before = block.iter().filter(|&&pfn| pfn < obstacle && pfn != tag).count() as u64;
-    let shrunk = world.memory.shrink_inactive_list(0, list, 1, &sc);
+    let shrunk = world.memory.shrink_inactive_list(LruvecId(0), list, 1, &sc);
     let lumps = shrunk.isolation.unwrap().lumps;
     assert_eq!((lumps.nr_taken, lumps.nr_failed), (before, 1));
     world.take(shrunk);
@@ -745,12 +746,12 @@ fn the_mode_of_reclaim_falls_back_when_a_page_is_kept() {
     let list = LruList::InactiveFile;
     let sc = ScanControl { order: Order(9), ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
     let (mut world, _) = inactive(&linux_3_4_rc2());
-    let shrunk = world.memory.shrink_inactive_list(0, list, 8, &sc);
+    let shrunk = world.memory.shrink_inactive_list(LruvecId(0), list, 8, &sc);
     assert_eq!((shrunk.mode, shrunk.nr_reclaimed), (Some(ReclaimMode::Compaction), 8));
     world.take(shrunk);
     let tail = world.memory.lru.lruvecs[0].list(list).tail().unwrap();
     world.dirtied += u64::from(world.memory.set_page_dirty(tail));
-    let shrunk = world.memory.shrink_inactive_list(0, list, 8, &sc);
+    let shrunk = world.memory.shrink_inactive_list(LruvecId(0), list, 8, &sc);
     assert_eq!((shrunk.mode, shrunk.nr_reclaimed), (Some(ReclaimMode::Single), 7));
     world.take(shrunk);
     // Small orders are served by single pages until pressure is high.
@@ -764,7 +765,7 @@ fn a_dirty_page_is_unmapped_before_it_is_passed_over() {
     touch_all(&mut world, Access::Write);
     assert_eq!(scan(&mut world, 32).nr_activate, [0, 14]);
     let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
-    world.memory.shrink_active_list(0, LruList::ActiveFile, 32, &sc);
+    world.memory.shrink_active_list(LruvecId(0), LruList::ActiveFile, 32, &sc);
     let shrunk = scan(&mut world, 32);
     assert_eq!((shrunk.nr_reclaimed, shrunk.nr_unqueued_dirty), (0, 14));
     assert_eq!(world.memory.lru.total_stats().nr_file_mapped, 0);
@@ -805,19 +806,19 @@ fn generations_keep_a_mapped_page_that_was_touched_and_drop_the_others() {
     let lists = |world: &World| world.memory.lru.lruvecs[0].generations.clone();
     assert_eq!(lists(&world).size(lists(&world).max_seq), [0, 512]);
     // Ageing finds file entries though there is no swap. Then a quarter is used again.
-    assert!(world.memory.lru_gen_evict(0, &sc).is_none());
-    world.memory.lru_gen_age(0, &sc);
+    assert!(world.memory.lru_gen_evict(LruvecId(0), &sc).is_none());
+    world.memory.lru_gen_age(LruvecId(0), &sc);
     for offset in 0..128 {
         world.touch(mapping, offset, Access::Read);
     }
-    world.memory.lru_gen_age(0, &sc);
+    world.memory.lru_gen_age(LruvecId(0), &sc);
     let sizes = lists(&world);
     assert_eq!(sizes.size(sizes.max_seq - 1), [0, 128]);
     assert_eq!(sizes.size(sizes.max_seq - 2), [0, 384]);
     let mut reclaimed = 0;
     // The first step only finds that the oldest generation is empty.
-    assert!(world.memory.lru_gen_evict(0, &sc).is_none());
-    while let Some(shrunk) = world.memory.lru_gen_evict(0, &sc) {
+    assert!(world.memory.lru_gen_evict(LruvecId(0), &sc).is_none());
+    while let Some(shrunk) = world.memory.lru_gen_evict(LruvecId(0), &sc) {
         reclaimed += world.take(shrunk);
     }
     assert_eq!(reclaimed, 384);

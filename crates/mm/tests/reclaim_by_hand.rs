@@ -6,7 +6,7 @@ mod user;
 
 use highorder_mm::CpuId;
 use highorder_mm::frame::PageFlags;
-use highorder_mm::lru::{LruList, inactive_ratio};
+use highorder_mm::lru::{LruList, LruvecId, inactive_ratio};
 use highorder_mm::mglru::{ControlPosition, comes_back_no_more};
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::{AnonEntry, LruKind, Policy};
@@ -14,7 +14,7 @@ use highorder_mm::reclaim::{
     DEF_PRIORITY, Reclaimer, References, ScanBalance, ScanControl, ScanPlan, check_references,
 };
 use highorder_mm::swap::swapin_window;
-use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone};
@@ -146,8 +146,9 @@ fn a_page_is_written_once_and_dropped_the_second_time_unless_it_changed() {
     let start = user.mmap(0, 15, MemPolicy::Default);
     user.touch_range(start, 15, Access::Write, CpuId(0));
     let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
-    let scan =
-        |user: &mut User| user.memory.shrink_inactive_list(0, LruList::InactiveAnon, 32, &sc);
+    let scan = |user: &mut User| {
+        user.memory.shrink_inactive_list(LruvecId(0), LruList::InactiveAnon, 32, &sc)
+    };
     // First all were accessed by the fault: kept and marked. Then written, and kept for that. 6.1 moves
     // pages under writeback out of the way only where it meets them so.
     assert_eq!(scan(&mut user).nr_ref_keep, 15);
@@ -201,7 +202,7 @@ fn a_full_area_leaves_pages_in_memory_and_unmapping_empties_it() {
     let start = user.mmap(0, 62, MemPolicy::Default);
     user.touch_range(start, 62, Access::Write, CpuId(0));
     for _ in 0..8 {
-        user.reclaim(0, 0, Reclaimer::Kswapd, CpuId(0));
+        user.reclaim(LruvecId(0), 0, Reclaimer::Kswapd, CpuId(0));
     }
     assert_eq!(user.memory.swap.nr_free(), 0);
     assert_eq!(user.memory.spaces.task(ProcessId(0)).swap, 24);
@@ -217,7 +218,7 @@ fn a_full_area_leaves_pages_in_memory_and_unmapping_empties_it() {
 #[test]
 fn interleaving_takes_the_nodes_in_turn_and_ranges_are_given_again() {
     let policy = MemPolicy::Interleave(0b1011);
-    let nodes: Vec<u32> = (0..5).map(|i| policy.placement(i, 7).node).collect();
+    let nodes: Vec<u32> = (0..5).map(|i| policy.placement(i, NodeId(7)).node.0).collect();
     assert_eq!(nodes, [0, 1, 3, 0, 1]);
     let mut user = user(&linux_6_1(), 1024);
     let first = user.mmap(0, 600, MemPolicy::Default);
@@ -270,7 +271,7 @@ fn a_huge_page_goes_to_swap_whole_only_where_there_are_clusters() {
         assert!(user.touch(start, Access::Write, CpuId(0)));
         assert_eq!(user.memory.vm.get(Vm::ThpFaultAlloc), 1);
         for _ in 0..4 {
-            user.reclaim(0, 0, Reclaimer::Kswapd, CpuId(0));
+            user.reclaim(LruvecId(0), 0, Reclaimer::Kswapd, CpuId(0));
         }
         user.complete_writes(usize::MAX);
         let vm = |event| user.memory.vm.get(event);
@@ -291,7 +292,7 @@ fn what_comes_back_from_swap_is_active_from_4_8_on_alone() {
         let start = user.mmap(0, 31, MemPolicy::Default);
         user.touch_range(start, 31, Access::Write, CpuId(0));
         for _ in 0..8 {
-            user.reclaim(0, 0, Reclaimer::Kswapd, CpuId(0));
+            user.reclaim(LruvecId(0), 0, Reclaimer::Kswapd, CpuId(0));
             user.complete_writes(usize::MAX);
         }
         assert_eq!(user.memory.spaces.table().frame_at(start), None, "it went to swap");
@@ -300,7 +301,7 @@ fn what_comes_back_from_swap_is_active_from_4_8_on_alone() {
         let pfn = user.memory.spaces.table().frame_at(start).expect("it is back");
         assert_eq!(user.memory.frames().has(pfn, PageFlags::ACTIVE), is_active);
         // Reclaim finds it referenced by the fault.
-        user.reclaim(0, 0, Reclaimer::Kswapd, CpuId(0));
+        user.reclaim(LruvecId(0), 0, Reclaimer::Kswapd, CpuId(0));
         assert_eq!(user.memory.spaces.table().frame_at(start), Some(pfn));
         user.audit().unwrap();
     }
@@ -316,23 +317,23 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     sc.priority = 4;
     let generations = |user: &User| user.memory.lru.lruvecs[0].generations.clone();
     // Everything is in the youngest of four generations, 3; the two oldest are empty and forgotten.
-    assert!(user.memory.lru_gen_evict(0, &sc).is_none());
+    assert!(user.memory.lru_gen_evict(LruvecId(0), &sc).is_none());
     assert_eq!((generations(&user).min_seq, generations(&user).max_seq), ([2, 2], 3));
     // With two left nothing can go: a new one is due. The entries were accessed by the faults.
-    assert!(user.memory.lru_gen_plan(0, &sc).age);
-    user.memory.lru_gen_age(0, &sc);
+    assert!(user.memory.lru_gen_plan(LruvecId(0), &sc).age);
+    user.memory.lru_gen_age(LruvecId(0), &sc);
     assert_eq!(generations(&user).size(3), [124, 0]);
-    assert!(user.memory.lru_gen_evict(0, &sc).is_none());
+    assert!(user.memory.lru_gen_evict(LruvecId(0), &sc).is_none());
     // The first 31 are used again, and belong to 4 from then on; they stay on the list of 3.
     user.touch_range(start, 31, Access::Read, CpuId(0));
-    assert!(user.memory.lru_gen_plan(0, &sc).age);
-    user.memory.lru_gen_age(0, &sc);
+    assert!(user.memory.lru_gen_plan(LruvecId(0), &sc).age);
+    user.memory.lru_gen_age(LruvecId(0), &sc);
     let sizes = generations(&user);
     assert_eq!((sizes.size(3), sizes.size(4), sizes.size(5)), ([93, 0], [31, 0], [0, 0]));
     assert_eq!(user.memory.nr_lru(LruList::ActiveAnon), 31, "the two youngest");
     user.audit().unwrap();
     // Eviction meets the 31 first, sorts them, and takes 64 of the others.
-    let shrunk = user.memory.lru_gen_evict(0, &sc).unwrap();
+    let shrunk = user.memory.lru_gen_evict(LruvecId(0), &sc).unwrap();
     assert_eq!((shrunk.nr_scanned, shrunk.nr_taken, shrunk.nr_pageout), (95, 64, 64));
     assert_eq!(user.memory.vm.get(Vm::PgRefill), 31);
     assert_eq!(user.memory.vm.get(Vm::PgScanKswapd), 64);
@@ -343,7 +344,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     assert_eq!(generations(&user).size(4), [95, 0]);
     user.complete_writes(64);
     assert_eq!(generations(&user).size(3), [93, 0]);
-    let shrunk = user.memory.lru_gen_evict(0, &sc).unwrap();
+    let shrunk = user.memory.lru_gen_evict(LruvecId(0), &sc).unwrap();
     assert_eq!(shrunk.nr_reclaimed, 64);
     // The first that went comes back while its generation is the oldest: it counts.
     user.touch(Vpn(31), Access::Read, CpuId(0));

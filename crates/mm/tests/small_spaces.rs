@@ -9,7 +9,7 @@ use highorder_mm::fallback::SearchMode;
 use highorder_mm::frame::State;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::Policy;
-use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{CpuId, Memory, validate::Census};
 use scene::{Scene, all_free, linux_6_12, policies, scaled_down, single_zone, small_numa};
@@ -248,7 +248,7 @@ fn one_movable_block(policy: &Policy, free: u32) -> Memory {
 }
 
 fn request(order: u8, gfp: Gfp) -> Request {
-    Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false }
+    Request { order: Order(order), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false }
 }
 
 #[test]
@@ -438,8 +438,8 @@ fn a_node_without_memory_allocates_as_its_nearest_neighbour() {
     (lower.kind, lower.start) = (ZoneKind::Dma32, Pfn(0));
     machine.nodes[0].zones.insert(0, lower);
     machine.nodes.push(highorder_mm::NodeSpec { distances: vec![20, 10], zones: Vec::new() });
-    machine.cpu_nodes = vec![0, 1];
-    for node in 0..2 {
+    machine.cpu_nodes = vec![NodeId(0), NodeId(1)];
+    for node in NodeId::all(2) {
         let mut memory = all_free(&machine, &linux_6_12());
         let from = |memory: &mut Memory, order| {
             let request = Request {
@@ -544,7 +544,7 @@ fn zones_without_pages_change_nothing() {
     for machine in [machine, with_empty] {
         let mut memory = all_free(&machine, &policy);
         memory.setup_watermarks(Some(800), true);
-        for node in [0, 1] {
+        for node in NodeId::all(2) {
             for gfp in scene::gfps() {
                 let request =
                     Request { order: Order(0), gfp, cpu: CpuId(0), node, past_lists: false };

@@ -5,10 +5,11 @@ mod scene;
 mod user;
 
 use highorder_mm::CpuId;
+use highorder_mm::lru::LruvecId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::Policy;
 use highorder_mm::reclaim::Reclaimer;
-use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::HugeAdvice;
 use highorder_mm::vmstat::Vm;
 use rand_core::Rng;
@@ -38,7 +39,7 @@ fn run(name: &str, mut user: User, seed: u64, ops: u32, swaps: &[(u32, i32, bool
         if user.areas.is_empty() || op < 4 && user.areas.len() < 12 {
             let pages = 1 + below(&mut rng, 3_000);
             let policy = match below(&mut rng, 4) {
-                0 => MemPolicy::Preferred(below(&mut rng, nodes)),
+                0 => MemPolicy::Preferred(NodeId(below(&mut rng, nodes))),
                 1 => MemPolicy::Interleave((1 << nodes) - 1),
                 _ => MemPolicy::Default,
             };
@@ -68,7 +69,7 @@ fn run(name: &str, mut user: User, seed: u64, ops: u32, swaps: &[(u32, i32, bool
                 }
             }
             70..80 => {
-                let lruvec = below(&mut rng, user.memory.lru.lruvecs.len() as u32) as usize;
+                let lruvec = LruvecId(below(&mut rng, user.memory.lru.lruvecs.len() as u32) as u8);
                 let priority = below(&mut rng, 13) as u8;
                 let who = if op.is_multiple_of(2) { Reclaimer::Kswapd } else { Reclaimer::Direct };
                 user.reclaim(lruvec, priority, who, CpuId(cpu as u32));

@@ -24,7 +24,7 @@ use highorder_sim::kernel::demand::{self, Demand};
 use highorder_sim::kernel::trace::Traced;
 use highorder_sim::kernel::{self, Flows, Kernel};
 use highorder_sim::{Machine, Ns, RunError, Sim, TaskId, TaskSpec, WaitQueue};
-use highorder_system::{Code, Failure, MachineInfo, NodeInfo, ThreadId};
+use highorder_system::{Code, CpuId, Failure, MachineInfo, NodeId, NodeInfo, ThreadId};
 use settings::Settings;
 use state::Sampler;
 use std::cell::RefCell;
@@ -397,14 +397,14 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
 
 fn machine_info(kernel: &Kernel) -> MachineInfo {
     let memory = &kernel.memory;
-    let cpus = |node: u32| {
-        let cpus = memory.machine.cpu_nodes.iter().zip(0..);
-        cpus.filter(|&(&of, _)| of == node).map(|(_, cpu)| cpu).collect()
+    let cpu_nodes = &memory.machine.cpu_nodes;
+    let cpus = |node: NodeId| {
+        CpuId::all(cpu_nodes.len()).filter(|cpu| cpu_nodes[cpu.index()] == node).collect()
     };
-    let pages = |node: u32| {
+    let pages = |node: NodeId| {
         memory.zones.iter().filter(|zone| zone.node == node).map(|zone| zone.managed_pages).sum()
     };
-    let nodes = 0..memory.machine.nr_nodes() as u32;
+    let nodes = NodeId::all(memory.machine.nr_nodes());
     MachineInfo {
         total_pages: memory.zones.iter().map(|zone| zone.managed_pages).sum(),
         nodes: nodes

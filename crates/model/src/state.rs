@@ -123,7 +123,7 @@ fn zone_state(kernel: &Kernel, id: ZoneId) -> ZoneState {
         pfn = (pfn / block + 1) * block;
     }
     ZoneState {
-        node: zone.node,
+        node: zone.node.0,
         zone: zone.kind.name().to_owned(),
         pages: pages.into_iter().map(|(name, pages)| (name.to_owned(), pages)).collect(),
         protection_pages: zone.lowmem_reserve.to_vec(),

@@ -265,7 +265,7 @@ fn affinity(place: Place) -> Affinity {
     match place {
         Place::Any => Affinity::Any,
         Place::Node(node) => Affinity::Node(node),
-        Place::Cpu(cpu) => Affinity::Cpu(CpuId(cpu)),
+        Place::Cpu(cpu) => Affinity::Cpu(cpu),
     }
 }
 

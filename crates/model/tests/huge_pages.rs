@@ -13,7 +13,7 @@ use highorder_mm::lru::LruList;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{Reclaimer, ScanControl};
-use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::vmstat::{Vm, VmEvents};
 use highorder_mm::zone::ZoneId;
@@ -44,7 +44,7 @@ fn run(
     set(&mut kernel, &mut knobs);
     let mut sim = kernel::boot(machine, kernel.policy, kernel.flows, knobs);
     sim.world_mut().add_process("program");
-    sim.spawn(TaskSpec::user("program").on(Affinity::Node(0)), program);
+    sim.spawn(TaskSpec::user("program").on(Affinity::Node(NodeId(0))), program);
     sim.run().unwrap();
     let memory = &mut sim.world_mut().memory;
     memory.lru_add_drain_all();
@@ -105,7 +105,7 @@ fn a_fault_that_may_not_reclaim_falls_back_once_for_each_unit() {
                 order: highorder_mm::Order(0),
                 gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
                 cpu: CpuId(0),
-                node: 0,
+                node: NodeId(0),
                 past_lists: false,
             };
             let flags = memory.fast_path_flags(request);
@@ -169,7 +169,7 @@ fn huge_by_node(numa: ThpNuma, defrag: Defrag, advice: HugeAdvice, share: u64) -
         write(cx, (node_pages * share / 100 / 512 * 512) as u32, advice);
     });
     let memory = &sim.world().memory;
-    let huge = (0..2).map(|node| {
+    let huge = NodeId::all(2).map(|node| {
         let lruvecs = memory.lru.lruvecs.iter().filter(|lruvec| lruvec.node == node);
         lruvecs.map(|lruvec| lruvec.stats.nr_anon_huge).sum()
     });
@@ -223,7 +223,7 @@ fn write_beside_cache(kernel: &str, mode: u32, is_traced: bool) -> (Sim<Kernel>,
 fn write_beside_page_cache(mode: u32) -> (u64, u64, u64) {
     let (sim, left) = write_beside_cache("linux-4.14", mode, false);
     let memory = &sim.world().memory;
-    let remote = memory.lru.lruvecs.iter().filter(|lruvec| lruvec.node == 1);
+    let remote = memory.lru.lruvecs.iter().filter(|lruvec| lruvec.node == NodeId(1));
     let remote = remote.map(|lruvec| lruvec.stats.nr_anon_mapped).sum();
     (remote, left, count(&sim, Vm::ZoneReclaimFailed))
 }
@@ -281,13 +281,13 @@ fn page_tables_follow_the_tasks_policy_and_not_the_mappings() {
             touch_range(cx, PROCESS, start, 4 * 512, Access::Write, Extent::Word).unwrap();
         });
         let memory = &sim.world().memory;
-        let nodes: Vec<u32> =
+        let nodes: Vec<NodeId> =
             memory.spaces.table().tables().map(|pfn| memory.node_of(pfn)).collect();
         nodes
     };
     let other = MemPolicy::Bind(2);
-    assert_eq!(tables(MemPolicy::Default, other), [0; 4]);
-    assert_eq!(tables(other, MemPolicy::Default), [1; 4]);
+    assert_eq!(tables(MemPolicy::Default, other), [NodeId(0); 4]);
+    assert_eq!(tables(other, MemPolicy::Default), [NodeId(1); 4]);
 }
 
 #[test]
@@ -496,7 +496,8 @@ fn preferred_nodes_come_first_and_others_before_anything_is_reclaimed() {
                 *seen.lock().unwrap() = sys.now() - began;
                 Ok(())
             });
-            let thread = sys.spawn(ThreadSpec::process("writer").on(Place::Node(0)), code)?;
+            let thread =
+                sys.spawn(ThreadSpec::process("writer").on(Place::Node(NodeId(0))), code)?;
             sys.join(thread)
         });
         let swapped = run_code(machine(), kernel, code).get(Vm::PswpOut);
@@ -544,7 +545,7 @@ fn huge_pages_interleave_by_their_place_whichever_of_their_pages_is_touched_firs
                 touch_range(cx, PROCESS, at, 1, Access::Write, Extent::Word).unwrap();
                 let memory = &cx.world().memory;
                 let pfn = memory.spaces.table().frame_at(at).unwrap();
-                seen.borrow_mut().push(memory.node_of(pfn));
+                seen.borrow_mut().push(memory.node_of(pfn).0);
             }
         });
         nodes.take()
@@ -677,7 +678,7 @@ fn write_and_swap_out(cx: &mut KernelCx<'_>, swapped: u32) {
     let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
     // Each page is spared for having been used, written, and dropped.
     for _ in 0..20 {
-        for lruvec in 0..memory.lru.lruvecs.len() {
+        for lruvec in memory.lru.ids() {
             memory.shrink_active_list(lruvec, LruList::ActiveAnon, 128, &sc);
             let shrunk = memory.shrink_inactive_list(lruvec, LruList::InactiveAnon, 128, &sc);
             for io in shrunk.writes {

@@ -2,7 +2,7 @@
 
 use highorder_input::InputError;
 use highorder_kernelfs::{Buddyinfo, Meminfo, TextFile, Vmstat};
-use highorder_system::{MachineInfo, NodeInfo};
+use highorder_system::{CpuId, MachineInfo, NodeId, NodeInfo};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ pub(crate) fn machine() -> Result<MachineInfo, InputError> {
     if nodes.is_empty() {
         // A kernel without NUMA.
         let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-        nodes.push(NodeInfo { number: 0, total_pages, cpus: list(&online) });
+        nodes.push(NodeInfo { number: NodeId(0), total_pages, cpus: cpus(&online) });
     }
     Ok(MachineInfo { total_pages, nodes, page_bytes, huge_pages })
 }
@@ -129,12 +129,17 @@ fn nodes(folder: &Path, page_bytes: u64) -> Vec<NodeInfo> {
     let online = fs::read_to_string(folder.join("online")).unwrap_or_default();
     let node = |number: u32| {
         let folder: PathBuf = folder.join(format!("node{number}"));
-        let cpus = list(&fs::read_to_string(folder.join("cpulist")).unwrap_or_default());
+        let cpus = cpus(&fs::read_to_string(folder.join("cpulist")).unwrap_or_default());
         let meminfo = Meminfo::read(folder.join("meminfo")).ok()?;
         let total = meminfo.fields.iter().find(|field| field.name == "MemTotal")?.value;
+        let number = NodeId(number);
         Some(NodeInfo { number, total_pages: (total << 10) / page_bytes, cpus })
     };
     list(&online).into_iter().filter_map(node).collect()
+}
+
+fn cpus(text: &str) -> Vec<CpuId> {
+    list(text).into_iter().map(CpuId).collect()
 }
 
 /// Numbers of a list such as `0-3,8`.

@@ -3,8 +3,8 @@
 use highorder_real::host::{HostError, HostSpec, MemoryRule, run};
 use highorder_record::{Better, Inputs, Metric, Record, Source};
 use highorder_system::{
-    Access, Advice, BarrierId, BlockId, Code, Failure, KernelBlock, Ns, Page, Pattern, Place,
-    System, ThreadSpec,
+    Access, Advice, BarrierId, BlockId, Code, CpuId, Failure, KernelBlock, NodeId, Ns, Page,
+    Pattern, Place, System, ThreadSpec,
 };
 use highorder_workload::{Value, find};
 use std::collections::BTreeMap;
@@ -458,9 +458,9 @@ fn places_that_are_not_there_are_refused() {
     run_plain(|sys| {
         let cpu = sys.machine().nodes[0].cpus[0];
         sys.set_place(Place::Cpu(cpu))?;
-        assert!(sys.set_place(Place::Node(4000)).is_err());
-        assert!(sys.set_place(Place::Cpu(100_000)).is_err());
-        let nowhere = ThreadSpec::thread("nowhere").on(Place::Node(4000));
+        assert!(sys.set_place(Place::Node(NodeId(4000))).is_err());
+        assert!(sys.set_place(Place::Cpu(CpuId(100_000))).is_err());
+        let nowhere = ThreadSpec::thread("nowhere").on(Place::Node(NodeId(4000)));
         assert!(sys.spawn(nowhere, Box::new(|_| Ok(()))).is_err());
         sys.set_place(Place::Any)
     })

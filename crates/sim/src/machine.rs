@@ -11,7 +11,7 @@ mod layers;
 use crate::device::{DeviceKind, DeviceSpec, FlashTimes};
 use crate::sched::{DeviceId, SchedSpec, SimSpec};
 use highorder_input::{InputError, Kind, Layers, Source};
-use highorder_mm::types::{Pfn, ZoneKind};
+use highorder_mm::types::{NodeId, Pfn, ZoneKind};
 use highorder_mm::{NodeSpec, ZoneSpec};
 use highorder_words::Ns;
 use serde::{Deserialize, Serialize};
@@ -383,9 +383,9 @@ impl Machine {
 
     /// The node of each CPU.
     #[must_use]
-    pub fn cpu_nodes(&self) -> Vec<u32> {
-        let nodes = self.nodes.iter().zip(0..);
-        nodes.flat_map(|(node, number)| node.cpus.clone().map(move |_| number)).collect()
+    pub fn cpu_nodes(&self) -> Vec<NodeId> {
+        let nodes = NodeId::all(self.nodes.len()).zip(&self.nodes);
+        nodes.flat_map(|(id, node)| node.cpus.clone().map(move |_| id)).collect()
     }
 
     /// What a simulation of it needs.

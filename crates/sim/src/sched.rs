@@ -21,6 +21,7 @@ use crate::device::{Class, Completion, Device, DeviceSpec, Freed, Ticket};
 use crate::events::{Events, NEVER};
 use crate::task::{Affinity, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup};
 use balance::{Load, Rota};
+use highorder_mm::types::NodeId;
 use highorder_words::{CpuId, Ns};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,7 +44,7 @@ pub struct SchedSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimSpec {
     /// The node of each CPU.
-    pub cpu_nodes: Vec<u32>,
+    pub cpu_nodes: Vec<NodeId>,
     /// Times of the scheduler.
     pub sched: SchedSpec,
     /// Block devices.
@@ -149,7 +150,7 @@ struct Task {
 
 #[derive(Clone, Debug)]
 struct Cpu {
-    node: u32,
+    node: NodeId,
     running: Option<u32>,
     last: Option<u32>,
     queue: BTreeSet<(i64, u32)>,
@@ -220,7 +221,7 @@ pub(crate) struct Scheduler {
     spec: SchedSpec,
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
-    nr_nodes: u32,
+    nr_nodes: usize,
     node_rotas: Vec<Rota>,
     events: Events,
     queues: Vec<Queue>,
@@ -256,7 +257,7 @@ impl Scheduler {
         };
         let mut events = Events::new();
         events.grow(spec.devices.len());
-        let nr_nodes = spec.cpu_nodes.iter().max().map_or(0, |&node| node + 1);
+        let nr_nodes = spec.cpu_nodes.iter().max().map_or(0, |&node| node.index() + 1);
         let mut this = Self {
             now: 0,
             limit: 0,
@@ -268,7 +269,7 @@ impl Scheduler {
             spec: spec.sched,
             tasks: Vec::new(),
             nr_nodes,
-            node_rotas: vec![Rota::default(); nr_nodes as usize],
+            node_rotas: vec![Rota::default(); nr_nodes],
             cpus: spec.cpu_nodes.into_iter().map(cpu).collect(),
             events,
             queues: Vec::new(),
@@ -313,7 +314,7 @@ impl Scheduler {
         CpuId(self.tasks[task.0 as usize].cpu as u32)
     }
 
-    pub(crate) fn node_of(&self, cpu: CpuId) -> u32 {
+    pub(crate) fn node_of(&self, cpu: CpuId) -> NodeId {
         self.cpus[cpu.0 as usize].node
     }
 
@@ -734,13 +735,14 @@ impl Scheduler {
     /// idle (2c83362734da, 23e6082a522e), which is left out. Visible as: on machines of four nodes and more,
     /// and with few threads on kernels since 5.7, threads spread a little differently.
     #[doc(alias = "find_idlest_group")]
-    fn idlest_node(&self, task: usize) -> u32 {
-        let allowed = |node: u32| {
+    fn idlest_node(&self, task: usize) -> NodeId {
+        let allowed = |node: NodeId| {
             (0..self.cpus.len()).any(|cpu| self.cpus[cpu].node == node && self.may_run(task, cpu))
         };
         let creator = self.tasks.get(self.current as usize);
         let local = creator.map(|task| self.cpus[task.cpu].node).filter(|&node| allowed(node));
-        let others = (0..self.nr_nodes).filter(|&node| Some(node) != local && allowed(node));
+        let others =
+            NodeId::all(self.nr_nodes).filter(|&node| Some(node) != local && allowed(node));
         let least = others.map(|node| (node, self.load_of(node))).reduce(|least, other| {
             let ((tasks, cpus), (least_tasks, least_cpus)) = (other.1, least.1);
             if tasks * least_cpus < least_tasks * cpus { other } else { least }
@@ -748,7 +750,7 @@ impl Scheduler {
         match (local, least) {
             (Some(local), None) => local,
             (None, Some((node, _))) => node,
-            (None, None) => 0,
+            (None, None) => NodeId(0),
             (Some(local), Some((node, (tasks, cpus)))) => {
                 let (local_tasks, local_cpus) = self.load_of(local);
                 let stays = 100 * local_tasks * cpus < FORK_IMBALANCE * tasks * local_cpus;
@@ -759,7 +761,7 @@ impl Scheduler {
 
     /// Tasks that run on a node's CPUs or wait for them, as [`Self::load_of_cpu`] counts them, and its CPUs:
     /// loads are compared by group capacity.
-    fn load_of(&self, node: u32) -> (u64, u64) {
+    fn load_of(&self, node: NodeId) -> (u64, u64) {
         let cpus = (0..self.cpus.len()).filter(|&cpu| self.cpus[cpu].node == node);
         cpus.fold((0, 0), |(tasks, cpus), cpu| (tasks + self.load_of_cpu(cpu), cpus + 1))
     }
@@ -1105,7 +1107,7 @@ impl Scheduler {
     }
 
     /// The current task goes to an idle CPU of a node; whether there is one where it may run.
-    pub(crate) fn move_to_node(&mut self, node: u32) -> bool {
+    pub(crate) fn move_to_node(&mut self, node: NodeId) -> bool {
         let task = self.current as usize;
         let is_free = |cpu: usize| {
             self.cpus[cpu].node == node && self.cpus[cpu].is_idle() && self.may_run(task, cpu)
@@ -1131,7 +1133,7 @@ impl Scheduler {
     ///
     /// Departs: since 5.7 a task may go where CPUs are idle as long as few run there, which is left out. Visible as:
     /// with few threads fewer moves on newer kernels.
-    fn would_unbalance(&self, from: u32, to: u32) -> bool {
+    fn would_unbalance(&self, from: NodeId, to: NodeId) -> bool {
         let [(from_tasks, from_cpus), (to_tasks, to_cpus)] =
             [from, to].map(|node| self.load_of(node));
         let imbalance = |from_tasks: u64, to_tasks: u64| {

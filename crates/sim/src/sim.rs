@@ -22,6 +22,7 @@ use crate::sched::{
 };
 use crate::task::{Affinity, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use highorder_mm::types::NodeId;
 use highorder_words::{CpuId, Ns};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -428,7 +429,7 @@ impl<W: 'static> Cx<'_, W> {
 
     /// The node of that CPU.
     #[must_use]
-    pub fn node(&self) -> u32 {
+    pub fn node(&self) -> NodeId {
         self.core().sched.node_of(self.cpu())
     }
 
@@ -564,7 +565,7 @@ impl<W: 'static> Cx<'_, W> {
     }
 
     /// Goes to an idle CPU of a node, if there is one where this task may run. Suspends if it does; whether it did.
-    pub fn move_to_node(&mut self, node: u32) -> bool {
+    pub fn move_to_node(&mut self, node: NodeId) -> bool {
         let moves = self.core_mut().sched.move_to_node(node);
         if moves {
             self.suspend();

@@ -1,5 +1,6 @@
 //! What a task is to those outside the scheduler: its name, where it may run, what it has used.
 
+use highorder_mm::types::NodeId;
 use highorder_words::{CpuId, Ns};
 
 /// A task's number, in order of creation; it decides between tasks at the same moment.
@@ -22,7 +23,7 @@ pub enum Affinity {
     #[default]
     Any,
     /// On the CPUs of one node.
-    Node(u32),
+    Node(NodeId),
     /// On one CPU.
     Cpu(CpuId),
 }

@@ -4,7 +4,7 @@ use highorder_kernels::KernelFile;
 use highorder_mm::alloc::Request;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
@@ -174,7 +174,7 @@ fn exhaust(kernel: &str, order: u8, gfp: Gfp) -> (u64, u64, u64) {
     let count = taken.clone();
     let (sim, _) = run(&machine, kernel, move |cx| {
         let request =
-            Request { order: Order(order), gfp, cpu: CpuId(0), node: 0, past_lists: false };
+            Request { order: Order(order), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
         let want = Want { request, allowed: u64::MAX, process: None };
         while alloc_pages(cx, want).is_some() {
             *count.borrow_mut() += 1;

@@ -1,6 +1,6 @@
 //! Machine files: what they say, and how bad ones are refused.
 
-use highorder_mm::types::{Pfn, ZoneKind};
+use highorder_mm::types::{NodeId, Pfn, ZoneKind};
 use highorder_sim::machine::{BUILT_IN, Machine};
 use highorder_sim::{DeviceId, DeviceKind, Ns};
 use std::path::Path;
@@ -48,7 +48,7 @@ fn two_nodes_have_the_zones_that_x86_64_gives_them() {
     assert_eq!(machine.memory_bytes(), 64 << 30);
     let memory = machine.memory();
     assert_eq!(memory.cpu_nodes.len(), 48);
-    assert_eq!((memory.cpu_nodes[23], memory.cpu_nodes[24]), (0, 1));
+    assert_eq!((memory.cpu_nodes[23], memory.cpu_nodes[24]), (NodeId(0), NodeId(1)));
     assert_eq!(memory.nodes[0].distances, [10, 21]);
     // 64 GiB and a hole of 1 GiB, in pages.
     assert_eq!(memory.nr_frames, 65 << 18);

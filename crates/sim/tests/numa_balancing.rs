@@ -3,7 +3,7 @@
 use highorder_kernels::KernelFile;
 use highorder_mm::CpuId;
 use highorder_mm::page_table::Vpn;
-use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{Extent, touch_range};
@@ -25,7 +25,7 @@ fn run(kernel: &str, on: bool, program: impl FnOnce(&mut KernelCx<'_>) + 'static
     knobs.numa_balancing = on;
     let mut sim = kernel::boot(&machine, kernel.policy, kernel.flows, knobs);
     sim.world_mut().add_process("program");
-    sim.spawn(TaskSpec::user("program").on(Affinity::Node(1)), program);
+    sim.spawn(TaskSpec::user("program").on(Affinity::Node(NodeId(1))), program);
     sim.run().unwrap();
     let memory = &mut sim.world_mut().memory;
     memory.lru_add_drain_all();
@@ -56,7 +56,7 @@ fn use_it(cx: &mut KernelCx<'_>, start: Vpn) {
 /// How many of the pages lie on node 0.
 fn on_node_0(memory: &highorder_mm::Memory, start: Vpn) -> u32 {
     let frames = (0..PAGES).filter_map(|i| memory.spaces.table().frame_at(Vpn(start.0 + i)));
-    frames.filter(|&pfn| memory.node_of(pfn) == 0).count() as u32
+    frames.filter(|&pfn| memory.node_of(pfn) == NodeId(0)).count() as u32
 }
 
 /// Writes memory on node 1, then uses it from node 0. How much of it came there, and the run.
@@ -69,7 +69,7 @@ fn move_away_from_memory(kernel: &str, on: bool, advice: HugeAdvice) -> (u32, Si
         // What is in a CPU's batch cannot be taken off a list to be moved.
         cx.world().memory.lru_add_drain_all();
         assert_eq!(on_node_0(&cx.world().memory, start), 0);
-        cx.set_affinity(Affinity::Node(0));
+        cx.set_affinity(Affinity::Node(NodeId(0)));
         use_it(cx, start);
         seen.set(on_node_0(&cx.world().memory, start));
     });
@@ -107,17 +107,20 @@ fn a_page_that_came_to_a_node_stays_there_at_the_first_touch_from_another() {
             let start = map(cx, MemPolicy::Default, advice);
             touch(cx, start);
             cx.world().memory.lru_add_drain_all();
-            cx.set_affinity(Affinity::Node(0));
+            cx.set_affinity(Affinity::Node(NodeId(0)));
             use_it(cx, start);
             let memory = &mut cx.world().memory;
             assert_eq!(on_node_0(memory, start), PAGES);
             memory.change_prot_numa(start..Vpn(start.0 + PAGES), None);
             let fault = memory.touch(start, 1, Access::Write).fault.unwrap();
-            let first = memory.hinting_fault(&fault, 1).unwrap();
-            assert_eq!((first.node, first.order.0, first.last_node), (0, order, Some(0)));
-            assert!(!first.is_misplaced(1));
+            let first = memory.hinting_fault(&fault, NodeId(1)).unwrap();
+            assert_eq!(
+                (first.node, first.order.0, first.last_node),
+                (NodeId(0), order, Some(NodeId(0)))
+            );
+            assert!(!first.is_misplaced(NodeId(1)));
             memory.change_prot_numa(start..Vpn(start.0 + PAGES), None);
-            assert!(memory.hinting_fault(&fault, 1).unwrap().is_misplaced(1));
+            assert!(memory.hinting_fault(&fault, NodeId(1)).unwrap().is_misplaced(NodeId(1)));
         });
         assert!(count(&sim, Vm::NumaPagesMigrated) > 0);
     }
@@ -136,7 +139,7 @@ fn without_it_memory_stays_where_it_is() {
 }
 
 /// Others leave a node nothing above its high marks.
-fn fill(cx: &mut KernelCx<'_>, node: u32) {
+fn fill(cx: &mut KernelCx<'_>, node: NodeId) {
     let memory = &mut cx.world().memory;
     let request = highorder_mm::alloc::Request {
         order: highorder_mm::Order(0),
@@ -147,25 +150,25 @@ fn fill(cx: &mut KernelCx<'_>, node: u32) {
     };
     let flags = memory.fast_path_flags(request);
     while memory.has_room_for_misplaced(node, highorder_mm::Order(0)) {
-        memory.get_page_from_nodes(request, 1 << node, None, flags).unwrap();
+        memory.get_page_from_nodes(request, node.bit(), None, flags).unwrap();
     }
 }
 
 #[test]
 fn a_task_goes_to_its_memory_where_that_cannot_come_to_it() {
-    let node = Rc::new(Cell::new(u32::MAX));
+    let node = Rc::new(Cell::new(NodeId(u32::MAX)));
     let seen = node.clone();
     let sim = run("linux-4.4", true, move |cx| {
         let start = map(cx, MemPolicy::Default, HugeAdvice::NoHuge);
         touch(cx, start);
-        fill(cx, 0);
-        cx.set_affinity(Affinity::Node(0));
+        fill(cx, NodeId(0));
+        cx.set_affinity(Affinity::Node(NodeId(0)));
         cx.set_affinity(Affinity::Any);
-        assert_eq!(cx.node(), 0);
+        assert_eq!(cx.node(), NodeId(0));
         use_it(cx, start);
         seen.set(cx.node());
     });
-    assert_eq!(node.get(), 1);
+    assert_eq!(node.get(), NodeId(1));
     assert_eq!(count(&sim, Vm::NumaPagesMigrated), 0);
 }
 
@@ -174,7 +177,7 @@ fn memory_with_a_policy_of_its_own_gives_no_hints() {
     let sim = run("linux-6.12", true, |cx| {
         let start = map(cx, MemPolicy::Bind(2), HugeAdvice::NoHuge);
         touch(cx, start);
-        cx.set_affinity(Affinity::Node(0));
+        cx.set_affinity(Affinity::Node(NodeId(0)));
         use_it(cx, start);
     });
     assert_eq!(count(&sim, Vm::NumaPteUpdates), 0);
@@ -203,17 +206,17 @@ fn local_base_pages_of_a_single_thread_are_spared_since_4_10() {
 #[test]
 fn a_stack_that_its_creator_wrote_draws_its_task_from_a_full_node_alone() {
     for (is_full, expected) in [(true, 0), (false, 1)] {
-        let node = Rc::new(Cell::new(u32::MAX));
+        let node = Rc::new(Cell::new(NodeId(u32::MAX)));
         let seen = node.clone();
         let sim = run("linux-4.4", true, move |cx| {
-            cx.set_affinity(Affinity::Node(0));
+            cx.set_affinity(Affinity::Node(NodeId(0)));
             let stack = cx.world().memory.spaces.mmap(PROCESS, 1, MemPolicy::Default);
             touch_range(cx, PROCESS, stack, 1, Access::Write, Extent::Word).unwrap();
             cx.world().memory.lru_add_drain_all();
             if is_full {
-                fill(cx, 1);
+                fill(cx, NodeId(1));
             }
-            cx.set_affinity(Affinity::Node(1));
+            cx.set_affinity(Affinity::Node(NodeId(1)));
             cx.set_affinity(Affinity::Any);
             numa::use_stack(cx, stack);
             // What it writes it uses only once.
@@ -225,7 +228,7 @@ fn a_stack_that_its_creator_wrote_draws_its_task_from_a_full_node_alone() {
             }
             seen.set(cx.node());
         });
-        assert_eq!(node.get(), expected, "full: {is_full}");
+        assert_eq!(node.get(), NodeId(expected), "full: {is_full}");
         assert_eq!(count(&sim, Vm::NumaPagesMigrated), u64::from(!is_full));
     }
 }

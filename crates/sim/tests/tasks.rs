@@ -1,5 +1,6 @@
 //! Tasks, CPUs, locks and waiting, by what they promise.
 
+use highorder_mm::types::NodeId;
 use highorder_sim::{
     Affinity, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Io, LockKind, Mode, Ns,
     Resumption, RunError, SchedSpec, Sim, SimSpec, TaskId, TaskSpec, Wakeup,
@@ -13,7 +14,7 @@ const MS: u64 = 1_000_000;
 /// turn takes 10 ms and a track is 1 MB.
 fn spec(cpu_nodes: &[u32]) -> SimSpec {
     SimSpec {
-        cpu_nodes: cpu_nodes.to_vec(),
+        cpu_nodes: cpu_nodes.iter().copied().map(NodeId).collect(),
         sched: SchedSpec {
             latency: Ns(6 * MS),
             min_granularity: Ns(MS),
@@ -137,7 +138,7 @@ fn mixture(seed: u64) -> (Sim<u64>, Vec<Resumption>, Ns) {
     let mutex = sim.add_lock("mmap", LockKind::Sleep);
     let queue = sim.add_queue("kswapd");
     let barrier = sim.add_barrier("start", 9);
-    sim.spawn(TaskSpec::kernel_thread("kswapd0").on(Affinity::Node(0)), move |cx| {
+    sim.spawn(TaskSpec::kernel_thread("kswapd0").on(Affinity::Node(NodeId(0))), move |cx| {
         loop {
             if cx.wait_timeout(queue, Ns(3 * MS)) == Wakeup::Woken {
                 cx.spend(Ns(200_000), Mode::System);
@@ -146,7 +147,7 @@ fn mixture(seed: u64) -> (Sim<u64>, Vec<Resumption>, Ns) {
         }
     });
     for number in 0..9_u64 {
-        let affinity = [Affinity::Any, Affinity::Node(1), Affinity::Cpu(CpuId(2))];
+        let affinity = [Affinity::Any, Affinity::Node(NodeId(1)), Affinity::Cpu(CpuId(2))];
         let spec = TaskSpec::user(format!("t{number}")).on(affinity[(number % 3) as usize]);
         sim.spawn(spec, move |cx| {
             let mut state = seed.wrapping_mul(31) + number;
@@ -311,7 +312,7 @@ fn a_waiting_task_moves_to_a_cpu_that_falls_idle() {
 #[test]
 fn affinity_is_kept() {
     let mut sim = Sim::new(spec(&[0, 0, 1, 1]), Vec::new());
-    let places = [Affinity::Node(1), Affinity::Cpu(CpuId(1)), Affinity::Node(0)];
+    let places = [Affinity::Node(NodeId(1)), Affinity::Cpu(CpuId(1)), Affinity::Node(NodeId(0))];
     for (n, place) in places.into_iter().cycle().take(12).enumerate() {
         sim.spawn(TaskSpec::user(format!("{n}")).on(place), move |cx| {
             for _ in 0..50 {
@@ -325,7 +326,7 @@ fn affinity_is_kept() {
     sim.run().unwrap();
     assert_eq!(sim.world().len(), 600);
     for &(place, cpu, node) in sim.world() {
-        assert_eq!(node, cpu.0 / 2);
+        assert_eq!(node, NodeId(cpu.0 / 2));
         match place {
             Affinity::Node(wanted) => assert_eq!(node, wanted),
             Affinity::Cpu(wanted) => assert_eq!(cpu, wanted),
@@ -368,7 +369,7 @@ fn new_tasks_spread_over_the_nodes() {
 fn threads_of_one_program_spread_over_the_nodes_and_stay_with_it_where_these_are_equally_busy() {
     let mut sim = Sim::new(spec(&[0, 0, 0, 0, 1, 1, 1, 1]), Vec::new());
     sim.spawn(TaskSpec::user("main"), |cx| {
-        assert_eq!(cx.node(), 0);
+        assert_eq!(cx.node(), NodeId(0));
         for n in 0..4 {
             cx.spawn(TaskSpec::user(format!("{n}")), move |cx| {
                 let node = cx.node();
@@ -381,37 +382,37 @@ fn threads_of_one_program_spread_over_the_nodes_and_stay_with_it_where_these_are
     sim.run().unwrap();
     sim.world_mut().sort_unstable();
     // The program itself makes node 0 busier; then both are alike.
-    assert_eq!(sim.world(), &[(0, 1), (1, 0), (2, 1), (3, 0)]);
+    assert_eq!(sim.world(), &[(0, NodeId(1)), (1, NodeId(0)), (2, NodeId(1)), (3, NodeId(0))]);
 }
 
 #[test]
 fn a_task_goes_to_an_idle_cpu_of_a_node_and_nowhere_if_there_is_none() {
     let mut sim = Sim::new(spec(&[0, 1]), Vec::new());
     sim.spawn(TaskSpec::user("a"), |cx| {
-        let there = (cx.move_to_node(1), cx.node());
+        let there = (cx.move_to_node(NodeId(1)), cx.node());
         cx.world().push(there);
         cx.spend(Ns(10), Mode::User);
         cx.spawn(TaskSpec::user("b"), |cx| cx.spend(Ns(1000), Mode::User));
         cx.spend(Ns(10), Mode::User);
-        let back = (cx.move_to_node(0), cx.node());
+        let back = (cx.move_to_node(NodeId(0)), cx.node());
         cx.world().push(back);
     });
     sim.run().unwrap();
-    assert_eq!(sim.world(), &[(true, 1), (false, 1)]);
+    assert_eq!(sim.world(), &[(true, NodeId(1)), (false, NodeId(1))]);
 }
 
 #[test]
 fn a_task_does_not_go_where_more_have_to_run_already() {
-    for (is_busy, expected) in [(false, (true, 1)), (true, (false, 0))] {
+    for (is_busy, expected) in [(false, (true, NodeId(1))), (true, (false, NodeId(0)))] {
         let mut sim = Sim::new(spec(&[0, 0, 1, 1]), Vec::new());
         if is_busy {
-            let there = TaskSpec::user("b").on(Affinity::Node(1));
+            let there = TaskSpec::user("b").on(Affinity::Node(NodeId(1)));
             sim.spawn(there, |cx| cx.spend(Ns(1000), Mode::User));
         }
-        sim.spawn(TaskSpec::user("a").on(Affinity::Node(0)), |cx| {
+        sim.spawn(TaskSpec::user("a").on(Affinity::Node(NodeId(0))), |cx| {
             cx.spend(Ns(10), Mode::User);
             cx.set_affinity(Affinity::Any);
-            let there = (cx.move_to_node(1), cx.node());
+            let there = (cx.move_to_node(NodeId(1)), cx.node());
             cx.world().push(there);
         });
         sim.run().unwrap();

@@ -17,7 +17,7 @@
 use highorder_record::Metric;
 use std::collections::BTreeMap;
 
-pub use highorder_words::{Access, MemPolicy, Ns};
+pub use highorder_words::{Access, CpuId, MemPolicy, NodeId, Ns};
 
 /// What a thread runs.
 pub type Code = Box<dyn FnOnce(&mut dyn System) -> Result<(), Failure> + Send>;
@@ -64,11 +64,11 @@ impl MachineInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     /// Its number.
-    pub number: u32,
+    pub number: NodeId,
     /// Memory that the kernel manages there, in base pages.
     pub total_pages: u64,
     /// Its CPUs.
-    pub cpus: Vec<u32>,
+    pub cpus: Vec<CpuId>,
 }
 
 /// A range of mapped memory.
@@ -158,9 +158,9 @@ pub enum Place {
     #[default]
     Any,
     /// On the CPUs of a node.
-    Node(u32),
+    Node(NodeId),
     /// On one CPU.
-    Cpu(u32),
+    Cpu(CpuId),
 }
 
 /// A new thread.

@@ -1,5 +1,7 @@
 //! How memory is touched, and from which nodes it is to come.
 
+use crate::place::NodeId;
+
 /// How memory is touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -18,7 +20,7 @@ pub enum MemPolicy {
     /// Likewise, whatever the task's policy is (`MPOL_LOCAL`).
     Local,
     /// This node, then the others by distance.
-    Preferred(u32),
+    Preferred(NodeId),
     /// These nodes as long as no request has to reclaim, then all (`MPOL_PREFERRED_MANY`, b27abaccf8e8, 5.15).
     PreferredMany(u64),
     /// These nodes alone.
@@ -31,7 +33,7 @@ pub enum MemPolicy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placement {
     /// The node whose zonelist is walked.
-    pub node: u32,
+    pub node: NodeId,
     /// The nodes allowed, all bits set if all are.
     pub allowed: u64,
 }
@@ -41,7 +43,7 @@ impl MemPolicy {
     ///
     /// Of many preferred nodes it is the first try's; the second may take any.
     #[must_use]
-    pub fn placement(self, index: u32, node: u32) -> Placement {
+    pub fn placement(self, index: u32, node: NodeId) -> Placement {
         match self {
             Self::Default | Self::Local => Placement { node, allowed: u64::MAX },
             Self::Preferred(node) => Placement { node, allowed: u64::MAX },
@@ -52,7 +54,7 @@ impl MemPolicy {
                 for _ in 0..index % nr {
                     left &= left - 1;
                 }
-                let node = if mask == 0 { node } else { left.trailing_zeros() };
+                let node = if mask == 0 { node } else { NodeId(left.trailing_zeros()) };
                 Placement { node, allowed: u64::MAX }
             }
         }

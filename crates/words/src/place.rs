@@ -7,6 +7,19 @@ use core::fmt;
 pub struct NodeId(pub u32);
 
 impl NodeId {
+    /// The nodes of a machine that has so many, ascending.
+    #[inline]
+    pub fn all(nr_nodes: usize) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
+        (0..nr_nodes as u32).map(Self)
+    }
+
+    /// The set of this node alone, as node masks have it: bit n stands for node n.
+    #[inline]
+    #[must_use]
+    pub const fn bit(self) -> u64 {
+        1 << self.0
+    }
+
     /// Index into a per-node table.
     #[inline]
     #[must_use]

@@ -8,7 +8,7 @@
 //! and others none.
 
 use highorder_system::{
-    Access, Advice, Area, BlockId, Failure, FileId, KernelBlock, Pattern, Place, System,
+    Access, Advice, Area, BlockId, Failure, FileId, KernelBlock, NodeId, Pattern, Place, System,
 };
 
 /// With what: the words of a `fragment_with` parameter.
@@ -29,7 +29,7 @@ pub(crate) struct Fragmented {
 /// What the system refused.
 pub(crate) fn fragment(
     sys: &mut dyn System,
-    node: u32,
+    node: NodeId,
     percent: u64,
     with: &str,
 ) -> Result<Fragmented, Failure> {

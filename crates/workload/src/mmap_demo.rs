@@ -10,7 +10,7 @@ use crate::Workload;
 use crate::fragment::{self, FRAGMENT_WITH};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{ADVICE, Ended, advice, report_killed, report_seconds, run_process};
-use highorder_system::{Access, Advice, Code, Failure, Pattern, Place, System, ThreadSpec};
+use highorder_system::{Access, Advice, Code, Failure, NodeId, Pattern, Place, System, ThreadSpec};
 
 pub(crate) const WORKLOAD: Workload = Workload {
     name: "mmap-demo",
@@ -64,11 +64,11 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let pages = settings.pages("memory", sys.machine());
     let passes = settings.count("passes");
     let advice = advice(settings.word("advice"));
-    let place = Place::Node(settings.count_u32("node"));
+    let node = NodeId(settings.count_u32("node"));
+    let place = Place::Node(node);
     let fragmented = match settings.count("fragment") {
         0 => None,
         percent => {
-            let node = settings.count_u32("node");
             let kept = fragment::fragment(sys, node, percent, settings.word("fragment_with"))?;
             sys.note_before();
             Some(kept)

@@ -14,7 +14,7 @@ use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{Ended, report_killed, run_process};
 use highorder_record::{Better, Metric};
 use highorder_system::{
-    Access, Advice, Code, Failure, MemPolicy, Page, Pattern, Place, System, ThreadSpec,
+    Access, Advice, Code, Failure, MemPolicy, NodeId, Page, Pattern, Place, System, ThreadSpec,
 };
 
 pub(crate) const WORKLOAD: Workload = Workload {
@@ -60,7 +60,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let pages = (settings.size("area") / sys.machine().page_bytes).max(1);
     let writes = settings.count("writes");
     let memory_node = settings.count_u32("memory_node");
-    let place = Place::Node(settings.count_u32("cpu_node"));
+    let place = Place::Node(NodeId(settings.count_u32("cpu_node")));
     let code: Code = Box::new(move |sys| process(sys, pages, writes, memory_node));
     let took = run_process(sys, ThreadSpec::process("numa-thp-bench").on(place), code)?;
     if took.ended == Ended::Killed {

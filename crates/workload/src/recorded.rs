@@ -36,7 +36,9 @@ use crate::process::run_process;
 use crate::recorded::program::map;
 use arguments::Arguments;
 use background::Background;
-use highorder_system::{Access, Advice, Code, Failure, Ns, Pattern, Place, System, ThreadSpec};
+use highorder_system::{
+    Access, Advice, Code, CpuId, Failure, Ns, Pattern, Place, System, ThreadSpec,
+};
 
 /// What a case ran: one command after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -387,8 +389,8 @@ impl Written {
 /// A place that is exactly these CPUs.
 fn place_of(sys: &dyn System, cpus: u64) -> Result<Place, Failure> {
     let machine = sys.machine();
-    let bit = |cpu: &u32| 1u64.checked_shl(*cpu).unwrap_or(0);
-    let mask = |cpus: &[u32]| cpus.iter().map(bit).sum::<u64>();
+    let bit = |cpu: &CpuId| 1u64.checked_shl(cpu.0).unwrap_or(0);
+    let mask = |cpus: &[CpuId]| cpus.iter().map(bit).sum::<u64>();
     if cpus == machine.nodes.iter().map(|node| mask(&node.cpus)).sum::<u64>() {
         return Ok(Place::Any);
     }
@@ -396,7 +398,7 @@ fn place_of(sys: &dyn System, cpus: u64) -> Result<Place, Failure> {
         return Ok(Place::Node(node.number));
     }
     if cpus.count_ones() == 1 {
-        return Ok(Place::Cpu(cpus.trailing_zeros()));
+        return Ok(Place::Cpu(CpuId(cpus.trailing_zeros())));
     }
     Err(Failure::Refused(format!("CPUs {cpus:#x}, expected one, those of a node, or all")))
 }

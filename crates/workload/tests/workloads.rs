@@ -5,7 +5,7 @@ mod fake;
 use fake::{Event, Fake};
 use highorder_record::Better;
 use highorder_system::{
-    Access, Advice, Caches, Failure, KernelBlock, MemPolicy, Ns, Pattern, Place,
+    Access, Advice, Caches, Failure, KernelBlock, MemPolicy, NodeId, Ns, Pattern, Place,
 };
 use highorder_workload::recorded::{Program, Script};
 use highorder_workload::{Configured, Value, find};
@@ -143,7 +143,7 @@ fn mmap_demo_fills_one_buffer_from_one_nodes_cpus() {
         let whole = Event::Touch(buffer.area, Pattern::whole(Access::Write));
         assert_eq!(sys.events.iter().filter(|&event| *event == whole).count(), 3);
         let [process] = sys.spawned()[..] else { panic!("{:?}", sys.spawned()) };
-        assert_eq!(process.place, Place::Node(1));
+        assert_eq!(process.place, Place::Node(NodeId(1)));
     }
 }
 
@@ -659,7 +659,7 @@ fn numa_thp_bench_binds_what_it_writes_and_runs_where_it_is_told() {
         ("writes", Value::Integer(5000)),
     ];
     sys.run(configured("numa-thp-bench", values).code()).unwrap();
-    assert_eq!(sys.spawned()[0].place, Place::Node(1));
+    assert_eq!(sys.spawned()[0].place, Place::Node(NodeId(1)));
     let (huge, base) = (Some(Advice::Huge), Some(Advice::NoHuge));
     let advised: Vec<_> = sys.unmapped.iter().map(|mapping| mapping.advice).collect();
     assert_eq!(advised, [huge, base, base, huge]);
@@ -682,7 +682,7 @@ fn mmap_demo_keeps_a_page_in_each_pageblock_of_a_share_of_its_node() {
         let values = [("fragment", Value::Integer(50)), ("fragment_with", text(with))];
         sys.run(configured("mmap-demo", values).code()).unwrap();
         let at = |wanted: &Event| sys.events.iter().position(|event| event == wanted);
-        assert!(at(&Event::Move(Place::Node(0))) < at(&Event::Move(Place::Any)), "{with}");
+        assert!(at(&Event::Move(Place::Node(NodeId(0)))) < at(&Event::Move(Place::Any)), "{with}");
         assert!(at(&Event::Move(Place::Any)) < at(&Event::Before), "{with}");
         let kept = sys.events.iter().skip_while(|event| **event != Event::Before);
         let freed = kept.filter(|event| matches!(event, Event::Free(_))).count();

@@ -92,7 +92,7 @@ fn free_blocks(comparison: &Comparison) -> Table {
     for kind in kinds {
         let (node, zone, Order(order), migratetype) = kind;
         let mut row: Vec<Value> = vec![
-            (*node).into(),
+            node.0.into(),
             zone.to_string().into(),
             u32::from(*order).into(),
             migratetype.to_string().into(),

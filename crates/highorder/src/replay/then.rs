@@ -157,7 +157,7 @@ fn by_zone(comparison: &Comparison) -> Table {
             let count = |n: u64| Value::Count(n as i64);
             table.push(vec![
                 model.side.name.as_str().into(),
-                zone.node.into(),
+                zone.node.0.into(),
                 zone.kind.to_string().into(),
                 count(zone.nr_migrate_scanned),
                 count(zone.nr_free_scanned),

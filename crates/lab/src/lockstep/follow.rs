@@ -15,7 +15,7 @@ use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::memory::Memory;
 use highorder_mm::pcp::{Drain, DrainCursor, NR_PCP_LISTS, PerCpuPages, pcp_index};
 use highorder_mm::policy::{FallbackRule, PcpHigh};
-use highorder_mm::types::{Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::types::{Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::{Zone, ZoneId};
 use highorder_snapshot::Snapshot;
@@ -150,7 +150,7 @@ pub(crate) enum Demand {
     /// if what exceeds it goes now.
     Mark { zone: ZoneId, cpu: CpuId, high: u32, drains: bool },
     /// kswapd is at work on the zones of a node up to one, or has done its round.
-    Reclaim { node: u32, highest_zoneidx: ZoneKind, active: bool },
+    Reclaim { node: NodeId, highest_zoneidx: ZoneKind, active: bool },
 }
 
 /// The replay of one recording.
@@ -240,8 +240,8 @@ impl<'a> Follower<'a> {
             Kind::CompactEnd => self.compact_end(event.pid),
             Kind::MigrateBegin => self.migrating.push(event.pid),
             Kind::MigrateEnd => self.migrating.retain(|&pid| pid != event.pid),
-            Kind::KswapdWake => self.reclaim_active(event.pfn.0, event.highest_zone(), true),
-            Kind::KswapdDone => self.reclaim_active(event.pfn.0, ZoneKind::Movable, false),
+            Kind::KswapdWake => self.reclaim_active(event.node(), event.highest_zone(), true),
+            Kind::KswapdDone => self.reclaim_active(event.node(), ZoneKind::Movable, false),
         }
     }
 
@@ -289,11 +289,11 @@ impl<'a> Follower<'a> {
 
     /// The node a request preferred and the path that served it, which no event tells: its CPU's own and
     /// the fast path, unless these would have led to another zone.
-    fn walk_of(&self, alloc: &Event) -> (u32, Path) {
+    fn walk_of(&self, alloc: &Event) -> (NodeId, Path) {
         let request = self.request(alloc);
         let served = self.memory.zone_of(alloc.pfn);
         let served_node = self.memory.zones[served.index()].node;
-        let leads_there = |&(node, path): &(u32, Path)| {
+        let leads_there = |&(node, path): &(NodeId, Path)| {
             let mark = if path == Path::Fast { Mark::Low } else { Mark::Min };
             self.memory.first_zone_above(Request { node, ..request }, mark) == Some(served)
         };
@@ -1275,7 +1275,7 @@ impl<'a> Follower<'a> {
         self.isolated.retain(|&(owner, _)| owner != pid);
     }
 
-    fn reclaim_active(&mut self, node: u32, highest_zoneidx: ZoneKind, active: bool) {
+    fn reclaim_active(&mut self, node: NodeId, highest_zoneidx: ZoneKind, active: bool) {
         self.ask(Demand::Reclaim { node, highest_zoneidx, active });
         note_reclaim(&mut self.memory, node, highest_zoneidx, active);
     }
@@ -1313,7 +1313,7 @@ impl<'a> Follower<'a> {
 /// have served (`balance_pgdat`), and compaction looks again at pageblocks it skipped.
 pub(crate) fn note_reclaim(
     memory: &mut Memory,
-    node: u32,
+    node: NodeId,
     highest_zoneidx: ZoneKind,
     active: bool,
 ) {

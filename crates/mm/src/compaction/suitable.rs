@@ -10,7 +10,7 @@ use crate::anon::HUGE_ORDER;
 use crate::gfp::AllocFlags;
 use crate::memory::Memory;
 use crate::policy::Suitable;
-use crate::types::{COSTLY_ORDER, NR_PAGE_ORDERS, Order, ZoneKind};
+use crate::types::{COSTLY_ORDER, NR_PAGE_ORDERS, NodeId, Order, ZoneKind};
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 
@@ -134,7 +134,7 @@ impl Memory {
     #[must_use]
     pub fn kcompactd_node_suitable(
         &mut self,
-        node: u32,
+        node: NodeId,
         order: Order,
         highest_zoneidx: ZoneKind,
     ) -> bool {
@@ -215,7 +215,7 @@ impl Memory {
 
     /// How fragmented a node is: its zones' scores, each by the zone's share of the node.
     #[must_use]
-    pub fn fragmentation_score_node(&self, node: u32) -> u64 {
+    pub fn fragmentation_score_node(&self, node: NodeId) -> u64 {
         let zones = self.zones.iter().enumerate().filter(|(_, zone)| zone.node == node);
         let present: u64 = zones.clone().map(|(_, zone)| zone.present_pages).sum();
         zones
@@ -236,7 +236,7 @@ impl Memory {
     /// Whether a node is fragmented enough for kcompactd to begin, kswapd being at rest
     /// (`should_proactive_compact_node`).
     #[must_use]
-    pub fn should_proactive_compact(&self, node: u32) -> bool {
+    pub fn should_proactive_compact(&self, node: NodeId) -> bool {
         let kswapd_runs =
             self.zones.iter().any(|zone| zone.node == node && zone.flags.reclaim_active);
         self.policy.compaction.proactiveness > 0

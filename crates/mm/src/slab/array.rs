@@ -4,14 +4,14 @@
 //! objects (alien caches). Visible as: on several nodes an object of another one may stay in a CPU's array.
 
 use super::{Cache, NIL, Object, Place};
-use crate::types::CpuId;
+use crate::types::{CpuId, NodeId};
 
 /// CPUs share eight batches of objects at each node (`enable_cpucache`: `shared`).
 const SHARED_BATCHES: usize = 8;
 
 impl Cache {
     /// An object without growing.
-    pub(super) fn array_alloc(&mut self, cpu: CpuId, node: usize) -> Option<Object> {
+    pub(super) fn array_alloc(&mut self, cpu: CpuId, node: NodeId) -> Option<Object> {
         if self.cpus[cpu.index()].array.is_empty() {
             self.refill(cpu, node);
         }
@@ -20,9 +20,9 @@ impl Cache {
 
     /// Fills a CPU's array with a batch: of shared objects, or from partial slabs, or from empty ones.
     #[doc(alias = "cache_alloc_refill")]
-    fn refill(&mut self, cpu: CpuId, node: usize) {
+    fn refill(&mut self, cpu: CpuId, node: NodeId) {
         let batch = self.layout.batch() as usize;
-        let shared = &mut self.nodes[node].shared;
+        let shared = &mut self.nodes[node.index()].shared;
         if !shared.is_empty() {
             let from = shared.len().saturating_sub(batch);
             let moved = shared.split_off(from);
@@ -31,7 +31,7 @@ impl Cache {
         }
         for from in self.nodes_from(node) {
             while self.cpus[cpu.index()].array.len() < batch {
-                let lists = &self.nodes[from];
+                let lists = &self.nodes[from.index()];
                 let number =
                     if lists.partial.nr > 0 { lists.partial.head } else { lists.free.head };
                 if number == NIL {
@@ -40,7 +40,7 @@ impl Cache {
                 self.unlink(number);
                 while self.has_free(number) && self.cpus[cpu.index()].array.len() < batch {
                     let object = self.take(number);
-                    self.nodes[from].free_objects -= 1;
+                    self.nodes[from.index()].free_objects -= 1;
                     self.cpus[cpu.index()].array.push(object);
                 }
                 if self.has_free(number) {
@@ -54,16 +54,16 @@ impl Cache {
     }
 
     /// A new slab joins the empty ones, and the CPU takes from it.
-    pub(super) fn array_add(&mut self, number: u32, cpu: CpuId, node: usize) -> Object {
+    pub(super) fn array_add(&mut self, number: u32, cpu: CpuId, node: NodeId) -> Object {
         let slab = &self.slabs[number as usize];
-        let (of, objects) = (usize::from(slab.node), u32::from(slab.objects));
-        self.nodes[of].free_objects += objects;
+        let (of, objects) = (slab.node(), u32::from(slab.objects));
+        self.nodes[of.index()].free_objects += objects;
         self.push(number, Place::Free, false);
         let found = self.array_alloc(cpu, node);
         found.unwrap_or_else(|| unreachable!("a slab was added"))
     }
 
-    pub(super) fn array_free(&mut self, object: Object, cpu: CpuId, node: usize) {
+    pub(super) fn array_free(&mut self, object: Object, cpu: CpuId, node: NodeId) {
         if self.cpus[cpu.index()].array.len() >= self.layout.array as usize {
             self.flush(cpu, node);
         }
@@ -72,14 +72,14 @@ impl Cache {
 
     /// The oldest batch of a full array goes to the shared one as far as there is room, else to its slabs.
     #[doc(alias = "cache_flusharray")]
-    fn flush(&mut self, cpu: CpuId, node: usize) {
+    fn flush(&mut self, cpu: CpuId, node: NodeId) {
         let batch = self.layout.batch() as usize;
         let most = if self.cpus.len() > 1 { SHARED_BATCHES * batch } else { 0 };
-        let shared = self.nodes[node].shared.len();
+        let shared = self.nodes[node.index()].shared.len();
         if shared < most {
             let moved = batch.min(most - shared);
             let objects = self.cpus[cpu.index()].array.drain(..moved);
-            self.nodes[node].shared.extend(objects);
+            self.nodes[node.index()].shared.extend(objects);
             return;
         }
         let objects: std_alloc::vec::Vec<Object> =
@@ -98,13 +98,12 @@ impl Cache {
             self.unlink(number);
         }
         let slab = &self.slabs[number as usize];
-        let (node, in_use, objects) =
-            (usize::from(slab.node), slab.in_use, u32::from(slab.objects));
-        self.nodes[node].free_objects += 1;
+        let (node, in_use, objects) = (slab.node(), slab.in_use, u32::from(slab.objects));
+        self.nodes[node.index()].free_objects += 1;
         if in_use > 0 {
             self.push(number, Place::Partial, false);
-        } else if self.nodes[node].free_objects > self.free_limit(objects) {
-            self.nodes[node].free_objects -= objects;
+        } else if self.nodes[node.index()].free_objects > self.free_limit(objects) {
+            self.nodes[node.index()].free_objects -= objects;
             self.discard(number);
         } else {
             self.push(number, Place::Free, true);
@@ -117,14 +116,14 @@ impl Cache {
     }
 
     /// A fifth of what arrays may hold goes back, and some empty slabs.
-    pub(super) fn array_reap(&mut self, cpu: CpuId, node: usize) {
+    pub(super) fn array_reap(&mut self, cpu: CpuId, node: NodeId) {
         let fifth = self.layout.array.div_ceil(5) as usize;
         let shared_fifth = fifth * SHARED_BATCHES / 2;
         let own = fifth.min(self.cpus[cpu.index()].array.len().div_ceil(2));
-        let shared = shared_fifth.min(self.nodes[node].shared.len().div_ceil(2));
+        let shared = shared_fifth.min(self.nodes[node.index()].shared.len().div_ceil(2));
         let mut objects: std_alloc::vec::Vec<Object> =
             self.cpus[cpu.index()].array.drain(..own).collect();
-        objects.extend(self.nodes[node].shared.drain(..shared));
+        objects.extend(self.nodes[node.index()].shared.drain(..shared));
         for object in objects {
             self.free_to_slab(object);
         }
@@ -136,14 +135,14 @@ impl Cache {
 
     /// Gives empty slabs back, the oldest first.
     #[doc(alias = "drain_freelist")]
-    fn drain_free(&mut self, node: usize, most: u32) {
+    fn drain_free(&mut self, node: NodeId, most: u32) {
         for _ in 0..most {
-            let number = self.nodes[node].free.tail;
+            let number = self.nodes[node.index()].free.tail;
             if number == NIL {
                 return;
             }
             self.unlink(number);
-            self.nodes[node].free_objects -= u32::from(self.slabs[number as usize].objects);
+            self.nodes[node.index()].free_objects -= u32::from(self.slabs[number as usize].objects);
             self.discard(number);
         }
     }
@@ -159,7 +158,7 @@ impl Cache {
         for object in objects {
             self.free_to_slab(object);
         }
-        for node in 0..self.nodes.len() {
+        for node in NodeId::all(self.nodes.len()) {
             self.drain_free(node, u32::MAX);
         }
     }

@@ -2,12 +2,12 @@
 
 use super::layout::CpuLimit;
 use super::{Cache, Object, Place};
-use crate::types::CpuId;
+use crate::types::{CpuId, NodeId};
 
 impl Cache {
     /// An object without growing, from wherever there is one.
     #[doc(alias = "___slab_alloc")]
-    pub(super) fn slub_alloc(&mut self, cpu: CpuId, node: usize) -> Option<Object> {
+    pub(super) fn slub_alloc(&mut self, cpu: CpuId, node: NodeId) -> Option<Object> {
         if let Some(number) = self.cpus[cpu.index()].slab {
             if self.has_free(number) {
                 return Some(self.take(number));
@@ -35,17 +35,17 @@ impl Cache {
 
     /// A partial slab of a node; some more go to the CPU's own list.
     #[doc(alias = "get_partial_node")]
-    fn get_partial(&mut self, cpu: CpuId, node: usize) -> Option<u32> {
+    fn get_partial(&mut self, cpu: CpuId, node: NodeId) -> Option<u32> {
         let min_partial = self.layout.min_partial;
         for from in self.nodes_from(node) {
             // Other nodes give only what they have beyond their own need.
-            if from != node && self.nodes[from].partial.nr <= min_partial {
+            if from != node && self.nodes[from.index()].partial.nr <= min_partial {
                 continue;
             }
             let mut first = None;
             let (mut objects, mut slabs) = (0, 0);
-            while self.nodes[from].partial.nr > 0 {
-                let number = self.nodes[from].partial.head;
+            while self.nodes[from.index()].partial.nr > 0 {
+                let number = self.nodes[from.index()].partial.head;
                 self.unlink(number);
                 let slab = &self.slabs[number as usize];
                 objects += u32::from(slab.objects - slab.in_use);
@@ -91,8 +91,8 @@ impl Cache {
     fn deactivate(&mut self, number: u32) {
         let slab = &mut self.slabs[number as usize];
         slab.place = Place::Full;
-        let (in_use, objects, node) = (slab.in_use, slab.objects, usize::from(slab.node));
-        if in_use == 0 && self.nodes[node].partial.nr >= self.layout.min_partial {
+        let (in_use, objects, node) = (slab.in_use, slab.objects, slab.node());
+        if in_use == 0 && self.nodes[node.index()].partial.nr >= self.layout.min_partial {
             self.discard(number);
         } else if in_use < objects {
             self.push(number, Place::Partial, true);
@@ -127,8 +127,8 @@ impl Cache {
         while let Some(number) = self.cpus[cpu.index()].partial.pop() {
             let slab = &mut self.slabs[number as usize];
             slab.place = Place::Full;
-            let (in_use, node) = (slab.in_use, usize::from(slab.node));
-            if in_use == 0 && self.nodes[node].partial.nr >= self.layout.min_partial {
+            let (in_use, node) = (slab.in_use, slab.node());
+            if in_use == 0 && self.nodes[node.index()].partial.nr >= self.layout.min_partial {
                 self.discard(number);
             } else {
                 self.push(number, Place::Partial, false);
@@ -146,8 +146,10 @@ impl Cache {
                 self.keep_partial(number, cpu);
             }
             Place::Partial => {
-                let node = usize::from(slab.node);
-                if slab.in_use == 0 && self.nodes[node].partial.nr >= self.layout.min_partial {
+                let node = slab.node();
+                if slab.in_use == 0
+                    && self.nodes[node.index()].partial.nr >= self.layout.min_partial
+                {
                     self.unlink(number);
                     self.discard(number);
                 }
@@ -168,8 +170,8 @@ impl Cache {
             }
             self.drain_cpu_partial(cpu);
         }
-        for node in 0..self.nodes.len() {
-            let mut number = self.nodes[node].partial.head;
+        for node in NodeId::all(self.nodes.len()) {
+            let mut number = self.nodes[node.index()].partial.head;
             while number != super::NIL {
                 let next = self.slabs[number as usize].next;
                 if self.slabs[number as usize].in_use == 0 {

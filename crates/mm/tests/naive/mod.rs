@@ -13,7 +13,9 @@ use highorder_mm::policy::{
     ListType, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Urgency, WatermarkCheck,
     ZonelistOrder,
 };
-use highorder_mm::types::{Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
+use highorder_mm::types::{
+    Migratetype, NR_MIGRATETYPES, NR_PAGE_ORDERS, NodeId, Order, Pfn, ZoneKind,
+};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Machine, alloc::Request};
@@ -68,7 +70,7 @@ impl Cpu {
 /// One zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {
-    pub(crate) node: u32,
+    pub(crate) node: NodeId,
     pub(crate) kind: ZoneKind,
     pub(crate) start: u32,
     pub(crate) end: u32,
@@ -178,7 +180,7 @@ impl Naive {
                     freed_high_order_last: false,
                 };
                 zones.push(Zone {
-                    node: node as u32,
+                    node: NodeId(node as u32),
                     kind: zone.kind,
                     start: zone.start.0,
                     end,
@@ -1285,22 +1287,22 @@ impl Naive {
     // Zones.
 
     /// Nodes from the nearest on, as long as none of them is preferred for its small load.
-    fn node_order(&self, node: u32) -> Vec<u32> {
+    fn node_order(&self, node: NodeId) -> Vec<NodeId> {
         let mut load = vec![0; self.machine.nr_nodes()];
         let mut order = Vec::new();
-        for local in 0..=node {
+        for local in NodeId::all(node.index() + 1) {
             order = vec![local];
             while order.len() < self.machine.nr_nodes() {
-                let far = |n: u32| self.machine.nodes[local as usize].distances[n as usize];
-                let best = (0..self.machine.nr_nodes() as u32)
+                let far = |n: NodeId| self.machine.nodes[local.index()].distances[n.index()];
+                let best = NodeId::all(self.machine.nr_nodes())
                     .filter(|n| !order.contains(n))
                     .min_by_key(|&n| {
                         let headed = u32::from(self.machine.cpu_nodes.contains(&n));
-                        (far(n) + u32::from(n < local) + headed, load[n as usize])
+                        (far(n) + u32::from(n < local) + headed, load[n.index()])
                     })
                     .expect("a node is left");
                 if far(best) != far(order[order.len() - 1]) {
-                    load[best as usize] += 1;
+                    load[best.index()] += 1;
                 }
                 order.push(best);
             }
@@ -1311,18 +1313,18 @@ impl Naive {
     /// Whether zones below Normal are so small that other nodes' Normal zones come first.
     fn low_zones_are_small(&self) -> bool {
         let size = |z: &Zone| u64::from(z.end - z.start);
-        let nodes = self.machine.nr_nodes() as u32;
-        let of = |n: u32| self.zones.iter().filter(move |z| z.node == n);
-        let low = |n: u32| of(n).filter(|z| z.kind < ZoneKind::Normal).map(size).sum::<u64>();
-        let all = |n: u32| of(n).map(size).sum::<u64>();
-        let (low_sum, sum) = ((0..nodes).map(low).sum::<u64>(), (0..nodes).map(all).sum::<u64>());
-        (0..nodes).all(|n| of(n).any(|z| z.kind == ZoneKind::Normal))
+        let nr_nodes = self.machine.nr_nodes();
+        let nodes = || NodeId::all(nr_nodes);
+        let of = |n: NodeId| self.zones.iter().filter(move |z| z.node == n);
+        let low = |n: NodeId| of(n).filter(|z| z.kind < ZoneKind::Normal).map(size).sum::<u64>();
+        let all = |n: NodeId| of(n).map(size).sum::<u64>();
+        let (low_sum, sum) = (nodes().map(low).sum::<u64>(), nodes().map(all).sum::<u64>());
+        nodes().all(|n| of(n).any(|z| z.kind == ZoneKind::Normal))
             && (1..=sum / 2).contains(&low_sum)
-            && (0..nodes)
-                .all(|n| all(n) <= sum / u64::from(nodes + 1) || low(n) <= all(n) * 70 / 100)
+            && nodes().all(|n| all(n) <= sum / (nr_nodes as u64 + 1) || low(n) <= all(n) * 70 / 100)
     }
 
-    pub(crate) fn zonelist(&self, node: u32, gfp: Gfp) -> Vec<usize> {
+    pub(crate) fn zonelist(&self, node: NodeId, gfp: Gfp) -> Vec<usize> {
         let nodes = if gfp.contains(Gfp::THISNODE) { vec![node] } else { self.node_order(node) };
         let mut list = Vec::new();
         if self.policy.zone.zonelist_order == ZonelistOrder::FoundAtBoot

@@ -14,7 +14,7 @@ use highorder_mm::policy::{
     PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Rescan, ScanUnit,
     SkipHints, Suitable, TargetHead, TargetSearch, Urgency, WatermarkCheck, ZonelistOrder,
 };
-use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
+use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
@@ -280,7 +280,7 @@ pub(crate) fn small_numa() -> Machine {
                 ],
             },
         ],
-        cpu_nodes: vec![0, 0, 1],
+        cpu_nodes: vec![NodeId(0), NodeId(0), NodeId(1)],
     }
 }
 
@@ -292,7 +292,7 @@ pub(crate) fn guest_256() -> Machine {
             distances: vec![10],
             zones: vec![zone(ZoneKind::Dma, 1, 4096), zone(ZoneKind::Dma32, 4096, 65_536)],
         }],
-        cpu_nodes: vec![0, 0],
+        cpu_nodes: vec![NodeId(0); 2],
     }
 }
 
@@ -313,7 +313,7 @@ pub(crate) fn numa_96() -> Machine {
                 ],
             },
         ],
-        cpu_nodes: vec![0, 1],
+        cpu_nodes: vec![NodeId(0), NodeId(1)],
     }
 }
 
@@ -325,7 +325,7 @@ pub(crate) fn single_zone(pages: u32) -> Machine {
             distances: vec![10],
             zones: vec![zone(ZoneKind::Normal, 0, pages)],
         }],
-        cpu_nodes: vec![0],
+        cpu_nodes: vec![NodeId(0)],
     }
 }
 
@@ -476,7 +476,7 @@ impl Scene {
                     order: Order(order),
                     gfp: gfps()[usize::from(gfp) % gfps().len()],
                     cpu: CpuId(u32::from(cpu) % nr_cpus as u32),
-                    node: u32::from(node) % nr_nodes as u32,
+                    node: NodeId(u32::from(node) % nr_nodes as u32),
                     past_lists: false,
                 };
                 return self.alloc(request, kind);

@@ -4,6 +4,7 @@
 
 use highorder_mm::anon::{Fault, FaultKind, HUGE_ORDER, TouchRange};
 use highorder_mm::gfp::Gfp;
+use highorder_mm::lru::LruvecId;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
@@ -201,7 +202,7 @@ impl User {
                 return Some(pfn);
             }
             let priority = 12u8.saturating_sub(round / 3);
-            for lruvec in 0..self.memory.lru.lruvecs.len() {
+            for lruvec in self.memory.lru.ids() {
                 self.reclaim(lruvec, priority, Reclaimer::Direct, cpu);
             }
             self.complete_writes(usize::MAX);
@@ -212,7 +213,7 @@ impl User {
     /// One pass of reclaim over some lists.
     pub(crate) fn reclaim(
         &mut self,
-        lruvec: usize,
+        lruvec: LruvecId,
         priority: u8,
         who: Reclaimer,
         cpu: CpuId,

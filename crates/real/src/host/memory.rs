@@ -350,7 +350,7 @@ fn mode(policy: MemPolicy) -> io::Result<(i32, u64)> {
         MemPolicy::Default => Ok((MPOL_DEFAULT, 0)),
         MemPolicy::Local => Ok((MPOL_LOCAL, 0)),
         MemPolicy::PreferredMany(mask) => Ok((MPOL_PREFERRED_MANY, mask)),
-        MemPolicy::Preferred(node) if node < 64 => Ok((MPOL_PREFERRED, 1 << node)),
+        MemPolicy::Preferred(node) if node.0 < 64 => Ok((MPOL_PREFERRED, node.bit())),
         MemPolicy::Preferred(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         MemPolicy::Bind(mask) => Ok((MPOL_BIND, mask)),
         MemPolicy::Interleave(mask) => Ok((MPOL_INTERLEAVE, mask)),

@@ -73,7 +73,7 @@ impl World {
                 if !self.machine.nodes.iter().any(|node| node.cpus.contains(&cpu)) {
                     return Err(Failure::Refused(format!("no CPU {cpu}")));
                 }
-                set.set(cpu as usize);
+                set.set(cpu.index());
             }
             Place::Node(number) => {
                 let node = self.machine.nodes.iter().find(|node| node.number == number);
@@ -81,7 +81,7 @@ impl World {
                 if node.cpus.is_empty() {
                     return Err(Failure::Refused(format!("node {number} has no CPU")));
                 }
-                node.cpus.iter().for_each(|&cpu| set.set(cpu as usize));
+                node.cpus.iter().for_each(|&cpu| set.set(cpu.index()));
             }
         }
         Ok(set)

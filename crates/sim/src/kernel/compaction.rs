@@ -21,6 +21,7 @@ use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::migrate::Obstacle;
 use highorder_mm::policy::Contention;
+use highorder_mm::types::NodeId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
@@ -184,7 +185,7 @@ fn spend_step(cx: &mut KernelCx<'_>, run: &CompactRun, is_free_search: bool) -> 
 fn finds_lock_taken(cx: &mut KernelCx<'_>, run: &CompactRun) -> bool {
     let kernel = cx.world();
     let zone = kernel.zone_locks[run.cc.zone.index()];
-    let lru = kernel.lru_locks[kernel.memory.lru.of_zone(run.cc.zone)];
+    let lru = kernel.lru_locks[kernel.memory.lru.of_zone(run.cc.zone).index()];
     cx.is_taken(zone) || cx.is_taken(lru)
 }
 
@@ -216,7 +217,7 @@ fn zones(cx: &mut KernelCx<'_>, want: Want) -> Vec<ZoneId> {
     zones
         .filter(|id| {
             let zone = &kernel.memory.zones[id.index()];
-            zone.managed_pages > 0 && want.allowed >> zone.node & 1 != 0
+            zone.managed_pages > 0 && want.allowed & zone.node.bit() != 0
         })
         .collect()
 }
@@ -486,7 +487,7 @@ fn has_hope(cx: &mut KernelCx<'_>, want: Want, flags: AllocFlags) -> bool {
 }
 
 /// Compacts all zones of a node for the order that kswapd balanced it for (`compact_pgdat`, 3.4 to 4.5).
-pub(crate) fn compact_for_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order) {
+pub(crate) fn compact_for_kswapd(cx: &mut KernelCx<'_>, node: NodeId, order: Order) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for zone in zones {
         let is_deferred = cx.world().memory.compaction_deferred(zone, order);
@@ -520,7 +521,7 @@ pub fn compact_memory(cx: &mut KernelCx<'_>) {
 /// Asks a node's kcompactd for blocks of `order` in zones up to `highest_zoneidx`.
 pub(crate) fn wakeup_kcompactd(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     order: Order,
     highest_zoneidx: ZoneKind,
 ) {
@@ -529,7 +530,7 @@ pub(crate) fn wakeup_kcompactd(
         return;
     }
     let has_mixed = kernel.has_mixed_blocks(node);
-    let state = &mut kernel.nodes[node as usize].kcompactd;
+    let state = &mut kernel.nodes[node.index()].kcompactd;
     if has_mixed {
         // At once, and for nothing else.
         let queue = state.wait;
@@ -555,14 +556,14 @@ pub(crate) fn wakeup_kcompactd(
 const PROACTIVE_INTERVAL: Ns = Ns::from_millis(500);
 
 /// The kernel thread of a node that compacts. Never returns.
-pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
+pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: NodeId) {
     let mut rounds_deferred = 0;
     loop {
-        let queue = cx.world().nodes[node as usize].kcompactd.wait;
+        let queue = cx.world().nodes[node.index()].kcompactd.wait;
         let proactive = cx.world().memory.policy.compaction.proactiveness > 0;
         trace::note(cx, TraceEvent::KcompactdSleep { node });
         let is_asked = |kernel: &Kernel| {
-            kernel.nodes[node as usize].kcompactd.order > Order(0) || kernel.has_mixed_blocks(node)
+            kernel.nodes[node.index()].kcompactd.order > Order(0) || kernel.has_mixed_blocks(node)
         };
         let woken = if is_asked(cx.world()) {
             Wakeup::Woken
@@ -577,7 +578,7 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
                 cx.world().memory.vm.add(Vm::KcompactdWake, 1);
                 empty_mixed_blocks(cx, node);
             }
-            if cx.world().nodes[node as usize].kcompactd.order > Order(0) {
+            if cx.world().nodes[node.index()].kcompactd.order > Order(0) {
                 do_work(cx, node);
             }
             continue;
@@ -597,9 +598,9 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: u32) {
 }
 
 #[doc(alias = "kcompactd_do_work")]
-fn do_work(cx: &mut KernelCx<'_>, node: u32) {
+fn do_work(cx: &mut KernelCx<'_>, node: NodeId) {
     let kernel = cx.world();
-    let state = &kernel.nodes[node as usize].kcompactd;
+    let state = &kernel.nodes[node.index()].kcompactd;
     let (order, highest_zoneidx) =
         (state.order, state.highest_zoneidx.unwrap_or(ZoneKind::Movable));
     trace::note(cx, TraceEvent::KcompactdWake(Wake { node, order, highest_zoneidx }));
@@ -639,7 +640,7 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
         trace::note_all(cx);
     }
     // What was asked for meanwhile and is more stays.
-    let state = &mut cx.world().nodes[node as usize].kcompactd;
+    let state = &mut cx.world().nodes[node.index()].kcompactd;
     if state.order <= order {
         state.order = Order(0);
     }
@@ -648,7 +649,7 @@ fn do_work(cx: &mut KernelCx<'_>, node: u32) {
     }
 }
 
-fn compact_proactively(cx: &mut KernelCx<'_>, node: u32) {
+fn compact_proactively(cx: &mut KernelCx<'_>, node: NodeId) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for zone in zones {
         let cpu = cx.cpu();

@@ -12,6 +12,7 @@ use highorder_mm::alloc::Request;
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::AllocFlags;
+use highorder_mm::lru::LruvecId;
 use highorder_mm::policy::LruScope;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer};
 use highorder_mm::vmstat::Vm;
@@ -96,7 +97,7 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
 }
 
 /// The LRU lists that a request's zones belong to, in the order of its zonelist.
-fn lruvecs(cx: &mut KernelCx<'_>, want: Want) -> Vec<usize> {
+fn lruvecs(cx: &mut KernelCx<'_>, want: Want) -> Vec<LruvecId> {
     let highest_zoneidx = want.request.gfp.highest_zone();
     let kernel = cx.world();
     if want.allowed == u64::MAX && kernel.memory.policy.lru.scope == LruScope::Zone {
@@ -154,7 +155,7 @@ fn shrink_zones(cx: &mut KernelCx<'_>, want: Want, scan: &mut Scan) -> Seen {
 }
 
 /// Whether every zone of some lists that is of use is ready for compaction, so that they are passed over.
-fn all_ready(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, seen: &mut Seen) -> bool {
+fn all_ready(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &Scan, seen: &mut Seen) -> bool {
     let highest_zoneidx = scan.control.highest_zoneidx;
     let kernel = cx.world();
     let zones: Vec<ZoneId> = kernel.zones_of_lists(lruvec, highest_zoneidx).collect();

@@ -18,7 +18,7 @@ use crate::task::Mode;
 use highorder_mm::anon::{Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Pmd, Vpn};
-use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::{Order, Pfn};
 use highorder_words::{CpuId, Ns};
@@ -207,7 +207,7 @@ struct Fresh {
 fn spend_faults(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
-    node: u32,
+    node: NodeId,
     nr_faults: u64,
     near: Option<Vpn>,
 ) {
@@ -224,7 +224,7 @@ fn spend_faults(
     let locks = near.map(|pfn| {
         let zone = kernel.memory.zone_of(pfn);
         let lru = kernel.memory.lru.of_zone(zone);
-        (kernel.zone_locks[zone.index()], kernel.lru_locks[lru])
+        (kernel.zone_locks[zone.index()], kernel.lru_locks[lru.index()])
     });
     cx.spend(rest + line, Mode::System);
     if let Some((zone, lru)) = locks {
@@ -425,7 +425,7 @@ impl Kernel {
     }
 
     /// What clearing a fresh huge page takes, on a CPU of `node`.
-    pub(crate) fn clear_huge_time(&self, huge: Pfn, node: u32) -> Ns {
+    pub(crate) fn clear_huge_time(&self, huge: Pfn, node: NodeId) -> Ns {
         let local = self.costs.clear_huge_page.once();
         if self.memory.node_of(huge) == node { local } else { local + self.remote_part(local) }
     }

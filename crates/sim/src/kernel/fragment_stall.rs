@@ -42,7 +42,7 @@ pub(super) fn get_page_or_wait(
     let kernel = cx.world();
     let zones = kernel.memory.zones_for(want.request.node, gfp);
     let &preferred = zones.first()?;
-    let home = 1 << kernel.memory.zones[preferred.index()].node;
+    let home = kernel.memory.zones[preferred.index()].node.bit();
     let local = Want { allowed: want.allowed & home, ..want };
     let wish = flags | AllocFlags::FRAGMENT_STALL;
     if let Some(pfn) = get_page(cx, local, Some(Mark::Min), wish) {
@@ -65,7 +65,7 @@ fn wait_for_kswapd(cx: &mut KernelCx<'_>, preferred: ZoneId, timeout: Ns) {
     let kernel = cx.world();
     kernel.memory.boost_watermark(preferred, FAST_BOOST);
     let node = kernel.memory.zones[preferred.index()].node;
-    let state = &kernel.nodes[node as usize];
+    let state = &kernel.nodes[node.index()];
     let (queue, kswapd) = (state.pfmemalloc_wait, state.kswapd_wait);
     cx.wake_one(kswapd);
     let began = cx.now();

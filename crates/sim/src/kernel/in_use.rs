@@ -14,6 +14,7 @@ use highorder_mm::alloc::Request;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::memory::Memory;
+use highorder_mm::types::NodeId;
 use highorder_mm::{Order, Pfn};
 use highorder_words::CpuId;
 use rand_core::Rng;
@@ -33,18 +34,12 @@ const BLOCK: usize = 1 << HOLE_ORDERS;
 pub(super) fn hold(machine: &Machine, memory: &mut Memory) {
     let Some(in_use) = &machine.in_use else { return };
     let mut rng = Pcg64::new(0, STREAM);
-    for (node, spec) in machine.nodes.iter().enumerate() {
+    for (node, spec) in NodeId::all(machine.nodes.len()).zip(&machine.nodes) {
         // A node without CPUs is filled from the first of the machine.
         let cpu = CpuId(if spec.cpus.is_empty() { 0 } else { spec.cpus.start });
         let blocks = spec.memory_bytes / PAGE_BYTES / BLOCK as u64;
         let blocks = (blocks * u64::from(in_use.unmovable_blocks_per_1000) / 1000) as usize;
-        let request = Request {
-            order: Order(0),
-            gfp: Gfp::KERNEL,
-            cpu,
-            node: node as u32,
-            past_lists: false,
-        };
+        let request = Request { order: Order(0), gfp: Gfp::KERNEL, cpu, node, past_lists: false };
         // Pages taken of each block. Zones take turns before 4.8: each may end in the midst of one.
         let mut taken: BTreeMap<Pfn, Vec<Pfn>> = BTreeMap::new();
         let mut nr_whole = 0;

@@ -21,6 +21,7 @@ use crate::sched::DeviceId;
 use highorder_mm::filemap::FileId;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::slab::{CacheId, Object};
+use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_words::CpuId;
@@ -70,11 +71,14 @@ struct Entry {
     /// What the kernel knows of those who have it open.
     open_files: Vec<Object>,
     /// When it came to the list of unused dentries, on which node: 0 is never.
-    dentry_since: (u64, u32),
-    inode_since: (u64, u32),
+    dentry_since: (u64, NodeId),
+    inode_since: (u64, NodeId),
     dentry_referenced: bool,
     inode_referenced: bool,
 }
+
+/// Of an object that is on no list of unused ones.
+const UNLISTED: (u64, NodeId) = (0, NodeId(0));
 
 /// Unused objects of a file system on a node, oldest first.
 #[derive(Clone, Debug, Default)]
@@ -135,17 +139,17 @@ impl Vfs {
     }
 
     /// Unused dentries and inodes of a file system on a node.
-    pub(super) fn unused(&self, superblock: usize, node: u32) -> (u64, u64) {
-        let unused = &self.superblocks[superblock].nodes[node as usize];
+    pub(super) fn unused(&self, superblock: usize, node: NodeId) -> (u64, u64) {
+        let unused = &self.superblocks[superblock].nodes[node.index()];
         (unused.dentries.len() as u64, unused.inodes.len() as u64)
     }
 
-    pub(super) fn take_deferred(&mut self, superblock: usize, node: u32) -> u64 {
-        std::mem::take(&mut self.superblocks[superblock].nodes[node as usize].deferred)
+    pub(super) fn take_deferred(&mut self, superblock: usize, node: NodeId) -> u64 {
+        std::mem::take(&mut self.superblocks[superblock].nodes[node.index()].deferred)
     }
 
-    pub(super) fn put_deferred(&mut self, superblock: usize, node: u32, deferred: u64) {
-        self.superblocks[superblock].nodes[node as usize].deferred += deferred;
+    pub(super) fn put_deferred(&mut self, superblock: usize, node: NodeId, deferred: u64) {
+        self.superblocks[superblock].nodes[node.index()].deferred += deferred;
     }
 
     /// The file system of a disk.
@@ -189,8 +193,8 @@ impl Vfs {
             log_vector: Object::NONE,
             users: 0,
             open_files: Vec::new(),
-            dentry_since: (0, 0),
-            inode_since: (0, 0),
+            dentry_since: UNLISTED,
+            inode_since: UNLISTED,
             dentry_referenced: false,
             inode_referenced: false,
         };
@@ -226,18 +230,18 @@ impl Vfs {
     }
 
     fn unlist_dentry(&mut self, id: EntryId) {
-        let (since, node) = std::mem::take(&mut self.entry_mut(id).dentry_since);
+        let (since, node) = std::mem::replace(&mut self.entry_mut(id).dentry_since, UNLISTED);
         if since != 0 {
             let superblock = self.entry(id).superblock;
-            self.superblocks[superblock].nodes[node as usize].dentries.remove(&since);
+            self.superblocks[superblock].nodes[node.index()].dentries.remove(&since);
         }
     }
 
     fn unlist_inode(&mut self, id: EntryId) {
-        let (since, node) = std::mem::take(&mut self.entry_mut(id).inode_since);
+        let (since, node) = std::mem::replace(&mut self.entry_mut(id).inode_since, UNLISTED);
         if since != 0 {
             let superblock = self.entry(id).superblock;
-            self.superblocks[superblock].nodes[node as usize].inodes.remove(&since);
+            self.superblocks[superblock].nodes[node.index()].inodes.remove(&since);
         }
     }
 }
@@ -581,8 +585,9 @@ impl Kernel {
     }
 
     /// The node whose list an object belongs to.
-    fn node_of(&self, cache: CacheId, object: Object) -> u32 {
-        if self.flows.shrinkers.by_node { self.memory.node_of_object(cache, object) } else { 0 }
+    fn node_of(&self, cache: CacheId, object: Object) -> NodeId {
+        let by_node = self.flows.shrinkers.by_node;
+        if by_node { self.memory.node_of_object(cache, object) } else { NodeId(0) }
     }
 
     fn list_dentry(&mut self, id: EntryId) {
@@ -605,7 +610,7 @@ impl Kernel {
         entry.dentry_since = (since, node);
         entry.dentry_referenced = references;
         let superblock = entry.superblock;
-        vfs.superblocks[superblock].nodes[node as usize].dentries.insert(since, id);
+        vfs.superblocks[superblock].nodes[node.index()].dentries.insert(since, id);
     }
 
     /// An inode without a dentry goes on the list of those that may go, if it may.
@@ -637,7 +642,7 @@ impl Kernel {
         entry.inode_since = (since, node);
         entry.inode_referenced = policy.first_use_references;
         let superblock = entry.superblock;
-        vfs.superblocks[superblock].nodes[node as usize].inodes.insert(since, id);
+        vfs.superblocks[superblock].nodes[node.index()].inodes.insert(since, id);
     }
 
     /// A file lost pages, or was written: its inode may go now, if nobody needs it.
@@ -743,7 +748,7 @@ impl Kernel {
     pub(crate) fn prune_superblock(
         &mut self,
         superblock: usize,
-        node: u32,
+        node: NodeId,
         nr: u64,
         one_more: bool,
         is_kswapd: bool,
@@ -754,7 +759,7 @@ impl Kernel {
         let one_more = u64::from(one_more);
         let mut pages = 0;
         for _ in 0..nr * dentries / total + one_more {
-            let unused = &self.vfs.superblocks[superblock].nodes[node as usize];
+            let unused = &self.vfs.superblocks[superblock].nodes[node.index()];
             let Some((_, &id)) = unused.dentries.first_key_value() else { break };
             let is_mapped = match self.vfs.entry(id).kind {
                 Kind::File(file) => self.memory.spaces.is_file_mapped(file),
@@ -774,7 +779,7 @@ impl Kernel {
             }
         }
         for _ in 0..nr * inodes / total + one_more {
-            let unused = &self.vfs.superblocks[superblock].nodes[node as usize];
+            let unused = &self.vfs.superblocks[superblock].nodes[node.index()];
             let Some((_, &id)) = unused.inodes.first_key_value() else { break };
             pages += self.isolate_inode(id, is_kswapd, cpu);
         }
@@ -870,11 +875,11 @@ impl Kernel {
             }
             let nodes = &self.vfs.superblocks[entry.superblock].nodes;
             let (since, node) = entry.dentry_since;
-            if since != 0 && nodes[node as usize].dentries.get(&since) != Some(&(id as EntryId)) {
+            if since != 0 && nodes[node.index()].dentries.get(&since) != Some(&(id as EntryId)) {
                 return Err(format!("`{}` says that its dentry is unused", entry.name));
             }
             let (since, node) = entry.inode_since;
-            if since != 0 && nodes[node as usize].inodes.get(&since) != Some(&(id as EntryId)) {
+            if since != 0 && nodes[node.index()].inodes.get(&since) != Some(&(id as EntryId)) {
                 return Err(format!("`{}` says that its inode is unused", entry.name));
             }
         }

@@ -14,6 +14,7 @@ use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::policy::BoostWakes;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, SWAP_CLUSTER_MAX};
+use highorder_mm::types::NodeId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::{Zone, ZoneId};
@@ -21,7 +22,7 @@ use highorder_mm::{Order, ZoneKind};
 
 /// Asks a node's kswapd for blocks of `order` in the zones that a request with these flags can use; or
 /// kcompactd, where it is not reclaim that is missing.
-pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: u32, order: Order, gfp: Gfp) {
+pub(crate) fn wakeup_kswapd(cx: &mut KernelCx<'_>, node: NodeId, order: Order, gfp: Gfp) {
     wakeup_kswapd_for(cx, node, order, gfp, gfp.highest_zone());
 }
 
@@ -39,14 +40,14 @@ pub(crate) fn wakeup_for_boosts(cx: &mut KernelCx<'_>, is_served: bool) {
 
 fn wakeup_kswapd_for(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     order: Order,
     gfp: Gfp,
     highest_zoneidx: ZoneKind,
 ) {
     let kernel = cx.world();
     let by_zones = kernel.flows.kswapd.from_highest_unbalanced;
-    let state = &mut kernel.nodes[node as usize];
+    let state = &mut kernel.nodes[node.index()];
     let (queue, failures) = (state.kswapd_wait, state.kswapd_failures);
     if by_zones {
         // The lowest class of the largest order asked for.
@@ -92,7 +93,7 @@ fn wakeup_kswapd_for(
 }
 
 /// Tells that kswapd is woken for a node's highest zone that the request can use.
-fn note_wakeup(cx: &mut KernelCx<'_>, node: u32, order: Order, highest_zoneidx: ZoneKind) {
+fn note_wakeup(cx: &mut KernelCx<'_>, node: NodeId, order: Order, highest_zoneidx: ZoneKind) {
     let kernel = cx.world();
     if let Some(id) = kernel.zones_of(node, highest_zoneidx).last() {
         let zone = kernel.memory.zones[id.index()].kind;
@@ -103,8 +104,8 @@ fn note_wakeup(cx: &mut KernelCx<'_>, node: u32, order: Order, highest_zoneidx: 
 /// The kernel thread of a node. Never returns.
 ///
 /// A run begins long after boot: it sleeps for good, not the doze that comes before.
-pub(crate) fn kswapd(cx: &mut KernelCx<'_>, node: u32) {
-    let queue = cx.world().nodes[node as usize].kswapd_wait;
+pub(crate) fn kswapd(cx: &mut KernelCx<'_>, node: NodeId) {
+    let queue = cx.world().nodes[node.index()].kswapd_wait;
     cx.wait(queue);
     if cx.world().flows.kswapd.from_highest_unbalanced {
         kswapd_by_zones(cx, node)
@@ -122,8 +123,8 @@ struct Wish {
 
 impl Wish {
     /// What the node's kswapd was asked for last, or single pages in the zones up to `otherwise`.
-    fn of(cx: &mut KernelCx<'_>, node: u32, otherwise: ZoneKind) -> Self {
-        let state = &cx.world().nodes[node as usize];
+    fn of(cx: &mut KernelCx<'_>, node: NodeId, otherwise: ZoneKind) -> Self {
+        let state = &cx.world().nodes[node.index()];
         Self {
             order: state.kswapd_order,
             highest_zoneidx: state.kswapd_highest_zoneidx.unwrap_or(otherwise),
@@ -131,9 +132,9 @@ impl Wish {
     }
 
     /// The same, which is forgotten.
-    fn take(cx: &mut KernelCx<'_>, node: u32, otherwise: ZoneKind) -> Self {
+    fn take(cx: &mut KernelCx<'_>, node: NodeId, otherwise: ZoneKind) -> Self {
         let wish = Self::of(cx, node, otherwise);
-        let state = &mut cx.world().nodes[node as usize];
+        let state = &mut cx.world().nodes[node.index()];
         (state.kswapd_order, state.kswapd_highest_zoneidx) = (Order(0), None);
         wish
     }
@@ -149,7 +150,7 @@ impl Wish {
 /// Kswapd sleeps on what it is asked for as long as that is there; woken, it takes the request and works for it.
 /// When that came to less than was wanted, less was all that could be had: it sleeps on that, whoever still asks
 /// for more. The zones of the last request are those of one that names none.
-fn kswapd_by_node(cx: &mut KernelCx<'_>, node: u32) -> ! {
+fn kswapd_by_node(cx: &mut KernelCx<'_>, node: NodeId) -> ! {
     let mut wish = Wish::of(cx, node, ZoneKind::Movable);
     let mut fell_to = None;
     loop {
@@ -167,7 +168,7 @@ fn kswapd_by_node(cx: &mut KernelCx<'_>, node: u32) -> ! {
 ///
 /// A request that is harder than the work done last is begun at once; any other may be slept on. The next one is
 /// looked at only when the last is fulfilled, to its order and in all its zones.
-fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: u32) -> ! {
+fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: NodeId) -> ! {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     let top = zones.last().map_or(ZoneKind::Dma, |id| cx.world().memory.zones[id.index()].kind);
     let take = |cx: &mut KernelCx<'_>| {
@@ -194,12 +195,12 @@ fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: u32) -> ! {
 #[doc(alias = "kswapd_try_to_sleep")]
 fn try_to_sleep(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     wanted: Order,
     balanced_order: Order,
     highest_zoneidx: ZoneKind,
 ) {
-    let queue = cx.world().nodes[node as usize].kswapd_wait;
+    let queue = cx.world().nodes[node.index()].kswapd_wait;
     let mut woken = Wakeup::TimedOut;
     if prepare_sleep(cx, node, balanced_order, highest_zoneidx) {
         if cx.world().flows.compactors.kcompactd == KcompactdWake::BeforeDoze {
@@ -208,7 +209,7 @@ fn try_to_sleep(
         woken = cx.wait_timeout(queue, TENTH);
         if woken == Wakeup::Woken {
             // What it slept on is still asked for.
-            let state = &mut cx.world().nodes[node as usize];
+            let state = &mut cx.world().nodes[node.index()];
             state.kswapd_order = state.kswapd_order.max(wanted);
         }
     }
@@ -229,7 +230,7 @@ fn try_to_sleep(
 
 /// Leaves the rest to compaction: what it knows of pageblocks may be out of date, and kcompactd has what
 /// was asked for.
-fn hand_over(cx: &mut KernelCx<'_>, node: u32, wanted: Order, highest_zoneidx: ZoneKind) {
+fn hand_over(cx: &mut KernelCx<'_>, node: NodeId, wanted: Order, highest_zoneidx: ZoneKind) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for id in zones {
         cx.world().memory.reset_isolation_hints(id);
@@ -240,13 +241,13 @@ fn hand_over(cx: &mut KernelCx<'_>, node: u32, wanted: Order, highest_zoneidx: Z
 /// Whether kswapd may sleep; those who wait for reserves need not any more.
 fn prepare_sleep(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     order: Order,
     highest_zoneidx: ZoneKind,
 ) -> bool {
     throttle::wake_pfmemalloc(cx, node, true);
     let kernel = cx.world();
-    let failures = kernel.nodes[node as usize].kswapd_failures;
+    let failures = kernel.nodes[node.index()].kswapd_failures;
     kernel.flows.kswapd.failures_max.is_some_and(|max| failures >= max)
         || kernel.is_balanced(node, order, highest_zoneidx)
 }
@@ -255,7 +256,7 @@ fn prepare_sleep(
 /// for, and up to which zone.
 fn balance_pgdat(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     order: Order,
     highest_zoneidx: ZoneKind,
 ) -> (Order, ZoneKind) {
@@ -324,7 +325,7 @@ impl Boost {
 /// - Once a round has reclaimed enough for compaction to work with, the order that was wanted is no longer looked at.
 fn balance_node(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     order: Order,
     highest_zoneidx: ZoneKind,
 ) -> Order {
@@ -335,7 +336,7 @@ fn balance_node(
     let ends_well = reclaim_in_rounds(cx, node, &zones, &mut boost, &mut scan);
     let kernel = cx.world();
     if !ends_well && scan.nr_reclaimed == 0 {
-        kernel.nodes[node as usize].kswapd_failures += 1;
+        kernel.nodes[node.index()].kswapd_failures += 1;
     }
     set_reclaim_active(kernel, &zones, false);
     boost.lower(kernel);
@@ -350,7 +351,7 @@ fn balance_node(
 /// The rounds of [`balance_node`]; whether they end well.
 fn reclaim_in_rounds(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     zones: &[ZoneId],
     boost: &mut Boost,
     scan: &mut Scan,
@@ -391,7 +392,7 @@ fn reclaim_in_rounds(
 /// A round over a node's lists at a priority; what it reclaimed.
 fn round_of_node(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     zones: &[ZoneId],
     is_for_boost: bool,
     priority: u8,
@@ -432,7 +433,7 @@ fn forget_order(scan: &mut Scan, reclaimed: u64) {
 /// Returns the order that is still wanted, and the highest zone of the last round.
 fn balance_zones(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     order: Order,
     highest_zoneidx: ZoneKind,
 ) -> (Order, ZoneKind) {
@@ -480,7 +481,7 @@ fn highest_unbalanced(
         if !kernel.zone_balanced(id, scan.order, 0, ZoneKind::Dma) {
             return Some(kernel.memory.zones[id.index()].kind);
         }
-        let flags = &mut kernel.lru_flags[lruvec];
+        let flags = &mut kernel.lru_flags[lruvec.index()];
         (flags.congested, flags.dirty) = (false, false);
     }
     None
@@ -536,7 +537,7 @@ fn shrink_zone(
     let test_order = kernel.test_order(id, scan.order, highest_zoneidx);
     let balanced =
         kernel.is_reclaimable(lruvec) && kernel.zone_balanced(id, test_order, 0, highest_zoneidx);
-    let flags = &mut kernel.lru_flags[lruvec];
+    let flags = &mut kernel.lru_flags[lruvec.index()];
     flags.writeback = false;
     if balanced {
         (flags.congested, flags.dirty) = (false, false);
@@ -595,7 +596,12 @@ impl Kernel {
 
     /// Whether a node's zones up to `highest_zoneidx` need nothing of kswapd (`pgdat_balanced`).
     #[doc(alias = "pgdat_balanced")]
-    pub(crate) fn is_balanced(&self, node: u32, order: Order, highest_zoneidx: ZoneKind) -> bool {
+    pub(crate) fn is_balanced(
+        &self,
+        node: NodeId,
+        order: Order,
+        highest_zoneidx: ZoneKind,
+    ) -> bool {
         let mut zones = self.zones_of(node, highest_zoneidx);
         if self.flows.kswapd.balanced == Balanced::AnyZone {
             return zones.any(|id| self.zone_balanced(id, order, 0, highest_zoneidx));
@@ -617,7 +623,7 @@ impl Kernel {
     }
 
     /// Whether some zone's marks are boosted.
-    fn is_boosted(&self, node: u32, highest_zoneidx: ZoneKind) -> bool {
+    fn is_boosted(&self, node: NodeId, highest_zoneidx: ZoneKind) -> bool {
         self.zones_of(node, highest_zoneidx)
             .any(|id| self.memory.zones[id.index()].watermarks.boost > 0)
     }

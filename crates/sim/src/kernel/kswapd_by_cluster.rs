@@ -8,6 +8,7 @@ use super::{Kernel, KernelCx, Waiter, compaction, slab, throttle};
 use crate::task::Mode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, SWAP_CLUSTER_MAX};
+use highorder_mm::types::NodeId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
@@ -28,7 +29,7 @@ struct Round {
 #[doc(alias = "balance_pgdat")]
 pub(super) fn balance_by_cluster(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     order: Order,
     highest_zoneidx: ZoneKind,
 ) -> (Order, ZoneKind) {
@@ -107,7 +108,7 @@ fn highest_unbalanced(
         if !cx.world().zone_balanced(id, scan.order, 0, ZoneKind::Dma) {
             return Some(cx.world().memory.zones[id.index()].kind);
         }
-        cx.world().lru_flags[lruvec].congested = false;
+        cx.world().lru_flags[lruvec.index()].congested = false;
     }
     None
 }
@@ -154,7 +155,7 @@ fn shrink_zones(
             continue;
         }
         if cx.world().zone_balanced(id, test_order, 0, *end_zone) {
-            cx.world().lru_flags[lruvec].congested = false;
+            cx.world().lru_flags[lruvec.index()].congested = false;
             round.balanced += if kind <= highest_zoneidx { present } else { 0 };
         } else {
             round.all_ok = false;
@@ -183,7 +184,7 @@ fn settle(
             scan.order = Order(0);
             return false;
         }
-        kernel.lru_flags[lruvec].congested = false;
+        kernel.lru_flags[lruvec.index()].congested = false;
     }
     let order = scan.order;
     let is_served = zones.iter().any(|&id| kernel.is_above(id, order, Mark::Low, ZoneKind::Dma));

@@ -10,11 +10,12 @@
 use super::compaction::run_compaction;
 use super::{Kernel, KernelCx, trace};
 use highorder_mm::ZoneKind;
+use highorder_mm::types::NodeId;
 use highorder_mm::zone::ZoneId;
 
 impl Kernel {
     /// Whether some zone of a node remembers a mixed pageblock.
-    pub(super) fn has_mixed_blocks(&self, node: u32) -> bool {
+    pub(super) fn has_mixed_blocks(&self, node: NodeId) -> bool {
         self.memory.zones.iter().any(|zone| zone.node == node && !zone.mixed_blocks.is_empty())
     }
 }
@@ -23,7 +24,7 @@ impl Kernel {
 /// the beginning, the last one first. Suspends.
 #[doc(alias = "kcompactd_run_queue")]
 #[doc(alias = "compact_pageblock")]
-pub(super) fn empty_mixed_blocks(cx: &mut KernelCx<'_>, node: u32) {
+pub(super) fn empty_mixed_blocks(cx: &mut KernelCx<'_>, node: NodeId) {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     for id in zones {
         for _ in 0..cx.world().memory.zones[id.index()].mixed_blocks.len() {

@@ -13,6 +13,7 @@
 use super::{Kernel, KernelCx};
 use crate::machine::Costs;
 use crate::sched::WaitQueue;
+use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
 use highorder_words::Ns;
 use std::collections::VecDeque;
@@ -44,8 +45,8 @@ pub struct MmapLock {
 
 impl MmapLock {
     /// Counts a task on this node among those that serve faults.
-    pub(crate) fn begin_faults(&mut self, node: u32) {
-        let node = node as usize;
+    pub(crate) fn begin_faults(&mut self, node: NodeId) {
+        let node = node.index();
         if self.faulting.len() <= node {
             self.faulting.resize(node + 1, 0);
         }
@@ -53,8 +54,8 @@ impl MmapLock {
     }
 
     /// No longer counts it.
-    pub(crate) fn end_faults(&mut self, node: u32) {
-        self.faulting[node as usize] -= 1;
+    pub(crate) fn end_faults(&mut self, node: NodeId) {
+        self.faulting[node.index()] -= 1;
     }
 
     /// What it takes longer to serve some faults on this node, which would take `alone`, since others serve some at
@@ -66,8 +67,8 @@ impl MmapLock {
     pub(crate) fn line_time(
         &self,
         costs: &Costs,
-        node_cpus: impl Fn(u32) -> u64,
-        node: u32,
+        node_cpus: impl Fn(NodeId) -> u64,
+        node: NodeId,
         nr_faults: u64,
         alone: Ns,
     ) -> Ns {
@@ -75,11 +76,11 @@ impl MmapLock {
         if self.faulting.iter().sum::<u32>() <= 1 {
             return Ns::ZERO;
         }
-        let on = |node: u32| {
-            let tasks = self.faulting.get(node as usize).copied().unwrap_or(0);
+        let on = |node: NodeId| {
+            let tasks = self.faulting.get(node.index()).copied().unwrap_or(0);
             u64::from(tasks).min(node_cpus(node))
         };
-        let all: u64 = (0..self.faulting.len() as u32).map(on).sum();
+        let all: u64 = NodeId::all(self.faulting.len()).map(on).sum();
         let (near, others) = (on(node).saturating_sub(1), all.saturating_sub(1));
         if others == 0 {
             return Ns::ZERO;
@@ -244,18 +245,22 @@ mod tests {
             lock.line_time(&costs, |_| cpus, node, nr_faults, alone)
         };
         let mut lock = MmapLock::default();
-        lock.begin_faults(0);
-        assert_eq!(line(&lock, 12, 0, 10, Ns::ZERO), Ns::ZERO, "nobody else has it");
-        lock.begin_faults(0);
-        assert_eq!(line(&lock, 12, 0, 10, Ns::from_millis(1)), near);
-        lock.begin_faults(1);
+        lock.begin_faults(NodeId(0));
+        assert_eq!(line(&lock, 12, NodeId(0), 10, Ns::ZERO), Ns::ZERO, "nobody else has it");
+        lock.begin_faults(NodeId(0));
+        assert_eq!(line(&lock, 12, NodeId(0), 10, Ns::from_millis(1)), near);
+        lock.begin_faults(NodeId(1));
         let one = Ns((near.0 + far.0) / 2);
-        assert_eq!(line(&lock, 12, 0, 10, Ns::from_millis(1)), one);
-        assert_eq!(line(&lock, 12, 1, 10, Ns::from_millis(1)), far);
-        assert_eq!(line(&lock, 12, 1, 10, Ns(1)), Ns(3 * far.0 - 1));
-        assert_eq!(line(&lock, 1, 0, 10, Ns::from_millis(1)), far, "one CPU has it on this node");
-        lock.end_faults(0);
-        lock.end_faults(0);
-        assert_eq!(line(&lock, 12, 1, 10, Ns(1)), Ns::ZERO);
+        assert_eq!(line(&lock, 12, NodeId(0), 10, Ns::from_millis(1)), one);
+        assert_eq!(line(&lock, 12, NodeId(1), 10, Ns::from_millis(1)), far);
+        assert_eq!(line(&lock, 12, NodeId(1), 10, Ns(1)), Ns(3 * far.0 - 1));
+        assert_eq!(
+            line(&lock, 1, NodeId(0), 10, Ns::from_millis(1)),
+            far,
+            "one CPU has it on this node"
+        );
+        lock.end_faults(NodeId(0));
+        lock.end_faults(NodeId(0));
+        assert_eq!(line(&lock, 12, NodeId(1), 10, Ns(1)), Ns::ZERO);
     }
 }

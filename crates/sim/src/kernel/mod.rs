@@ -52,8 +52,10 @@ use crate::sched::{DeviceId, LockId, LockKind, WaitQueue};
 use crate::sim::{Cx, Sim, Waker};
 use crate::task::{Affinity, TaskSpec};
 use highorder_mm::frame::PageFlags;
+use highorder_mm::lru::LruvecId;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::Policy;
+use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn, ZoneKind};
@@ -350,7 +352,7 @@ impl Kernel {
     /// The zones of a node that a request for zones up to `highest_zoneidx` can use.
     pub(crate) fn zones_of(
         &self,
-        node: u32,
+        node: NodeId,
         highest_zoneidx: ZoneKind,
     ) -> impl DoubleEndedIterator<Item = ZoneId> + '_ {
         let zones = self.memory.zones.iter().enumerate();
@@ -363,8 +365,8 @@ impl Kernel {
 
     /// The LRU lists of a node's zones up to `highest_zoneidx`, lowest zone first; the node's own where lists
     /// belong to nodes.
-    pub(crate) fn lruvecs_of(&self, node: u32, highest_zoneidx: ZoneKind) -> Vec<usize> {
-        let mut lruvecs: Vec<usize> =
+    pub(crate) fn lruvecs_of(&self, node: NodeId, highest_zoneidx: ZoneKind) -> Vec<LruvecId> {
+        let mut lruvecs: Vec<LruvecId> =
             self.zones_of(node, highest_zoneidx).map(|id| self.memory.lru.of_zone(id)).collect();
         lruvecs.dedup();
         lruvecs
@@ -490,9 +492,8 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         sim.world_mut().nodes.push(state);
     }
     sim.on_completion(complete);
-    for (node, spec) in machine.nodes.iter().enumerate() {
+    for (node, spec) in NodeId::all(nr_nodes).zip(&machine.nodes) {
         if spec.memory_bytes > 0 {
-            let node = node as u32;
             let place = if spec.cpus.is_empty() { Affinity::Any } else { Affinity::Node(node) };
             let task = TaskSpec::kernel_thread(format!("kswapd{node}")).on(place);
             sim.spawn(task, move |cx| kswapd::kswapd(cx, node));
@@ -526,7 +527,7 @@ fn release_free_memory(machine: &Machine, memory: &mut Memory) {
         let low = match zone.kind {
             // The first MiB.
             ZoneKind::Dma => reserved,
-            ZoneKind::Dma32 if zone.node == 0 => {
+            ZoneKind::Dma32 if zone.node == NodeId(0) => {
                 machine.reserved.low_bytes.div_ceil(PAGE_BYTES).min(reserved)
             }
             _ => 0,

@@ -15,7 +15,7 @@ use super::{Kernel, KernelCx};
 use highorder_mm::Pfn;
 use highorder_mm::alloc::Request;
 use highorder_mm::gfp::{AllocFlags, Gfp};
-use highorder_mm::lru::LruList;
+use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::reclaim::{Reclaimer, SWAP_CLUSTER_MAX};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
@@ -44,7 +44,7 @@ impl Kernel {
 
     /// Pages of files that it may take from some lists.
     #[doc(alias = "node_pagecache_reclaimable")]
-    fn reclaimable_cache(&self, lruvec: usize) -> u64 {
+    fn reclaimable_cache(&self, lruvec: LruvecId) -> u64 {
         let mode = self.knobs.zone_reclaim_mode;
         let lists = &self.memory.lru.lruvecs[lruvec];
         let files = lists.size(LruList::InactiveFile) + lists.size(LruList::ActiveFile);
@@ -65,7 +65,7 @@ pub(crate) fn get_local_page(
     flags: AllocFlags,
 ) -> Option<Pfn> {
     let Request { node, gfp, order, .. } = want.request;
-    let begins_here = node == cx.node() && want.allowed >> node & 1 != 0;
+    let begins_here = node == cx.node() && want.allowed & node.bit() != 0;
     let kernel = cx.world();
     let may = kernel.memory.machine.nr_nodes() > 1
         && kernel.reclaims_nodes()
@@ -113,7 +113,7 @@ fn node_reclaim(cx: &mut KernelCx<'_>, id: ZoneId, request: Request) -> bool {
         .sum();
     let min_unmapped = managed * MIN_UNMAPPED_RATIO / 100;
     let is_full = kernel.reclaimable_cache(lruvec) <= min_unmapped;
-    if is_full || std::mem::replace(&mut kernel.lru_flags[lruvec].node_reclaim, true) {
+    if is_full || std::mem::replace(&mut kernel.lru_flags[lruvec.index()].node_reclaim, true) {
         return false;
     }
     let node = kernel.memory.zones[id.index()].node;
@@ -135,7 +135,7 @@ fn node_reclaim(cx: &mut KernelCx<'_>, id: ZoneId, request: Request) -> bool {
     }
     trace::note(cx, TraceEvent::NodeReclaimEnd { nr_reclaimed: scan.nr_reclaimed });
     let kernel = cx.world();
-    kernel.lru_flags[lruvec].node_reclaim = false;
+    kernel.lru_flags[lruvec.index()].node_reclaim = false;
     if scan.nr_reclaimed < wanted {
         kernel.memory.vm.add(Vm::ZoneReclaimFailed, 1);
     }

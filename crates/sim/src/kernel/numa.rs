@@ -26,7 +26,7 @@ use highorder_mm::anon::{Fault, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::numa::Hint;
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
-use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::ProcessId;
 use highorder_words::Ns;
 use std::collections::BTreeMap;
@@ -276,7 +276,7 @@ pub(crate) fn do_numa_page(
     let task = cx.task().0;
     let pages = u64::from(hint.order.pages());
     if let Some(state) = cx.world().numa.tasks.get_mut(&task) {
-        state.recent[at as usize] += pages;
+        state.recent[at.index()] += pages;
         state.failed += if failed { pages } else { 0 };
         let is_local = hint.node == node;
         *(if is_local { &mut state.local } else { &mut state.remote }) += pages;
@@ -290,7 +290,7 @@ pub(crate) fn do_numa_page(
 /// Moves a page to a node, if that has room to spare. Whether it did.
 #[doc(alias = "migrate_misplaced_transhuge_page")]
 #[doc(alias = "alloc_misplaced_dst_page")]
-fn migrate(cx: &mut KernelCx<'_>, fault: &Fault, hint: &Hint, node: u32) -> bool {
+fn migrate(cx: &mut KernelCx<'_>, fault: &Fault, hint: &Hint, node: NodeId) -> bool {
     if !cx.world().memory.has_room_for_misplaced(node, hint.order) {
         return false;
     }
@@ -302,7 +302,7 @@ fn migrate(cx: &mut KernelCx<'_>, fault: &Fault, hint: &Hint, node: u32) -> bool
     };
     let cpu = cx.cpu();
     let request = Request { order: hint.order, gfp, cpu, node, past_lists: false };
-    let Some(to) = alloc_pages(cx, Want { request, allowed: 1 << node, process: None }) else {
+    let Some(to) = alloc_pages(cx, Want { request, allowed: node.bit(), process: None }) else {
         return false;
     };
     let cpu = cx.cpu();
@@ -339,7 +339,7 @@ fn place_task(cx: &mut KernelCx<'_>, process: ProcessId) {
     }
     let most_faults = state.faults.iter().copied().max().unwrap_or(0);
     let preferred = match state.faults.iter().position(|&faults| faults == most_faults) {
-        Some(first) if most_faults > 0 => first as u32,
+        Some(first) if most_faults > 0 => NodeId(first as u32),
         _ => node,
     };
     let waits = state.update_period(least, most);

@@ -9,6 +9,7 @@ use super::fault::Killed;
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
 use highorder_mm::Pfn;
+use highorder_mm::lru::LruvecId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::vma::ProcessId;
 use highorder_words::{CpuId, Ns};
@@ -101,7 +102,7 @@ fn by_parts(
         let near = kernel.memory.spaces.table().frame_at(at);
         let zone = near.map(|pfn| kernel.memory.zone_of(pfn));
         step(kernel, at..end, cpu);
-        let zone = zone.unwrap_or_else(|| kernel.zone_of_lists(0));
+        let zone = zone.unwrap_or_else(|| kernel.zone_of_lists(LruvecId(0)));
         spend_work(cx, zone);
         at = end;
     }

@@ -11,7 +11,7 @@ use super::{Kernel, KernelCx, LruFlags, TENTH, Waiter, slab, swap, throttle, wri
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
-use highorder_mm::lru::LruList;
+use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::policy::{LruKind, LumpyIsolation};
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
@@ -81,7 +81,7 @@ impl Scan {
 /// has room. Suspends.
 #[doc(alias = "shrink_node")]
 #[doc(alias = "shrink_zone")]
-pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     loop {
         let (scanned, reclaimed) = (scan.nr_scanned, scan.nr_reclaimed);
         let is_classic = cx.world().memory.policy.lru.kind == LruKind::Classic;
@@ -107,7 +107,7 @@ struct Round {
 }
 
 /// Whether another look is worth while (`should_continue_reclaim`).
-fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) -> bool {
+fn should_continue(kernel: &Kernel, lruvec: LruvecId, scan: &Scan, round: Round) -> bool {
     let order = scan.order;
     let is_for_compaction = match kernel.flows.direct.continues {
         Continues::UntilKept | Continues::UntilKeptOrAged => {
@@ -145,7 +145,7 @@ fn should_continue(kernel: &Kernel, lruvec: usize, scan: &Scan, round: Round) ->
     !is_ready && (by_gap || inactive > gap)
 }
 
-fn shrink_lists(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+fn shrink_lists(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     let mut plan = cx.world().memory.plan_scan(lruvec, &scan.control);
     let mut batch = Batch::default();
     loop {
@@ -162,7 +162,7 @@ fn shrink_lists(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
 }
 
 /// Moves some active anonymous pages to the inactive list if there are too few. Suspends.
-pub(crate) fn age_active_anon(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+pub(crate) fn age_active_anon(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     prepare(cx, lruvec, scan);
     if cx.world().memory.age_active_anon(lruvec, &scan.control).is_some() {
         let zone = cx.world().zone_of_lists(lruvec);
@@ -172,7 +172,7 @@ pub(crate) fn age_active_anon(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut S
 
 /// As `shrink_lists`, by generations.
 #[doc(alias = "lru_gen_shrink_node")]
-fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     let began_with = scan.nr_reclaimed;
     let wanted = scan.control.nr_to_reclaim.max(2 << scan.order.0);
     let mut batch = Batch::default();
@@ -200,7 +200,7 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
 }
 
 /// Whether kswapd has nothing left to do for order 0 (`should_abort_scan`).
-fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
+fn is_above_high(kernel: &Kernel, lruvec: LruvecId, scan: &Scan) -> bool {
     // MIN_LRU_BATCH, mm/vmscan.c.
     const BATCH: u64 = 64;
     let node = kernel.memory.lru.lruvecs[lruvec].node;
@@ -214,7 +214,7 @@ fn is_above_high(kernel: &Kernel, lruvec: usize, scan: &Scan) -> bool {
 }
 
 /// What a step is told that may have changed since the last one.
-fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
+fn prepare(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     scan.control.cpu = cx.cpu();
     scan.control.order = scan.order;
     if let Some(token) = cx.world().token() {
@@ -223,7 +223,7 @@ fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
         }
         scan.control.spared = token.protected_from(scan.process);
     }
-    let LruFlags { writeback, dirty, .. } = cx.world().lru_flags[lruvec];
+    let LruFlags { writeback, dirty, .. } = cx.world().lru_flags[lruvec.index()];
     scan.control.writeback_flag = writeback;
     scan.control.dirty_flag = dirty;
 }
@@ -231,7 +231,7 @@ fn prepare(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan) {
 /// Spends what a step took, hands over what it wants written, and waits where the kernel does. Suspends.
 fn finish_step(
     cx: &mut KernelCx<'_>,
-    lruvec: usize,
+    lruvec: LruvecId,
     scan: &mut Scan,
     batch: &mut Batch,
     mut shrunk: Shrunk,
@@ -254,7 +254,7 @@ fn finish_step(
     }
     let refused_all = shrunk.nr_found_dirty > 0 && shrunk.nr_found_dirty == shrunk.nr_refused;
     if refused_all && cx.world().flows.stall.zone_congested == ZoneCongested::AllRefused {
-        cx.world().lru_flags[lruvec].congested = true;
+        cx.world().lru_flags[lruvec.index()].congested = true;
     }
     remember_mode(cx.world(), scan, &shrunk);
     note_isolation(cx, &shrunk);
@@ -299,7 +299,7 @@ fn note_writes(
 /// Tells what a step of inactive pages came to.
 fn note_shrunk(
     cx: &mut KernelCx<'_>,
-    lruvec: usize,
+    lruvec: LruvecId,
     scan: &Scan,
     shrunk: &Shrunk,
     pass: WritePass,
@@ -332,7 +332,12 @@ fn remember_mode(kernel: &Kernel, scan: &mut Scan, shrunk: &Shrunk) {
 
 /// Waits for the pages of a batch that are being written, where the kernel does, and decides about them once more.
 /// Whether it did, and found nothing else in its way. Suspends.
-fn look_again(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan, shrunk: &mut Shrunk) -> bool {
+fn look_again(
+    cx: &mut KernelCx<'_>,
+    lruvec: LruvecId,
+    scan: &mut Scan,
+    shrunk: &mut Shrunk,
+) -> bool {
     let mut has_looked = false;
     let mut pages = std::mem::take(&mut shrunk.in_writeback).into_iter();
     while let Some(mode) = scan.mode
@@ -363,7 +368,7 @@ fn look_again(cx: &mut KernelCx<'_>, lruvec: usize, scan: &mut Scan, shrunk: &mu
 
 /// What kernels before 3.11 conclude from every 32 pages: the higher the pressure, the fewer of them have to
 /// be under writeback.
-fn wait_for_writeback(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, shrunk: &Shrunk) {
+fn wait_for_writeback(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &Scan, shrunk: &Shrunk) {
     let share = shrunk.nr_taken >> (DEF_PRIORITY - scan.control.priority);
     if shrunk.nr_writeback > 0 && shrunk.nr_writeback >= share {
         throttle::wait_iff_congested(cx, lruvec, TENTH, scan.waiter());
@@ -371,8 +376,8 @@ fn wait_for_writeback(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, shrunk:
 }
 
 /// What kernels before 4.18 or so conclude from every 32 pages.
-fn judge_step(cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan, shrunk: &Shrunk) {
-    let flags = &mut cx.world().lru_flags[lruvec];
+fn judge_step(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &Scan, shrunk: &Shrunk) {
+    let flags = &mut cx.world().lru_flags[lruvec.index()];
     if shrunk.nr_taken > 0 {
         flags.writeback |= shrunk.nr_writeback == shrunk.nr_taken;
         flags.dirty |= shrunk.nr_unqueued_dirty == shrunk.nr_taken;
@@ -405,16 +410,16 @@ impl Batch {
     }
 
     /// What newer kernels conclude once the node was looked through.
-    fn judge_node(self, cx: &mut KernelCx<'_>, lruvec: usize, scan: &Scan) {
+    fn judge_node(self, cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &Scan) {
         let kernel = cx.world();
         let node = kernel.memory.lru.lruvecs[lruvec].node;
         if self.nr_reclaimed > 0 {
-            kernel.nodes[node as usize].kswapd_failures = 0;
+            kernel.nodes[node.index()].kswapd_failures = 0;
         }
         if kernel.flows.stall.rule != StallRule::Throttle || !scan.is_kswapd() {
             return;
         }
-        let flags = &mut kernel.lru_flags[lruvec];
+        let flags = &mut kernel.lru_flags[lruvec.index()];
         if self.nr_taken > 0 {
             flags.writeback |= self.nr_writeback == self.nr_taken;
             flags.dirty |= self.nr_unqueued_dirty == self.nr_taken;
@@ -427,7 +432,7 @@ impl Batch {
 
 impl Kernel {
     /// The highest zone that some LRU lists belong to.
-    pub(crate) fn zone_of_lists(&self, lruvec: usize) -> ZoneId {
+    pub(crate) fn zone_of_lists(&self, lruvec: LruvecId) -> ZoneId {
         let mut zones = (0..self.memory.zones.len()).rev().map(|zone| ZoneId(zone as u8));
         zones.find(|&id| self.memory.lru.of_zone(id) == lruvec).expect("lists belong to a zone")
     }
@@ -435,7 +440,7 @@ impl Kernel {
     /// The zones up to `highest_zoneidx` with memory that some LRU lists belong to, lowest first.
     pub(crate) fn zones_of_lists(
         &self,
-        lruvec: usize,
+        lruvec: LruvecId,
         highest_zoneidx: ZoneKind,
     ) -> impl Iterator<Item = ZoneId> + '_ {
         let node = self.memory.lru.lruvecs[lruvec].node;
@@ -444,7 +449,7 @@ impl Kernel {
     }
 
     /// Whether reclaim leaves a zone alone but at the lowest pressure.
-    pub(crate) fn is_given_up(&self, lruvec: usize) -> bool {
+    pub(crate) fn is_given_up(&self, lruvec: LruvecId) -> bool {
         if !self.flows.kswapd.marks_unreclaimable {
             return !self.is_reclaimable(lruvec);
         }
@@ -454,7 +459,7 @@ impl Kernel {
 
     /// Whether there is hope for a zone: less was scanned in vain than six times what is reclaimable
     /// (`zone_reclaimable`, before 4.12).
-    pub(crate) fn is_reclaimable(&self, lruvec: usize) -> bool {
+    pub(crate) fn is_reclaimable(&self, lruvec: LruvecId) -> bool {
         self.memory.lru.lruvecs[lruvec].pages_scanned < self.memory.reclaimable_pages(lruvec) * 6
     }
 }

@@ -15,8 +15,10 @@ use super::{Kernel, KernelCx, xfs_buffers};
 use highorder_mm::alloc::Request;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
+use highorder_mm::lru::LruvecId;
 use highorder_mm::policy::LruScope;
 use highorder_mm::slab::{AllocObject, CacheId, Object};
+use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
@@ -266,7 +268,7 @@ fn spend_near(cx: &mut KernelCx<'_>, pfn: Pfn) {
 /// been scanned. Suspends.
 pub(crate) fn after_node(
     cx: &mut KernelCx<'_>,
-    lruvec: usize,
+    lruvec: LruvecId,
     scan: &mut Scan,
     scanned_before: u64,
 ) {
@@ -319,7 +321,7 @@ pub(crate) fn after_zone(
 }
 
 /// After direct reclaim has looked through all lists that a request could use, on the oldest kernels. Suspends.
-pub(crate) fn after_pass(cx: &mut KernelCx<'_>, lruvecs: &[usize], scan: &mut Scan) {
+pub(crate) fn after_pass(cx: &mut KernelCx<'_>, lruvecs: &[LruvecId], scan: &mut Scan) {
     let kernel = cx.world();
     if kernel.flows.shrinkers.pressure != SlabPressure::PerPass {
         return;
@@ -327,7 +329,7 @@ pub(crate) fn after_pass(cx: &mut KernelCx<'_>, lruvecs: &[usize], scan: &mut Sc
     let lru = lruvecs.iter().map(|&lruvec| kernel.memory.reclaimable_pages(lruvec)).sum();
     let pressure = Pressure::Share { scanned: scan.nr_scanned, lru };
     // Objects are not listed by node there.
-    scan.nr_reclaimed += shrink_slab(cx, 0, pressure, scan.gfp, scan.is_kswapd());
+    scan.nr_reclaimed += shrink_slab(cx, NodeId(0), pressure, scan.gfp, scan.is_kswapd());
 }
 
 /// Notes which pages of files reclaim freed: their objects go, and perhaps their inodes can.
@@ -346,13 +348,13 @@ pub(crate) fn note_freed_files(cx: &mut KernelCx<'_>, freed: &[(u32, u64)]) {
 /// Asks every shrinker to give objects of a node back. Returns how many pages that freed. Suspends.
 pub(crate) fn shrink_slab(
     cx: &mut KernelCx<'_>,
-    node: u32,
+    node: NodeId,
     pressure: Pressure,
     gfp: Gfp,
     is_kswapd: bool,
 ) -> u64 {
     let by_node = cx.world().flows.shrinkers.by_node;
-    let node = if by_node { node } else { 0 };
+    let node = if by_node { node } else { NodeId(0) };
     let mut freed = 0;
     for superblock in 0..cx.world().vfs.nr_superblocks() {
         if cx.world().flows.files.journal_shrinks {
@@ -361,7 +363,7 @@ pub(crate) fn shrink_slab(
         freed += shrink_superblock(cx, superblock, node, pressure, gfp, is_kswapd);
         freed += xfs_buffers::shrink(cx, superblock, node, pressure);
     }
-    if node == 0 {
+    if node == NodeId(0) {
         freed += shrink_shadows(cx, pressure);
     }
     freed
@@ -372,7 +374,7 @@ pub(crate) fn shrink_slab(
 fn shrink_superblock(
     cx: &mut KernelCx<'_>,
     superblock: usize,
-    node: u32,
+    node: NodeId,
     pressure: Pressure,
     gfp: Gfp,
     is_kswapd: bool,
@@ -447,18 +449,18 @@ fn shrink_shadows(cx: &mut KernelCx<'_>, pressure: Pressure) -> u64 {
 ///
 /// Models: `drop_slab`, mm/vmscan.c: again and again, until a round frees ten objects or fewer.
 pub fn drop_slab(cx: &mut KernelCx<'_>) {
-    let nodes = cx.world().memory.machine.nr_nodes() as u32;
+    let nr_nodes = cx.world().memory.machine.nr_nodes();
     cx.world().memory.vm.add(Vm::DropSlab, 1);
     loop {
         let mut before = 0;
         for superblock in 0..cx.world().vfs.nr_superblocks() {
-            for node in 0..nodes {
+            for node in NodeId::all(nr_nodes) {
                 let (dentries, inodes) = cx.world().vfs.unused(superblock, node);
                 before += dentries + inodes;
             }
         }
         let objects = cx.world().vfs.nr_objects();
-        for node in 0..nodes {
+        for node in NodeId::all(nr_nodes) {
             // drop_slab_node: priority 0, or a thousand pages of a thousand.
             let all = Pressure::of_priority(cx.world().flows.shrinkers.pressure, 0)
                 .unwrap_or(Pressure::Share { scanned: 1000, lru: 1000 });

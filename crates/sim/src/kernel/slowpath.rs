@@ -414,7 +414,7 @@ fn should_reclaim_retry(
 /// Wakes kswapd of every node that the request could use.
 fn wake_all_kswapds(cx: &mut KernelCx<'_>, want: Want) {
     let Request { order, gfp, node, .. } = want.request;
-    let allowed = if gfp.contains(Gfp::THISNODE) { 1 << node } else { want.allowed };
+    let allowed = if gfp.contains(Gfp::THISNODE) { node.bit() } else { want.allowed };
     for node in cx.world().memory.nodes_by_distance(node, allowed) {
         wakeup_kswapd(cx, node, order, gfp);
     }

@@ -24,7 +24,7 @@ use highorder_mm::anon::{Fault, FaultKind, HUGE_ORDER};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{CollapseLimits, ScanResult, UnitScan};
 use highorder_mm::page_table::{PTRS_PER_TABLE, Vpn};
-use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::{HugeAdvice, ProcessId};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
@@ -154,14 +154,14 @@ impl Kernel {
         let (request, allowed) = self.memory.fault_request(fault, HUGE_ORDER, gfp, cpu);
         let this_node = |extra: Gfp| {
             let gfp = request.gfp | Gfp::THISNODE | extra;
-            (Request { gfp, ..request }, 1 << request.node)
+            (Request { gfp, ..request }, request.node.bit())
         };
         let anywhere = (request, allowed);
         let may_reclaim = gfp.contains(Gfp::DIRECT_RECLAIM);
         let is_bound = matches!(vma.policy, MemPolicy::Bind(_));
         let wants_one_node = match vma.policy {
             MemPolicy::Interleave(_) => false,
-            MemPolicy::Bind(mask) => mask & (1 << request.node) != 0,
+            MemPolicy::Bind(mask) => mask & (request.node.bit()) != 0,
             MemPolicy::Default | MemPolicy::Local | MemPolicy::Preferred(_) => true,
             MemPolicy::PreferredMany(_) => return preferred_many(request, allowed).to_vec(),
         };
@@ -351,7 +351,7 @@ const HALF_OF_UNIT: u32 = PTRS_PER_TABLE / 2;
 /// One pass over `pages_to_scan` base pages. When a huge page could not be had it sleeps once; the second
 /// time it gives up.
 #[doc(alias = "khugepaged_scan_mm_slot")]
-fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut Option<u32>) {
+fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut Option<NodeId>) {
     let knobs = cx.world().knobs.thp;
     let limits = CollapseLimits {
         ptes_none: knobs.khugepaged.max_ptes_none,
@@ -412,10 +412,10 @@ fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut O
 
 /// The node with most of a unit's pages; among equals the one behind the last that was chosen
 /// (`hpage_collapse_find_target_node`).
-fn target_node(by_node: &[u32], last: Option<u32>) -> u32 {
+fn target_node(by_node: &[u32], last: Option<NodeId>) -> NodeId {
     let most = by_node.iter().copied().max().unwrap_or(0);
-    let mut best = (0..by_node.len() as u32).filter(|&node| by_node[node as usize] == most);
-    let first = best.next().unwrap_or(0);
+    let mut best = NodeId::all(by_node.len()).filter(|&node| by_node[node.index()] == most);
+    let first = best.next().unwrap_or(NodeId(0));
     match last {
         Some(last) if first <= last => best.find(|&node| node > last).unwrap_or(first),
         _ => first,
@@ -430,7 +430,7 @@ fn collapse(
     unit: Vpn,
     scan: &UnitScan,
     limits: CollapseLimits,
-    node: u32,
+    node: NodeId,
 ) -> ScanResult {
     let kernel = cx.world();
     let reclaim = if kernel.knobs.thp.khugepaged.defrag { Gfp::DIRECT_RECLAIM } else { Gfp::NONE };
@@ -441,7 +441,7 @@ fn collapse(
     let gfp = Gfp::TRANSHUGE_LIGHT | Gfp::THISNODE | noretry | reclaim;
     let cpu = cx.cpu();
     let request = Request { order: HUGE_ORDER, gfp, cpu, node, past_lists: false };
-    let Some(huge) = alloc_pages(cx, Want { request, allowed: 1 << node, process: None }) else {
+    let Some(huge) = alloc_pages(cx, Want { request, allowed: node.bit(), process: None }) else {
         cx.world().memory.vm.add(Vm::ThpCollapseAllocFailed, 1);
         return ScanResult::AllocHugePageFail;
     };
@@ -568,10 +568,10 @@ mod tests {
 
     #[test]
     fn a_unit_goes_to_the_node_with_most_of_it_and_equals_take_turns() {
-        assert_eq!(target_node(&[100, 412], None), 1);
-        assert_eq!(target_node(&[256, 256], None), 0);
-        assert_eq!(target_node(&[256, 256], Some(0)), 1);
-        assert_eq!(target_node(&[256, 256], Some(1)), 0);
-        assert_eq!(target_node(&[412, 100], Some(0)), 0);
+        assert_eq!(target_node(&[100, 412], None), NodeId(1));
+        assert_eq!(target_node(&[256, 256], None), NodeId(0));
+        assert_eq!(target_node(&[256, 256], Some(NodeId(0))), NodeId(1));
+        assert_eq!(target_node(&[256, 256], Some(NodeId(1))), NodeId(0));
+        assert_eq!(target_node(&[412, 100], Some(NodeId(0))), NodeId(0));
     }
 }

@@ -20,7 +20,9 @@ use crate::device::Class;
 use crate::sim::Waker;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
+use highorder_mm::lru::LruvecId;
 use highorder_mm::reclaim::SWAP_CLUSTER_MAX;
+use highorder_mm::types::NodeId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::{Pfn, ZoneKind};
@@ -56,7 +58,7 @@ pub(crate) fn congestion_wait(cx: &mut KernelCx<'_>, waiter: Waiter) {
 /// lets others run.
 pub(crate) fn wait_iff_congested(
     cx: &mut KernelCx<'_>,
-    lruvec: usize,
+    lruvec: LruvecId,
     timeout: Ns,
     waiter: Waiter,
 ) {
@@ -64,7 +66,7 @@ pub(crate) fn wait_iff_congested(
     let any = (0..devices)
         .any(|device| cx.device(crate::sched::DeviceId(device as u32)).is_congested(Class::Async));
     let began = cx.now();
-    if any && cx.world().lru_flags[lruvec].congested {
+    if any && cx.world().lru_flags[lruvec.index()].congested {
         wait_for_devices(cx, timeout);
     } else {
         cx.yield_now();
@@ -137,9 +139,9 @@ pub(crate) fn throttle_vm_writeout(cx: &mut KernelCx<'_>, gfp: Gfp, waiter: Wait
 
 impl Kernel {
     /// Whether half of the reserves of a node are free (`allow_direct_reclaim`).
-    fn has_half_the_reserves(&self, node: u32) -> bool {
+    fn has_half_the_reserves(&self, node: NodeId) -> bool {
         let by_node = self.flows.kswapd.failures_max;
-        if by_node.is_some_and(|max| self.nodes[node as usize].kswapd_failures >= max) {
+        if by_node.is_some_and(|max| self.nodes[node.index()].kswapd_failures >= max) {
             return true;
         }
         let (mut reserve, mut free) = (0, 0);
@@ -168,8 +170,8 @@ pub(crate) fn throttle_direct_reclaim(cx: &mut KernelCx<'_>, want: Want) -> bool
     }
     cx.world().memory.vm.add(Vm::PgScanDirectThrottle, 1);
     let began = cx.now();
-    let queue = cx.world().nodes[node as usize].pfmemalloc_wait;
-    let kswapd = cx.world().nodes[node as usize].kswapd_wait;
+    let queue = cx.world().nodes[node.index()].pfmemalloc_wait;
+    let kswapd = cx.world().nodes[node.index()].kswapd_wait;
     while !cx.world().has_half_the_reserves(node) && !cx.world().process(process).killed {
         cx.wake_one(kswapd);
         if want.request.gfp.contains(Gfp::FS) {
@@ -185,16 +187,16 @@ pub(crate) fn throttle_direct_reclaim(cx: &mut KernelCx<'_>, want: Want) -> bool
 }
 
 /// Wakes those who wait for reserves, if there are enough of them now, or in any case: as when kswapd goes to sleep.
-pub(crate) fn wake_pfmemalloc(cx: &mut KernelCx<'_>, node: u32, in_any_case: bool) {
-    let queue = cx.world().nodes[node as usize].pfmemalloc_wait;
+pub(crate) fn wake_pfmemalloc(cx: &mut KernelCx<'_>, node: NodeId, in_any_case: bool) {
+    let queue = cx.world().nodes[node.index()].pfmemalloc_wait;
     if cx.nr_waiting(queue) > 0 && (in_any_case || cx.world().has_half_the_reserves(node)) {
         cx.wake_all(queue);
     }
 }
 
 /// Waits for a reason, but not long.
-pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: u32, reason: Reason) {
-    let state = &mut cx.world().nodes[node as usize];
+pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: NodeId, reason: Reason) {
+    let state = &mut cx.world().nodes[node.index()];
     let (queue, timeout) = match reason {
         Reason::Writeback => (state.writeback_wait, TENTH),
         Reason::NoProgress => (state.progress_wait, JIFFY),
@@ -204,7 +206,7 @@ pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: u32, reason: Reason)
         return;
     }
     if reason == Reason::Writeback && cx.nr_waiting(queue) == 0 {
-        cx.world().nodes[node as usize].throttled_written = 0;
+        cx.world().nodes[node.index()].throttled_written = 0;
     }
     let began = cx.now();
     cx.wait_timeout(queue, timeout);
@@ -215,9 +217,9 @@ pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: u32, reason: Reason)
 impl Kernel {
     /// Whether waiting for progress would be in vain, or is not needed: little is being written
     /// (`skip_throttle_noprogress`).
-    fn skips_throttle(&self, node: u32) -> bool {
+    fn skips_throttle(&self, node: NodeId) -> bool {
         let max = self.flows.kswapd.failures_max;
-        if max.is_some_and(|max| self.nodes[node as usize].kswapd_failures >= max) {
+        if max.is_some_and(|max| self.nodes[node.index()].kswapd_failures >= max) {
             return true;
         }
         let lruvecs = self.lruvecs_of(node, ZoneKind::Movable);
@@ -230,9 +232,9 @@ impl Kernel {
 
 /// After a look through a node's lists: those who wait for progress go on if there was some; who made
 /// none at nearly the last priority waits.
-pub(crate) fn consider_reclaim_throttle(cx: &mut KernelCx<'_>, node: u32, scan: &Scan) {
+pub(crate) fn consider_reclaim_throttle(cx: &mut KernelCx<'_>, node: NodeId, scan: &Scan) {
     if scan.nr_reclaimed > scan.nr_scanned >> 3 {
-        let queue = cx.world().nodes[node as usize].progress_wait;
+        let queue = cx.world().nodes[node.index()].progress_wait;
         cx.wake_all(queue);
         return;
     }
@@ -243,11 +245,11 @@ pub(crate) fn consider_reclaim_throttle(cx: &mut KernelCx<'_>, node: u32, scan: 
 
 /// Pages of a node were written: enough of them for each who waits, and all go on
 /// (`__acct_reclaim_writeback`).
-pub(crate) fn note_written(kernel: &mut Kernel, waker: &mut Waker<'_>, node: u32, pages: u64) {
+pub(crate) fn note_written(kernel: &mut Kernel, waker: &mut Waker<'_>, node: NodeId, pages: u64) {
     if kernel.flows.stall.rule != StallRule::Throttle {
         return;
     }
-    let state = &mut kernel.nodes[node as usize];
+    let state = &mut kernel.nodes[node.index()];
     state.throttled_written += pages;
     let waiting = waker.nr_waiting(state.writeback_wait) as u64;
     if waiting > 0 && state.throttled_written > SWAP_CLUSTER_MAX * waiting {

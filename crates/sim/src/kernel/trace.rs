@@ -18,6 +18,7 @@ use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{ScanResult, UnitScan};
 use highorder_mm::reclaim::Isolation;
+use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::{Order, Pfn, ZoneKind};
 use highorder_words::{CpuId, Ns};
@@ -41,7 +42,7 @@ pub enum TraceEvent {
     /// `mm_compaction_kcompactd_sleep`: a node's kcompactd has nothing to do.
     KcompactdSleep {
         /// The node.
-        node: u32,
+        node: NodeId,
     },
     /// `mm_compaction_kcompactd_wake`: it begins.
     KcompactdWake(Wake),
@@ -83,14 +84,14 @@ pub enum TraceEvent {
     /// `mm_fragmentation_stall` (posted in November 2018): a movable request has waited before it mixed pageblocks.
     FragmentationStall {
         /// The node whose kswapd it waited for.
-        node: u32,
+        node: NodeId,
         /// For how long, in whole ticks of the timer.
         duration: Ns,
     },
     /// `mm_vmscan_node_reclaim_begin`: a node is reclaimed before others are used.
     NodeReclaimBegin {
         /// The node.
-        node: u32,
+        node: NodeId,
         /// The order wanted.
         order: Order,
         /// The request's flags.
@@ -109,19 +110,19 @@ pub enum ReclaimEvent {
     /// `mm_vmscan_kswapd_sleep`: a node's kswapd has nothing to do.
     KswapdSleep {
         /// The node.
-        node: u32,
+        node: NodeId,
     },
     /// `mm_vmscan_kswapd_wake`: it begins, for an order.
     KswapdWake {
         /// The node.
-        node: u32,
+        node: NodeId,
         /// The order.
         order: Order,
     },
     /// `mm_vmscan_wakeup_kswapd`: a request wakes it for a zone.
     WakeupKswapd {
         /// The zone's node.
-        node: u32,
+        node: NodeId,
         /// The zone.
         zone: ZoneKind,
         /// The order.
@@ -149,7 +150,7 @@ pub enum ReclaimEvent {
     /// `mm_vmscan_lru_shrink_inactive`: a batch of inactive pages was decided about.
     ShrinkInactive {
         /// The lists' node.
-        node: u32,
+        node: NodeId,
         /// The lists' zone.
         zone: ZoneKind,
         /// What the scan counted.
@@ -241,7 +242,7 @@ impl From<&UnitScan> for UnitCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// The node.
-    pub node: u32,
+    pub node: NodeId,
     /// The order.
     pub order: Order,
     /// The highest zone that is of use.

@@ -46,7 +46,7 @@ pub(crate) fn spend_work(cx: &mut KernelCx<'_>, zone: ZoneId) {
     let work = kernel.memory.take_work();
     let price = kernel.price(work);
     let zone_lock = kernel.zone_locks[zone.index()];
-    let lru_lock = kernel.lru_locks[kernel.memory.lru.of_zone(zone)];
+    let lru_lock = kernel.lru_locks[kernel.memory.lru.of_zone(zone).index()];
     cx.spend(price.free, Mode::System);
     if price.lru > Ns::ZERO {
         cx.hold(lru_lock, price.lru);

@@ -17,6 +17,7 @@ use crate::sched::DeviceId;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::slab::{CacheId, Object};
+use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
@@ -48,7 +49,7 @@ struct Buffer {
     object: Object,
     /// Rounds of the shrinker that it stays.
     rounds: u8,
-    node: u32,
+    node: NodeId,
 }
 
 /// Buffers of a node, the one to look at next first.
@@ -75,15 +76,15 @@ impl Buffers {
     }
 
     #[doc(alias = "xfs_buf_rele")]
-    fn list(&mut self, node: u32, number: u64) {
+    fn list(&mut self, node: NodeId, number: u64) {
         self.clock += 1;
-        self.nodes[node as usize].oldest.insert(self.clock, number);
+        self.nodes[node.index()].oldest.insert(self.clock, number);
     }
 
     /// Looks at the buffer of a node that was looked at longest ago. Returns it if it may go.
     #[doc(alias = "xfs_buftarg_isolate")]
-    fn isolate(&mut self, node: u32) -> Option<Buffer> {
-        let (_, number) = self.nodes[node as usize].oldest.pop_first()?;
+    fn isolate(&mut self, node: NodeId) -> Option<Buffer> {
+        let (_, number) = self.nodes[node.index()].oldest.pop_first()?;
         let buffer = self.buffers.get_mut(&number)?;
         if buffer.rounds == 0 {
             return self.buffers.remove(&number);
@@ -117,7 +118,7 @@ pub(super) fn touch(
         read(cx, superblock, number, &buffer, wish);
     }
     let kernel = cx.world();
-    let node = if kernel.flows.shrinkers.by_node { buffer.node } else { 0 };
+    let node = if kernel.flows.shrinkers.by_node { buffer.node } else { NodeId(0) };
     let buffers = &mut kernel.vfs.superblocks[superblock].buffers;
     match buffers.buffers.entry(number) {
         Entry::Vacant(place) => {
@@ -173,12 +174,12 @@ fn free(cx: &mut KernelCx<'_>, buffer: &Buffer) -> u64 {
 pub(super) fn shrink(
     cx: &mut KernelCx<'_>,
     superblock: usize,
-    node: u32,
+    node: NodeId,
     pressure: Pressure,
 ) -> u64 {
     let kernel = cx.world();
     let old = kernel.flows.shrinkers.pressure == SlabPressure::PerPass;
-    let list = &mut kernel.vfs.superblocks[superblock].buffers.nodes[node as usize];
+    let list = &mut kernel.vfs.superblocks[superblock].buffers.nodes[node.index()];
     let freeable = list.oldest.len() as u64;
     if freeable == 0 {
         return 0;
@@ -195,6 +196,6 @@ pub(super) fn shrink(
         }
     }
     let buffers = &mut cx.world().vfs.superblocks[superblock].buffers;
-    buffers.nodes[node as usize].deferred += plan.deferred();
+    buffers.nodes[node.index()].deferred += plan.deferred();
     freed
 }

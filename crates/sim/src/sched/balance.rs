@@ -15,6 +15,7 @@
 //! 4.4. Visible as: tasks change places up to a slice later, and on kernels since 5.10 half as often.
 
 use super::Scheduler;
+use highorder_mm::types::NodeId;
 
 /// After this time what a task did counts half: 32 periods of 2^20 ns.
 const HALF_LIFE: u64 = 32 << 20;
@@ -173,8 +174,8 @@ impl Scheduler {
                 self.balance_within_node(local, from, &on_node);
             }
         }
-        for other in 0..self.nr_nodes {
-            if other != node && self.node_rotas[other as usize].is_due(self.now) {
+        for other in NodeId::all(self.nr_nodes) {
+            if other != node && self.node_rotas[other.index()].is_due(self.now) {
                 if self.busiest_of(&on_node) != Some(from) {
                     return;
                 }
@@ -191,7 +192,7 @@ impl Scheduler {
         self.cpus[local].rota.advance(now, on_node.len() as u64, has_moved);
     }
 
-    fn balance_between_nodes(&mut self, local: u32, from: usize, there: &[usize]) {
+    fn balance_between_nodes(&mut self, local: NodeId, from: usize, there: &[usize]) {
         let here: Vec<usize> = self.cpus_of(local).collect();
         // The first CPU of a node stands for it; an idle one would have taken tasks already.
         let Some(&to) = here.first() else { return };
@@ -203,10 +204,10 @@ impl Scheduler {
         let amount = imbalance(self.group(&here), self.group(there), all, NODES_PERCENT);
         let has_moved = self.move_load(from, to, amount);
         let now = self.now;
-        self.node_rotas[local as usize].advance(now, nr_cpus, has_moved);
+        self.node_rotas[local.index()].advance(now, nr_cpus, has_moved);
     }
 
-    fn cpus_of(&self, node: u32) -> impl Iterator<Item = usize> {
+    fn cpus_of(&self, node: NodeId) -> impl Iterator<Item = usize> {
         (0..self.cpus.len()).filter(move |&cpu| self.cpus[cpu].node == node)
     }
 

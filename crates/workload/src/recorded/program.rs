@@ -16,7 +16,7 @@ use super::{Unknown, place_of};
 use crate::process::{join_all, run_threads};
 use highorder_record::{Better, Metric, Statistic};
 use highorder_system::{
-    Access, Advice, Area, Code, Extent, Failure, MemPolicy, Pattern, System, ThreadSpec,
+    Access, Advice, Area, Code, Extent, Failure, MemPolicy, NodeId, Pattern, System, ThreadSpec,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -416,7 +416,7 @@ fn mmapdemo_of(arguments: &Arguments) -> Result<Program, Unknown> {
     let policy = match (bind, interleave, arguments.number::<u64>('P')?) {
         (Some(mask), None, None) => MemPolicy::Bind(mask),
         (None, Some(mask), None) => MemPolicy::Interleave(mask),
-        (None, None, Some(mask)) => MemPolicy::Preferred(mask.trailing_zeros()),
+        (None, None, Some(mask)) => MemPolicy::Preferred(NodeId(mask.trailing_zeros())),
         (None, None, None) => MemPolicy::Default,
         _ => return Err(Unknown::Malformed("two memory policies, expected one".to_owned())),
     };

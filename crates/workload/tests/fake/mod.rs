@@ -3,8 +3,9 @@
 
 use highorder_record::Metric;
 use highorder_system::{
-    Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Failure, FileId, KernelBlock,
-    MachineInfo, MemPolicy, NodeInfo, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
+    Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuId, CpuUse, Failure, FileId,
+    KernelBlock, MachineInfo, MemPolicy, NodeId, NodeInfo, Ns, Page, Pattern, Place, System,
+    ThreadId, ThreadSpec,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,14 +126,14 @@ pub(crate) struct Fake {
 impl Fake {
     /// Two nodes with half of these pages each, and two CPUs each.
     pub(crate) fn new(total_pages: u64) -> Self {
-        let node = |number| NodeInfo {
+        let node = |number: NodeId| NodeInfo {
             number,
             total_pages: total_pages / 2,
-            cpus: vec![2 * number, 2 * number + 1],
+            cpus: vec![CpuId(2 * number.0), CpuId(2 * number.0 + 1)],
         };
         let machine = MachineInfo {
             total_pages,
-            nodes: vec![node(0), node(1)],
+            nodes: vec![node(NodeId(0)), node(NodeId(1))],
             page_bytes: 4096,
             huge_pages: 512,
         };
@@ -317,7 +318,7 @@ impl System for Fake {
         self.alive()?;
         assert!(spec.name.len() <= 15, "`{}` is too long for a thread", spec.name);
         if let Place::Node(node) = spec.place
-            && node as usize >= self.machine.nodes.len()
+            && node.index() >= self.machine.nodes.len()
         {
             return Err(Failure::Refused(format!("no node {node}")));
         }
