@@ -6,7 +6,7 @@
 use crate::memory_map;
 use highorder_mm::frame::State;
 use highorder_mm::memory::Memory;
-use highorder_mm::types::{NodeId, Pfn};
+use highorder_mm::types::Pfn;
 use highorder_model::Watch;
 use highorder_record::Inputs;
 use highorder_report::{BlockLives, Caption, UseClass, ZoneLives};
@@ -154,6 +154,7 @@ mod tests {
     use highorder_mm::Order;
     use highorder_mm::alloc::Request;
     use highorder_mm::gfp::Gfp;
+    use highorder_mm::types::NodeId;
     use highorder_sim::Machine;
     use highorder_sim::kernel::{Knobs, boot};
 

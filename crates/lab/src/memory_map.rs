@@ -9,7 +9,7 @@ use highorder_mm::filemap::FileId;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::memory::Memory;
-use highorder_mm::types::{Migratetype, NodeId, Order, Pfn};
+use highorder_mm::types::{Migratetype, Order, Pfn};
 pub use highorder_model::Moment;
 use highorder_record::Inputs;
 use highorder_report::{Caption, Holders, MapZone, MemoryMap, picture};
@@ -184,7 +184,7 @@ mod tests {
     use highorder_mm::gfp::Gfp;
     use highorder_mm::page_table::Vpn;
     use highorder_mm::slab::CacheId;
-    use highorder_mm::types::{Access, CpuId, MemPolicy, ZoneKind};
+    use highorder_mm::types::{Access, CpuId, MemPolicy, NodeId, ZoneKind};
     use highorder_mm::vma::ProcessId;
     use highorder_report::UseClass;
     use highorder_sim::Machine;

@@ -18,7 +18,7 @@ use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::inodes::{self, OpenFile};
 use highorder_sim::kernel::mmap_lock::{self, Hold};
 use highorder_sim::kernel::{KernelCx, compaction, numa, oom, slab, writeback};
-use highorder_sim::{Affinity, CpuId, DeviceId, Mode, TaskSpec};
+use highorder_sim::{Affinity, DeviceId, Mode, TaskSpec};
 use highorder_system::{
     Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, KernelBlock,
     MachineInfo, MemPolicy, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,

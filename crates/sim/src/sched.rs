@@ -25,6 +25,7 @@ use highorder_mm::types::NodeId;
 use highorder_words::{CpuId, Ns};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::{Deref, Index, IndexMut};
 
 /// Times of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -130,7 +131,7 @@ struct Task {
     affinity: Affinity,
     state: State,
     /// Where it runs or ran last.
-    cpu: usize,
+    cpu: CpuId,
     /// Until when its time is accounted for.
     since: u64,
     /// Time of the switch to it that is still to pass, before what it spends.
@@ -161,6 +162,41 @@ struct Cpu {
     idle_since: u64,
     nr_iowait: u32,
     times: CpuTimes,
+}
+
+/// Every CPU, in order of their numbers.
+#[derive(Clone, Debug)]
+struct Cpus(Vec<Cpu>);
+
+impl Cpus {
+    fn ids(&self) -> impl DoubleEndedIterator<Item = CpuId> + use<> {
+        CpuId::all(self.0.len())
+    }
+}
+
+impl Deref for Cpus {
+    type Target = [Cpu];
+
+    #[inline]
+    fn deref(&self) -> &[Cpu] {
+        &self.0
+    }
+}
+
+impl Index<CpuId> for Cpus {
+    type Output = Cpu;
+
+    #[inline]
+    fn index(&self, id: CpuId) -> &Cpu {
+        &self.0[id.index()]
+    }
+}
+
+impl IndexMut<CpuId> for Cpus {
+    #[inline]
+    fn index_mut(&mut self, id: CpuId) -> &mut Cpu {
+        &mut self.0[id.index()]
+    }
 }
 
 impl Cpu {
@@ -220,7 +256,7 @@ pub(crate) struct Scheduler {
     nr_ready: u32,
     spec: SchedSpec,
     tasks: Vec<Task>,
-    cpus: Vec<Cpu>,
+    cpus: Cpus,
     nr_nodes: usize,
     node_rotas: Vec<Rota>,
     events: Events,
@@ -270,7 +306,7 @@ impl Scheduler {
             tasks: Vec::new(),
             nr_nodes,
             node_rotas: vec![Rota::default(); nr_nodes],
-            cpus: spec.cpu_nodes.into_iter().map(cpu).collect(),
+            cpus: Cpus(spec.cpu_nodes.into_iter().map(cpu).collect()),
             events,
             queues: Vec::new(),
             locks: Vec::new(),
@@ -311,11 +347,11 @@ impl Scheduler {
     }
 
     pub(crate) fn cpu_of(&self, task: TaskId) -> CpuId {
-        CpuId(self.tasks[task.0 as usize].cpu as u32)
+        self.tasks[task.0 as usize].cpu
     }
 
     pub(crate) fn node_of(&self, cpu: CpuId) -> NodeId {
-        self.cpus[cpu.0 as usize].node
+        self.cpus[cpu].node
     }
 
     pub(crate) fn name_of(&self, task: TaskId) -> &str {
@@ -332,7 +368,7 @@ impl Scheduler {
     }
 
     pub(crate) fn cpu_times(&self, cpu: CpuId) -> CpuTimes {
-        self.cpus[cpu.0 as usize].times
+        self.cpus[cpu].times
     }
 
     /// Sums over the CPUs: idle, and idle while a task waited for a device.
@@ -475,7 +511,7 @@ impl Scheduler {
         self.set_moment(task as usize, NEVER);
         self.refresh_limit();
         if let Some(resumptions) = &mut self.resumptions {
-            let cpu = CpuId(self.tasks[task as usize].cpu as u32);
+            let cpu = self.tasks[task as usize].cpu;
             resumptions.push(Resumption { at: Ns(self.now), task: TaskId(task), cpu });
         }
     }
@@ -499,7 +535,7 @@ impl Scheduler {
                 State::Done => {}
             }
         }
-        for cpu in 0..self.cpus.len() {
+        for cpu in self.cpus.ids() {
             self.account_idle(cpu);
         }
     }
@@ -649,7 +685,7 @@ impl Scheduler {
 
     /// Accounts for the time that an idle CPU had nothing to run.
     #[doc(alias = "account_idle_time")]
-    fn account_idle(&mut self, cpu: usize) {
+    fn account_idle(&mut self, cpu: CpuId) {
         let now = self.now;
         let this = &mut self.cpus[cpu];
         if !this.is_idle() {
@@ -671,7 +707,7 @@ impl Scheduler {
         match spec.affinity {
             Affinity::Any => {}
             Affinity::Cpu(cpu) => {
-                assert!((cpu.0 as usize) < self.cpus.len(), "{}: no CPU {}", spec.name, cpu.0);
+                assert!(cpu.index() < self.cpus.len(), "{}: no CPU {}", spec.name, cpu.0);
             }
             Affinity::Node(node) => assert!(
                 self.cpus.iter().any(|cpu| cpu.node == node),
@@ -686,7 +722,7 @@ impl Scheduler {
             is_kernel_thread: spec.is_kernel_thread,
             affinity: spec.affinity,
             state: State::Ready,
-            cpu: 0,
+            cpu: CpuId(0),
             since: self.now,
             switch_left: 0,
             left: 0,
@@ -707,20 +743,20 @@ impl Scheduler {
         TaskId(number as u32)
     }
 
-    fn may_run(&self, task: usize, cpu: usize) -> bool {
+    fn may_run(&self, task: usize, cpu: CpuId) -> bool {
         match self.tasks[task].affinity {
             Affinity::Any => true,
             Affinity::Node(node) => self.cpus[cpu].node == node,
-            Affinity::Cpu(only) => only.0 as usize == cpu,
+            Affinity::Cpu(only) => only == cpu,
         }
     }
 
     /// Where a new task begins: on the idlest node, and there on an idle CPU if there is one, else on the
     /// least loaded.
-    fn first_cpu(&self, task: usize) -> usize {
+    fn first_cpu(&self, task: usize) -> CpuId {
         let node = self.idlest_node(task);
-        let on_node = (0..self.cpus.len())
-            .filter(|&cpu| self.cpus[cpu].node == node && self.may_run(task, cpu));
+        let on_node =
+            self.cpus.ids().filter(|&cpu| self.cpus[cpu].node == node && self.may_run(task, cpu));
         on_node
             .min_by_key(|&cpu| (self.load_of_cpu(cpu), self.nr_running(cpu)))
             .expect("a node is idlest among those allowed")
@@ -737,7 +773,7 @@ impl Scheduler {
     #[doc(alias = "find_idlest_group")]
     fn idlest_node(&self, task: usize) -> NodeId {
         let allowed = |node: NodeId| {
-            (0..self.cpus.len()).any(|cpu| self.cpus[cpu].node == node && self.may_run(task, cpu))
+            self.cpus.ids().any(|cpu| self.cpus[cpu].node == node && self.may_run(task, cpu))
         };
         let creator = self.tasks.get(self.current as usize);
         let local = creator.map(|task| self.cpus[task.cpu].node).filter(|&node| allowed(node));
@@ -762,19 +798,19 @@ impl Scheduler {
     /// Tasks that run on a node's CPUs or wait for them, as [`Self::load_of_cpu`] counts them, and its CPUs:
     /// loads are compared by group capacity.
     fn load_of(&self, node: NodeId) -> (u64, u64) {
-        let cpus = (0..self.cpus.len()).filter(|&cpu| self.cpus[cpu].node == node);
+        let cpus = self.cpus.ids().filter(|&cpu| self.cpus[cpu].node == node);
         cpus.fold((0, 0), |(tasks, cpus), cpu| (tasks + self.load_of_cpu(cpu), cpus + 1))
     }
 
     /// Tasks that run on a CPU or wait for it.
-    fn nr_running(&self, cpu: usize) -> u64 {
+    fn nr_running(&self, cpu: CpuId) -> u64 {
         let cpu = &self.cpus[cpu];
         cpu.queue.len() as u64 + u64::from(!cpu.is_idle())
     }
 
     /// The same without the kernel's threads before their first turn: a machine has long come up, and they sleep,
     /// when programs begin.
-    fn load_of_cpu(&self, cpu: usize) -> u64 {
+    fn load_of_cpu(&self, cpu: CpuId) -> u64 {
         let cpu = &self.cpus[cpu];
         let counts = |task: u32| {
             let task = &self.tasks[task as usize];
@@ -786,15 +822,15 @@ impl Scheduler {
 
     /// Where a task goes on: where it ran if that CPU is idle, else on an idle one of the same node, else
     /// on any idle one (`select_idle_sibling`, kernel/sched/fair.c).
-    fn idle_cpu(&self, task: usize) -> Option<usize> {
+    fn idle_cpu(&self, task: usize) -> Option<CpuId> {
         let last = self.tasks[task].cpu;
-        let free = |cpu: usize| self.cpus[cpu].is_idle() && self.may_run(task, cpu);
+        let free = |cpu: CpuId| self.cpus[cpu].is_idle() && self.may_run(task, cpu);
         if free(last) {
             return Some(last);
         }
         let node = self.cpus[last].node;
         let mut anywhere = None;
-        for cpu in 0..self.cpus.len() {
+        for cpu in self.cpus.ids() {
             if free(cpu) {
                 if self.cpus[cpu].node == node {
                     return Some(cpu);
@@ -805,9 +841,9 @@ impl Scheduler {
         anywhere
     }
 
-    fn least_loaded_cpu(&self, task: usize) -> usize {
+    fn least_loaded_cpu(&self, task: usize) -> CpuId {
         let last = self.tasks[task].cpu;
-        let allowed = (0..self.cpus.len()).filter(|&cpu| self.may_run(task, cpu));
+        let allowed = self.cpus.ids().filter(|&cpu| self.may_run(task, cpu));
         allowed.min_by_key(|&cpu| (self.cpus[cpu].queue.len(), cpu != last)).unwrap_or(last)
     }
 
@@ -821,7 +857,7 @@ impl Scheduler {
     }
 
     /// Gives a task that does not run to another CPU, with the lead it had over the tasks of its own.
-    fn move_to(&mut self, task: usize, cpu: usize) {
+    fn move_to(&mut self, task: usize, cpu: CpuId) {
         let this = &mut self.tasks[task];
         if this.cpu != cpu {
             this.vruntime += self.cpus[cpu].min_vruntime - self.cpus[this.cpu].min_vruntime;
@@ -831,7 +867,7 @@ impl Scheduler {
     }
 
     /// Starts a task on its CPU, or puts it into the CPU's queue.
-    fn enter(&mut self, task: usize, cpu: usize) {
+    fn enter(&mut self, task: usize, cpu: CpuId) {
         self.tasks[task].state = State::Ready;
         self.tasks[task].since = self.now;
         let Some(running) = self.cpus[cpu].running else {
@@ -858,25 +894,25 @@ impl Scheduler {
         }
     }
 
-    fn put_in_queue(&mut self, task: usize, cpu: usize) {
+    fn put_in_queue(&mut self, task: usize, cpu: CpuId) {
         self.cpus[cpu].queue.insert((self.tasks[task].vruntime, task as u32));
         self.nr_ready += 1;
     }
 
-    fn take_from_queue(&mut self, entry: (i64, u32), cpu: usize) -> usize {
+    fn take_from_queue(&mut self, entry: (i64, u32), cpu: CpuId) -> usize {
         let there = self.cpus[cpu].queue.remove(&entry);
         assert!(there, "a ready task is not in the queue of its CPU");
         self.nr_ready -= 1;
         entry.1 as usize
     }
 
-    fn slice(&self, cpu: usize) -> u64 {
+    fn slice(&self, cpu: CpuId) -> u64 {
         let nr_running = self.cpus[cpu].queue.len() as u64 + 1;
         (self.spec.latency.0 / nr_running).max(self.spec.min_granularity.0)
     }
 
     /// Lets a ready task have its CPU, which runs nothing.
-    fn start(&mut self, task: usize, cpu: usize) {
+    fn start(&mut self, task: usize, cpu: CpuId) {
         self.account_idle(cpu);
         self.account_waiting(task);
         let slice_end = self.now + self.slice(cpu);
@@ -894,7 +930,7 @@ impl Scheduler {
     }
 
     /// Takes the CPU from its task, and gives it to another one if there is one.
-    fn leave_cpu(&mut self, cpu: usize) {
+    fn leave_cpu(&mut self, cpu: CpuId) {
         self.cpus[cpu].running = None;
         self.cpus[cpu].idle_since = self.now;
         let next = match self.cpus[cpu].queue.first() {
@@ -911,18 +947,20 @@ impl Scheduler {
     /// Models: `newidle_balance` (`idle_balance`), kernel/sched/fair.c.
     #[doc(alias = "idle_balance")]
     #[doc(alias = "newidle_balance")]
-    fn pull(&mut self, cpu: usize) -> Option<usize> {
+    fn pull(&mut self, cpu: CpuId) -> Option<usize> {
         if self.nr_ready == 0 {
             return None;
         }
         let node = self.cpus[cpu].node;
-        let candidate = |from: usize| {
+        let candidate = |from: CpuId| {
             let allowed = |&(_, task): &(i64, u32)| self.may_run(task as usize, cpu);
             self.cpus[from].queue.iter().copied().find(allowed)
         };
-        let rank = |from: usize| (self.cpus[from].queue.len(), self.cpus[from].node == node);
+        let rank = |from: CpuId| (self.cpus[from].queue.len(), self.cpus[from].node == node);
         // Of equals the last is taken by `max_by_key`: go downwards for the lowest number.
-        let (from, entry) = (0..self.cpus.len())
+        let (from, entry) = self
+            .cpus
+            .ids()
             .rev()
             .filter_map(|from| candidate(from).map(|entry| (from, entry)))
             .max_by_key(|&(from, _)| rank(from))?;
@@ -1087,7 +1125,7 @@ impl Scheduler {
     pub(crate) fn set_affinity(&mut self, affinity: Affinity) -> bool {
         let task = self.current as usize;
         self.tasks[task].affinity = affinity;
-        let allowed = (0..self.cpus.len()).any(|cpu| self.may_run(task, cpu));
+        let allowed = self.cpus.ids().any(|cpu| self.may_run(task, cpu));
         assert!(allowed, "{}: no CPU for {affinity:?}", self.tasks[task].name);
         let cpu = self.tasks[task].cpu;
         if self.may_run(task, cpu) {
@@ -1109,10 +1147,10 @@ impl Scheduler {
     /// The current task goes to an idle CPU of a node; whether there is one where it may run.
     pub(crate) fn move_to_node(&mut self, node: NodeId) -> bool {
         let task = self.current as usize;
-        let is_free = |cpu: usize| {
+        let is_free = |cpu: CpuId| {
             self.cpus[cpu].node == node && self.cpus[cpu].is_idle() && self.may_run(task, cpu)
         };
-        let Some(to) = (0..self.cpus.len()).find(|&cpu| is_free(cpu)) else { return false };
+        let Some(to) = self.cpus.ids().find(|&cpu| is_free(cpu)) else { return false };
         if self.would_unbalance(self.cpus[self.tasks[task].cpu].node, node) {
             return false;
         }

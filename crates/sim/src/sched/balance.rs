@@ -15,7 +15,7 @@
 //! 4.4. Visible as: tasks change places up to a slice later, and on kernels since 5.10 half as often.
 
 use super::Scheduler;
-use highorder_mm::types::NodeId;
+use highorder_mm::types::{CpuId, NodeId};
 
 /// After this time what a task did counts half: 32 periods of 2^20 ns.
 const HALF_LIFE: u64 = 32 << 20;
@@ -158,12 +158,12 @@ fn imbalance(local: Group, busiest: Group, all: Group, percent: u64) -> u64 {
 impl Scheduler {
     /// Lets CPUs that have less to do than this one take tasks that wait for it, those whose time for that has come.
     #[doc(alias = "rebalance_domains")]
-    pub(super) fn balance_from(&mut self, from: usize) {
+    pub(super) fn balance_from(&mut self, from: CpuId) {
         if self.cpus[from].queue.is_empty() || self.cpus.len() == 1 {
             return;
         }
         let node = self.cpus[from].node;
-        let on_node: Vec<usize> = self.cpus_of(node).collect();
+        let on_node: Vec<CpuId> = self.cpus_of(node).collect();
         for &local in &on_node {
             // An idle CPU takes what it can by itself.
             let is_busy = local != from && !self.cpus[local].is_idle();
@@ -184,7 +184,7 @@ impl Scheduler {
         }
     }
 
-    fn balance_within_node(&mut self, local: usize, from: usize, on_node: &[usize]) {
+    fn balance_within_node(&mut self, local: CpuId, from: CpuId, on_node: &[CpuId]) {
         let (here, there) = (self.group(&[local]), self.group(&[from]));
         let amount = imbalance(here, there, self.group(on_node), CPUS_PERCENT);
         let has_moved = self.move_load(from, local, amount);
@@ -192,14 +192,14 @@ impl Scheduler {
         self.cpus[local].rota.advance(now, on_node.len() as u64, has_moved);
     }
 
-    fn balance_between_nodes(&mut self, local: NodeId, from: usize, there: &[usize]) {
-        let here: Vec<usize> = self.cpus_of(local).collect();
+    fn balance_between_nodes(&mut self, local: NodeId, from: CpuId, there: &[CpuId]) {
+        let here: Vec<CpuId> = self.cpus_of(local).collect();
         // The first CPU of a node stands for it; an idle one would have taken tasks already.
         let Some(&to) = here.first() else { return };
         if here.iter().any(|&cpu| self.cpus[cpu].is_idle()) {
             return;
         }
-        let all: Vec<usize> = (0..self.cpus.len()).collect();
+        let all: Vec<CpuId> = self.cpus.ids().collect();
         let (nr_cpus, all) = (all.len() as u64, self.group(&all));
         let amount = imbalance(self.group(&here), self.group(there), all, NODES_PERCENT);
         let has_moved = self.move_load(from, to, amount);
@@ -207,18 +207,18 @@ impl Scheduler {
         self.node_rotas[local.index()].advance(now, nr_cpus, has_moved);
     }
 
-    fn cpus_of(&self, node: NodeId) -> impl Iterator<Item = usize> {
-        (0..self.cpus.len()).filter(move |&cpu| self.cpus[cpu].node == node)
+    fn cpus_of(&self, node: NodeId) -> impl Iterator<Item = CpuId> {
+        self.cpus.ids().filter(move |&cpu| self.cpus[cpu].node == node)
     }
 
     /// Of the CPUs for which tasks wait, the first of those with the largest load (`find_busiest_queue`).
     #[doc(alias = "find_busiest_group")]
-    fn busiest_of(&self, cpus: &[usize]) -> Option<usize> {
+    fn busiest_of(&self, cpus: &[CpuId]) -> Option<CpuId> {
         let waited_for = cpus.iter().copied().filter(|&cpu| !self.cpus[cpu].queue.is_empty());
         waited_for.rev().max_by_key(|&cpu| self.group(&[cpu]).load)
     }
 
-    fn group(&self, cpus: &[usize]) -> Group {
+    fn group(&self, cpus: &[CpuId]) -> Group {
         let mut group = Group { nr_cpus: cpus.len() as u64, ..Group::default() };
         for &cpu in cpus {
             let this = &self.cpus[cpu];
@@ -233,7 +233,7 @@ impl Scheduler {
     /// Moves waiting tasks from one CPU to another, those that ran least first, until this much load has moved.
     /// Tasks go whose load is at most twice of what is left, and that have not run a moment ago. Whether one went.
     #[doc(alias = "detach_tasks")]
-    fn move_load(&mut self, from: usize, to: usize, amount: u64) -> bool {
+    fn move_load(&mut self, from: CpuId, to: CpuId, amount: u64) -> bool {
         let (mut left, mut has_moved) = (amount, false);
         let waiting: Vec<(i64, u32)> = self.cpus[from].queue.iter().copied().collect();
         for entry in waiting {
