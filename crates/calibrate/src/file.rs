@@ -7,7 +7,7 @@ const MIB: u64 = 1 << 20;
 /// Turns of a disk that does not say how fast it turns.
 const TURNS_PER_MINUTE: u64 = 7200;
 
-/// The machine file of what was found and measured; [`highorder_sim::Machine::parse`] reads it back.
+/// The machine file of what was found and measured; [`highorder_kernels::machine::parse`] reads it back.
 ///
 /// Swap areas on disks that were not measured are named in comments.
 #[must_use]

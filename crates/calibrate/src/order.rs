@@ -60,7 +60,8 @@ pub fn check(costs: &[Measured]) -> Result<(), InputError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highorder_sim::machine::{BUILT_IN, Machine};
+    use highorder_kernels::machine::{self, BUILT_IN};
+    use highorder_sim::Machine;
 
     /// The costs of a machine file.
     fn costs(machine: &Machine) -> Vec<Measured> {
@@ -75,13 +76,13 @@ mod tests {
     #[test]
     fn costs_of_every_machine_that_comes_with_the_program_can_be() {
         for (name, _) in BUILT_IN {
-            check(&costs(&Machine::load(name).unwrap())).unwrap_or_else(|e| panic!("{name}: {e}"));
+            check(&costs(&machine::load(name).unwrap())).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
     }
 
     #[test]
     fn every_relation_names_costs_that_there_are_and_is_enforced() {
-        let good = costs(&Machine::load("one-node-8g").unwrap());
+        let good = costs(&machine::load("one-node-8g").unwrap());
         for (smaller, larger, times, why) in RELATIONS {
             let mut bad = good.clone();
             let least = good.iter().find(|cost| cost.name == smaller).unwrap().ns;
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_cost_of_nothing_is_refused() {
-        let good = costs(&Machine::load("one-node-8g").unwrap());
+        let good = costs(&machine::load("one-node-8g").unwrap());
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at].ns = 0.0;

@@ -1,6 +1,7 @@
 //! Machine files of machines found: their text reads back as what was found and measured.
 
 use highorder_calibrate::{Disk, Found, Measured, Place, Times, machine_file};
+use highorder_kernels::machine;
 use highorder_sim::Machine;
 use highorder_sim::device::DeviceKind;
 use highorder_words::NodeId;
@@ -69,7 +70,7 @@ fn disk(name: &str, is_rotating: bool, single_ns: f64) -> Disk {
 
 /// The costs of a machine file that comes with the program, as if they had been measured.
 fn costs() -> Vec<Measured> {
-    let costs = Machine::load("one-node-8g").unwrap().costs;
+    let costs = machine::load("one-node-8g").unwrap().costs;
     let measured = |(name, cost): (&'static str, &highorder_sim::Cost)| Measured {
         name,
         ns: cost.picoseconds() as f64 / 1000.0,
@@ -80,14 +81,14 @@ fn costs() -> Vec<Measured> {
 
 fn read_back(found: &Found, disks: &[Disk]) -> Machine {
     let text = machine_file("mine", found, disks, &costs());
-    Machine::parse(Path::new("mine.toml"), &text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    machine::parse(Path::new("mine.toml"), &text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 #[test]
 fn costs_and_their_sources_read_back_as_they_were() {
     let root = two_nodes();
     let machine = read_back(&Found::read(root.path()).unwrap(), &[]);
-    let expected = Machine::load("one-node-8g").unwrap().costs;
+    let expected = machine::load("one-node-8g").unwrap().costs;
     for ((name, cost), (_, before)) in machine.costs.by_name().into_iter().zip(expected.by_name()) {
         assert_eq!(cost.picoseconds(), before.picoseconds(), "{name}");
         assert_eq!(cost.source, format!("measured: \"{name}\""));

@@ -6,9 +6,9 @@ use crate::output::{self, Force};
 use crate::real::Guests;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_calibrate::{Disk, Found, Place, check, machine_file, measure};
+use highorder_kernels::machine;
 use highorder_lab::{RealOptions, Target};
 use highorder_real::{Image, Limits, VmSpec, vm};
-use highorder_sim::Machine;
 use std::path::{Path, PathBuf};
 
 /// Where to, under which name, and which disks.
@@ -82,7 +82,7 @@ fn guest(image: &Image, arguments: &Arguments) -> Result<String, Failure> {
         return Err(Failure::input(format!("--disk {}: {message}", folder.display())));
     }
     let machine =
-        Machine::load(&arguments.machine).map_err(|error| Failure::input(error.to_string()))?;
+        machine::load(&arguments.machine).map_err(|error| Failure::input(error.to_string()))?;
     let input = |error: highorder_real::VmError| Failure::input(error.to_string());
     let RealOptions { accel, icount, guest_time, folder, .. } = arguments.guests.options();
     let spec = VmSpec::new(image.clone(), machine).map_err(input)?;
@@ -124,7 +124,7 @@ fn this_machine(arguments: &Arguments) -> Result<String, Failure> {
     let text = machine_file(&name(arguments), &found, &disks, &costs);
     // What cannot be read back is not written: a machine of a shape that machine files do not have.
     let path = arguments.out.as_deref().unwrap_or(Path::new("machine.toml"));
-    Machine::parse(path, &text).map_err(|error| {
+    machine::parse(path, &text).map_err(|error| {
         Failure::input(format!("this machine is none that can be modelled:\n{error}"))
     })?;
     Ok(text)

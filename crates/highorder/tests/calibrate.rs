@@ -3,7 +3,7 @@
 mod common;
 
 use common::{highorder, names, refused, text};
-use highorder_sim::Machine;
+use highorder_kernels::machine;
 
 #[test]
 fn the_file_written_is_a_machine_with_a_source_for_every_cost() {
@@ -19,7 +19,7 @@ fn the_file_written_is_a_machine_with_a_source_for_every_cost() {
     }
     assert.success();
     assert_eq!(said, format!("wrote {}\n", file.display()), "no progress without a terminal");
-    let machine = Machine::load(text(&file)).expect("a machine file");
+    let machine = machine::load(text(&file)).expect("a machine file");
     assert_eq!(machine.name, "here");
     assert!(machine.description.starts_with("here: "), "{}", machine.description);
     for (name, cost) in machine.costs.by_name() {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{highorder, names, project, refused, text};
-use highorder_sim::Machine;
+use highorder_kernels::machine;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,8 +143,8 @@ fn a_guest_measures_itself_into_a_machine_file() {
         text(&disks),
     ]);
     command.env("HIGHORDER_CACHE", cache()).assert().success().stdout("");
-    let machine = Machine::load(text(&file)).expect("a machine file");
-    let shape = Machine::load("guest-tcg").expect("a machine");
+    let machine = machine::load(text(&file)).expect("a machine file");
+    let shape = machine::load("guest-tcg").expect("a machine");
     assert_eq!((machine.name.as_str(), machine.memory_bytes()), ("guest", 1 << 30));
     assert_eq!(machine.nodes, shape.nodes);
     assert_eq!(machine.swap, shape.swap);

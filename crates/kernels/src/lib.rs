@@ -1,8 +1,10 @@
-//! KernelFile files: a kernel is a file of policy values, based on another one and overriding it.
+//! Kernels and machines as files. A kernel is a file of policy values, based on another one and overriding it.
 //!
 //! A file is laid over those that it is based on, value by value, and what comes out is read as two policies:
 //! [`Policy`] of the memory manager's steps and [`Flows`] of what runs over them. A value is the field of one of their
 //! types: its name, its type, its bounds and what it decides stand there and nowhere else.
+
+pub mod machine;
 
 use highorder_input::layers::{Table, lay_keys};
 use highorder_input::{InputError, Kind, Layers, Source, commented_values, expected};
@@ -13,9 +15,9 @@ use std::collections::BTreeMap;
 use toml::de::DeTable;
 
 /// The kernel files that come with the program, by name: those of the folder `kernels`.
-pub const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
+pub const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// KernelFile files.
+/// Kernel files.
 const KIND: Kind = Kind { word: "kernel", built_in: BUILT_IN };
 
 /// Keys of a file that are no values of a policy.

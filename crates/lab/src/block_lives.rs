@@ -151,15 +151,15 @@ fn most_of(memory: &Memory, block: Pfn) -> UseClass {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highorder_kernels::machine;
     use highorder_mm::Order;
     use highorder_mm::alloc::Request;
     use highorder_mm::gfp::Gfp;
     use highorder_mm::types::NodeId;
-    use highorder_sim::Machine;
     use highorder_sim::kernel::{Knobs, boot};
 
     fn machine() -> Kernel {
-        let machine = Machine::load("one-node-8g").unwrap().scaled(1, 8).unwrap();
+        let machine = machine::load("one-node-8g").unwrap().scaled(1, 8).unwrap();
         let of = highorder_kernels::KernelFile::load("linux-3.3").unwrap();
         let knobs = Knobs::at_boot(&of.policy, &of.flows);
         boot(&machine, of.policy, of.flows, knobs).into_world()

@@ -3,10 +3,10 @@
 use crate::{Experiment, experiment};
 use highorder_input::InputError;
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_model::knobs;
 use highorder_record::published;
 use highorder_record::score::Claims;
-use highorder_sim::{Machine, machine};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -119,7 +119,7 @@ pub fn entries(kind: Kind) -> Result<Vec<Entry>, InputError> {
         Ok(match kind {
             Kind::Experiment => Experiment::load(name)?.description,
             Kind::Kernel => KernelFile::load(name)?.description,
-            Kind::Machine => Machine::load(name)?.description,
+            Kind::Machine => machine::load(name)?.description,
             Kind::Workload => {
                 highorder_workload::describe(name).map_or("", |workload| workload.about).to_owned()
             }

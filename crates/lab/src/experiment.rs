@@ -9,12 +9,13 @@ use crate::demands::DemandValues;
 use highorder_files::limits;
 use highorder_input::{InputError, Source};
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_model::{check_knob, check_knob_of};
 use highorder_real::knobs::Knobs;
 use highorder_record::matrix::BETWEEN_PARTS;
 use highorder_record::{PublishedForm, published};
 use highorder_sim::kernel::demand::Demand;
-use highorder_sim::{Machine, Ns, machine};
+use highorder_sim::{Machine, Ns};
 use highorder_workload::{Configured, ParameterError, Value};
 use serde::Deserialize;
 use serde_spanned::Spanned;
@@ -25,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The experiments that come with the program, by name.
-pub const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
+pub const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 
 /// Threads of a step: up to the most CPUs that x86-64 kernels are built for (`NR_CPUS`).
 const THREADS: RangeInclusive<u32> = 1..=8192;
@@ -347,7 +348,7 @@ impl Checks<'_> {
 
     fn machine(&mut self, name: &Spanned<String>) -> Option<Machine> {
         let source = self.source("machine", name, machine::BUILT_IN)?;
-        self.keep(Machine::load(&source))
+        self.keep(machine::load(&source))
     }
 
     fn kernel(&mut self, name: &Spanned<String>) -> Option<KernelFile> {

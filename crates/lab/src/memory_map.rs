@@ -180,6 +180,7 @@ pub(crate) fn pageblocks(memory: &Memory) -> Vec<(Pfn, Migratetype)> {
 mod tests {
     use super::*;
     use highorder_kernels::KernelFile;
+    use highorder_kernels::machine;
     use highorder_mm::alloc::Request;
     use highorder_mm::gfp::Gfp;
     use highorder_mm::page_table::Vpn;
@@ -187,7 +188,6 @@ mod tests {
     use highorder_mm::types::{Access, CpuId, MemPolicy, NodeId, ZoneKind};
     use highorder_mm::vma::ProcessId;
     use highorder_report::UseClass;
-    use highorder_sim::Machine;
 
     /// A block of memory that is nearly all free.
     fn block(memory: &mut Memory, order: u8, gfp: Gfp) -> Pfn {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn huge_pages_their_tables_and_other_blocks_are_told_apart() {
-        let machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+        let machine = machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
         let policy = KernelFile::load("linux-6.12").unwrap().policy;
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_kernels_own_blocks_and_pages_of_files_are_told_apart_and_named_where_they_pin() {
-        let machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+        let machine = machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
         let policy = KernelFile::load("linux-6.12").unwrap().policy;
         let memory = &mut Memory::new(machine.memory(), policy);
         let last = memory.zones.last().expect("a zone").clone();

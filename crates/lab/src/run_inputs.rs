@@ -68,6 +68,7 @@ fn flatten(prefix: &str, value: Json, map: &mut Map) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highorder_kernels::machine;
 
     #[test]
     fn every_field_is_a_value_of_its_own() {
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_values_of_a_machine_and_a_kernel_have_the_names_of_their_files() {
-        let machine = Machine::load("two-node-64g").unwrap();
+        let machine = machine::load("two-node-64g").unwrap();
         let values = machine_values(&machine);
         for (key, number) in [
             ("node.1.memory_bytes", machine.nodes[1].memory_bytes),
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn whatever_a_machine_has_changes_its_values() {
-        let machine = || Machine::load("two-node-64g").unwrap();
+        let machine = || machine::load("two-node-64g").unwrap();
         let base = machine_values(&machine());
         let changes: [fn(&mut Machine); 8] = [
             |m| m.nodes[1].memory_bytes += 1 << 20,

@@ -26,6 +26,7 @@ use highorder_files::limits;
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, TextFile, Zoneinfo};
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
 use highorder_mm::policy::LruKind;
@@ -313,7 +314,7 @@ impl Case {
 
     /// The guest machine with the case's CPUs, nodes and swap.
     fn machine(&self) -> Result<Machine, InputError> {
-        let mut machine = Machine::load(GUEST_MACHINE)?;
+        let mut machine = machine::load(GUEST_MACHINE)?;
         let nr_nodes = self.number("nodes").unwrap_or(1).max(1) as u32;
         let nr_cpus = self.number("smp").unwrap_or(1).max(1) as u32;
         let each = nr_cpus.div_ceil(nr_nodes);

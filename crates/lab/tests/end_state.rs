@@ -4,18 +4,18 @@
 mod common;
 
 use common::model;
+use highorder_kernels::machine;
 use highorder_lab::memory_map;
 use highorder_mm::types::Order;
 use highorder_model::run_on;
 use highorder_record::{EndState, Inputs, PageblockUse, Record};
 use highorder_report::{MapZone, MemoryMap};
-use highorder_sim::Machine;
 use highorder_sim::kernel::Kernel as World;
 use highorder_snapshot::FrameUse;
 use highorder_workload::{Value, find};
 
 fn run(kernel: &str, enabled: &str, workload: &str, values: &[(&str, Value)]) -> (Record, World) {
-    let machine = Machine::load("one-node-8g-in-use").unwrap().scaled(1, 32).unwrap();
+    let machine = machine::load("one-node-8g-in-use").unwrap().scaled(1, 32).unwrap();
     let values = values.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
     let workload = find(workload, &values.collect()).unwrap().scaled(1, 32);
     run_on(model(machine, kernel, enabled), Inputs::default(), workload.code()).unwrap()

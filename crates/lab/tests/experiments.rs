@@ -1,9 +1,10 @@
 //! Experiment files: what they say, and how bad ones are refused.
 
+use highorder_kernels::machine;
 use highorder_lab::experiment::{BUILT_IN, Variant, thread_steps};
 use highorder_lab::{Experiment, RealOptions, Scale, Target};
 use highorder_record::{Inputs, Store, published};
-use highorder_sim::{DeviceKind, machine};
+use highorder_sim::DeviceKind;
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;

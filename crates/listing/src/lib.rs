@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Writes `built_in.rs` into the build's folder for output: a list of the folder's TOML files, each with its name and
-/// its text, sorted by name. `folder` is relative to the crate.
+/// Writes into the build's folder for output, under the name of the folder with `.rs`, a list of the folder's TOML files,
+/// each with its name and its text, sorted by name. `folder` is relative to the crate.
 ///
 /// # Errors
 /// The folder cannot be read, or the list not be written.
@@ -21,7 +21,8 @@ pub fn write(folder: &str) -> io::Result<()> {
     for file in &files {
         println!("cargo::rerun-if-changed={}", file.display());
     }
-    fs::write(of_cargo("OUT_DIR").join("built_in.rs"), listed(&files))
+    let list = folder.file_name().unwrap_or_default();
+    fs::write(of_cargo("OUT_DIR").join(list).with_extension("rs"), listed(&files))
 }
 
 /// By name, not by path: `linux-4.14` comes before `linux-4.14-direct-held`.

@@ -4,15 +4,16 @@
 mod common;
 
 use common::model;
+use highorder_kernels::machine;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn};
 use highorder_model::{ModelSpec, run_on};
 use highorder_record::{Inputs, Record};
+use highorder_sim::Ns;
 use highorder_sim::kernel::Kernel as World;
 use highorder_sim::kernel::demand::{Demand, DemandKind};
-use highorder_sim::{Machine, Ns};
 use highorder_system::{
     Access, Advice, Area, BarrierId, BlockId, Caches, Code, Failure, KernelBlock, Pattern, System,
     ThreadSpec,
@@ -47,7 +48,7 @@ fn run_with_demands(
     demands: Vec<Demand>,
     program: impl FnOnce(&mut dyn System) -> Result<(), Failure> + Send + 'static,
 ) -> (Record, World) {
-    let machine = Machine::load("one-node-8g").unwrap().scaled(mib, 8192).unwrap();
+    let machine = machine::load("one-node-8g").unwrap().scaled(mib, 8192).unwrap();
     let spec = ModelSpec { demands, ..model(machine, kernel, "never") };
     run_on(spec, Inputs::default(), Box::new(program)).unwrap()
 }
@@ -422,7 +423,7 @@ fn a_second_of_compaction_at_128_gib_takes_less_than_a_second() {
     for kernel in ["linux-4.14", "linux-6.12"] {
         let spec = ModelSpec {
             sample_interval: Ns::from_secs(60),
-            ..model(Machine::load("fleet-128g").unwrap(), kernel, "never")
+            ..model(machine::load("fleet-128g").unwrap(), kernel, "never")
         };
         let program = move |sys: &mut dyn System| {
             let area = fragment(sys, 95, 10)?;

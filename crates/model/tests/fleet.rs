@@ -2,16 +2,17 @@
 //! the free lists.
 
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_model::{ModelSpec, run};
 use highorder_record::{Inputs, Record};
-use highorder_sim::{Machine, Ns};
+use highorder_sim::Ns;
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 
 /// Two hours of the services on this share of 128 GiB, of which some ask for huge pages at once and for all
 /// others kcompactd does.
 fn two_hours(kernel: &str, denominator: u32) -> Record {
-    let machine = Machine::load("fleet-128g").unwrap().scaled(1, denominator).unwrap();
+    let machine = machine::load("fleet-128g").unwrap().scaled(1, denominator).unwrap();
     let kernel = KernelFile::load(kernel).unwrap();
     let size =
         |mebibytes: u64| Value::Text(format!("{} KiB", (mebibytes << 10) / u64::from(denominator)));

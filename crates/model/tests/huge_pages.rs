@@ -5,6 +5,7 @@ mod common;
 use common::model;
 use highorder_kernelfs::trace::{Event, Line};
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_lab::passes::Passes;
 use highorder_lab::trace_text::{self, Whose};
 use highorder_mm::compaction::CompactResult;
@@ -54,7 +55,7 @@ fn run(
 }
 
 fn small() -> Machine {
-    Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap()
+    machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap()
 }
 
 /// Maps memory and writes a word of each page.
@@ -158,7 +159,7 @@ fn reading_what_nobody_wrote_maps_one_huge_page_of_zeros() {
 
 /// Huge pages on each node after a program on node 0 has written `share` of 100 of a node's memory.
 fn huge_by_node(numa: ThpNuma, defrag: Defrag, advice: HugeAdvice, share: u64) -> (Vec<u64>, u64) {
-    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let set = move |kernel: &mut KernelFile, knobs: &mut Knobs| {
         kernel.flows.thp.numa = numa;
         knobs.thp.enabled = Enabled::Always;
@@ -196,7 +197,7 @@ fn the_node_rule_says_whether_huge_pages_come_from_another_node() {
 /// that are left.
 fn write_beside_cache(kernel: &str, mode: u32, is_traced: bool) -> (Sim<Kernel>, u64) {
     const BLOCK: u64 = 1 << 20;
-    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let node_bytes = machine.nodes[0].memory_bytes;
     let set = move |_: &mut KernelFile, knobs: &mut Knobs| {
         knobs.thp.enabled = Enabled::Never;
@@ -260,7 +261,7 @@ fn memory_of_another_node_takes_longer_to_use_on_machines_that_have_one() {
         });
         took.get()
     };
-    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let further = machine.costs.remote_access.once() - machine.costs.local_access.once();
     assert_eq!(elapsed(&machine, 1) - elapsed(&machine, 0), Ns(further.0 * 64 * 512));
     let mut near = small();
@@ -271,7 +272,7 @@ fn memory_of_another_node_takes_longer_to_use_on_machines_that_have_one() {
 
 #[test]
 fn page_tables_follow_the_tasks_policy_and_not_the_mappings() {
-    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let tables = |task: MemPolicy, mapping: MemPolicy| {
         let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = Enabled::Never;
         let sim = run(&machine, "linux-4.14", set, move |cx| {
@@ -480,7 +481,7 @@ fn advice_can_be_turned_round_and_taken_back() {
 fn preferred_nodes_come_first_and_others_before_anything_is_reclaimed() {
     use highorder_system::{Access as Touch, MemPolicy as Policy, Pattern, Place, ThreadSpec};
     // A node has 512 MiB.
-    let machine = || Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let machine = || machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     // Pages swapped out, and how long it takes to touch so many MiB once more from node 0.
     let write = |kernel: &str, policy: Policy, mib: u64| {
         let took = std::sync::Arc::new(std::sync::Mutex::new(Ns::ZERO));
@@ -531,7 +532,7 @@ fn many_nodes_are_preferred_since_5_15_and_only_some() {
 
 #[test]
 fn huge_pages_interleave_by_their_place_whichever_of_their_pages_is_touched_first() {
-    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let nodes_of = |first: u32| {
         let nodes = Rc::new(std::cell::RefCell::new(Vec::new()));
         let seen = nodes.clone();

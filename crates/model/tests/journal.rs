@@ -3,6 +3,7 @@
 mod common;
 
 use common::model;
+use highorder_kernels::machine;
 use highorder_model::run_on;
 use highorder_record::{Inputs, Record};
 use highorder_sim::machine::FileSystem;
@@ -23,7 +24,7 @@ fn run_on_machine(
     change: impl FnOnce(&mut Machine),
     program: impl FnOnce(&mut dyn System, &mut Vec<u64>) -> Result<(), Failure> + Send + 'static,
 ) -> (Vec<u64>, Record, u64) {
-    let mut machine = Machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
+    let mut machine = machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
     change(&mut machine);
     let noted = Arc::new(Mutex::new(Vec::new()));
     let seen = noted.clone();

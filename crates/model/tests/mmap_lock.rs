@@ -3,9 +3,10 @@
 mod common;
 
 use common::model;
+use highorder_kernels::machine;
 use highorder_model::run_on;
 use highorder_record::Inputs;
-use highorder_sim::{Machine, Ns};
+use highorder_sim::Ns;
 use highorder_system::{Access, Area, Code, Failure, Pattern, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +17,7 @@ const COMING: u64 = 64;
 
 /// Runs a program on a small machine with base pages.
 fn run(kernel: &str, code: Code) {
-    let mut machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+    let mut machine = machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
     machine.swap[0].bytes = 16 << 20;
     run_on(model(machine, kernel, "never"), Inputs::default(), code).unwrap();
 }
@@ -105,7 +106,7 @@ fn fault_together(kernel: &str, number: u64, same_process: bool) -> Ns {
         *seen.lock().unwrap() = sys.now() - began;
         Ok(())
     });
-    let machine = Machine::load("four-node-64g-flash-swap").unwrap().scaled(1, 16).unwrap();
+    let machine = machine::load("four-node-64g-flash-swap").unwrap().scaled(1, 16).unwrap();
     run_on(model(machine, kernel, "never"), Inputs::default(), code).unwrap();
     *took.lock().unwrap()
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::model;
+use highorder_kernels::machine;
 use highorder_lab::memory_map;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::vmstat::Vm;
@@ -20,7 +21,7 @@ const KERNELS: [&str; 5] = ["linux-3.3", "linux-3.4-rc2", "linux-4.4", "linux-6.
 
 /// A machine of this scale, with this much swap.
 fn machine(name: &str, denominator: u32, swap_mib: u64) -> Machine {
-    let mut machine = Machine::load(name).unwrap().scaled(1, denominator).unwrap();
+    let mut machine = machine::load(name).unwrap().scaled(1, denominator).unwrap();
     machine.swap[0].bytes = swap_mib << 20;
     machine
 }

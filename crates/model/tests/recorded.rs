@@ -2,14 +2,14 @@
 
 mod common;
 
+use highorder_kernels::machine;
 use highorder_model::run;
 use highorder_record::Inputs;
-use highorder_sim::Machine;
 use highorder_workload::recorded::Script;
 
 #[test]
 fn highalloc_has_its_passes_under_load_and_one_at_rest() {
-    let spec = common::model(Machine::load("guest-tcg").unwrap(), "linux-3.5", "always");
+    let spec = common::model(machine::load("guest-tcg").unwrap(), "linux-3.5", "always");
     let setup = Script::parse("highalloc -S -k 2 -f 200 -M 40").unwrap();
     let script = Script::parse("highalloc -k 2 -f 200 -M 40 -w 2 -m 5").unwrap();
     let record = run(spec, Inputs::default(), script.code(Some(setup))).unwrap();
@@ -30,7 +30,7 @@ fn highalloc_has_its_passes_under_load_and_one_at_rest() {
 
 /// What a command line activates on an idle guest under this kernel.
 fn activated(kernel: &str, line: &str) -> i64 {
-    let spec = common::model(Machine::load("guest-tcg").unwrap(), kernel, "always");
+    let spec = common::model(machine::load("guest-tcg").unwrap(), kernel, "always");
     let script = Script::parse(line).unwrap();
     run(spec, Inputs::default(), script.code(None)).unwrap().delta("pgactivate").unwrap()
 }

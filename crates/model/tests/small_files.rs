@@ -3,12 +3,12 @@
 mod common;
 
 use common::model;
+use highorder_kernels::machine;
 use highorder_lab::memory_map;
 use highorder_mm::fallback::FallbackCounts;
 use highorder_mm::types::Migratetype;
 use highorder_model::run_on;
 use highorder_record::{Inputs, Record};
-use highorder_sim::Machine;
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ struct Left {
 /// in their pageblocks than reclaim wants in all, and no free memory elsewhere. Of 8 GiB they are four times the
 /// low mark; with huge pages a machine of 512 MiB keeps a twentieth of its memory free, more than all slabs.
 fn run(kernel: &str, percent: u32) -> Left {
-    let machine = Machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
+    let machine = machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
     let values = BTreeMap::from([
         ("memory".to_owned(), Value::Float(f64::from(percent) / 100.0)),
         ("unlink".to_owned(), Value::Text("none".to_owned())),

@@ -34,6 +34,7 @@ use crate::proc;
 use crate::signals::Watch;
 use cpio::Archive;
 use elf::Elf;
+use highorder_kernels::machine;
 use highorder_record::store::read_record;
 use highorder_record::{Inputs, Record, Source, StoreError};
 use highorder_sim::Machine;
@@ -533,7 +534,7 @@ fn machine_file(said: Said) -> Result<String, VmError> {
     let file = files.into_iter().find(|(name, _)| name == MACHINE);
     let (_, bytes) = file.ok_or_else(|| garbled("no machine file".to_owned()))?;
     let text = String::from_utf8(bytes).map_err(|error| garbled(error.to_string()))?;
-    Machine::parse(Path::new(MACHINE), &text).map_err(|error| garbled(error.to_string()))?;
+    machine::parse(Path::new(MACHINE), &text).map_err(|error| garbled(error.to_string()))?;
     Ok(text)
 }
 
@@ -748,7 +749,7 @@ mod tests {
 
     #[test]
     fn files_get_what_swap_leaves_of_the_first_disk() {
-        let mut machine = Machine::load("guest-tcg").unwrap();
+        let mut machine = machine::load("guest-tcg").unwrap();
         let capacity = machine.disks[0].capacity_bytes;
         assert_eq!(file_bytes(&machine), capacity - machine.swap[0].bytes);
         machine.swap.clear();
@@ -759,7 +760,7 @@ mod tests {
 
     #[test]
     fn machines_are_given_to_qemu_with_their_nodes() {
-        let machine = Machine::load("two-node-64g").unwrap();
+        let machine = machine::load("two-node-64g").unwrap();
         let spec = VmSpec::new(Image::Debian("6.12".into()), machine.clone()).unwrap();
         let arguments = machine_arguments(&spec).join(" ");
         assert!(arguments.contains("-m 65536M"), "{arguments}");

@@ -2,6 +2,7 @@
 //!
 //! Needs what `tests/guest/setup.sh` gets; where something is missing the tests say SKIPPED and why.
 
+use highorder_kernels::machine;
 use highorder_real::{Image, Limits, VmError, VmSpec, vm};
 use highorder_record::{Inputs, Record, Source};
 use highorder_sim::Machine;
@@ -32,7 +33,7 @@ fn cache() -> PathBuf {
 
 /// A small machine with one node or two and swap.
 fn machine(nodes: usize, mib_each: u64, swap_mib: u64) -> Machine {
-    let mut machine = Machine::load("one-node-8g").unwrap();
+    let mut machine = machine::load("one-node-8g").unwrap();
     let mut node = machine.nodes[0].clone();
     node.memory_bytes = mib_each * MIB;
     machine.nodes = (0..nodes as u32)
@@ -325,7 +326,7 @@ fn on_real(spec: &VmSpec, folder: &Path) -> Command {
         Image::Debian(release) => format!("debian:{release}"),
     };
     // The built-in machine, smaller.
-    let built_in = highorder_sim::machine::BUILT_IN.iter();
+    let built_in = highorder_kernels::machine::BUILT_IN.iter();
     let (_, whole) = built_in.copied().find(|(name, _)| *name == "one-node-8g").expect("built in");
     let text = whole.replace("memory_mib = 8192", "memory_mib = 256");
     let file = folder.join("small.toml");

@@ -2,13 +2,14 @@
 #![allow(missing_docs, reason = "a bench: its macros")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use highorder_sim::{LockKind, Machine, Mode, Ns, Sim, TaskSpec};
+use highorder_kernels::machine;
+use highorder_sim::{LockKind, Mode, Ns, Sim, TaskSpec};
 
 const STEPS: u64 = 1_000_000;
 
 /// This many tasks, each with an own CPU, which share the steps.
 fn sim(nr_tasks: u64, lock: bool) -> Sim<u64> {
-    let machine = Machine::load("two-node-64g").expect("it comes with the program");
+    let machine = machine::load("two-node-64g").expect("it comes with the program");
     let mut sim = Sim::new(machine.sim_spec(), 0);
     let zone = sim.add_lock("zone", LockKind::Spin);
     for task in 0..nr_tasks {

@@ -6,9 +6,10 @@
 //! chance in it, so the same inputs give the same course of events.
 //!
 //! ```
-//! use highorder_sim::{Affinity, CpuId, Machine, Mode, Ns, Sim, TaskSpec};
+//! use highorder_kernels::machine;
+//! use highorder_sim::{Affinity, CpuId, Mode, Ns, Sim, TaskSpec};
 //!
-//! let machine = Machine::load("one-node-8g").unwrap();
+//! let machine = machine::load("one-node-8g").unwrap();
 //! let mut sim = Sim::new(machine.sim_spec(), Vec::new());
 //! for (name, step) in [("slow", 50), ("quick", 30)] {
 //!     sim.spawn(TaskSpec::user(name), move |cx| {

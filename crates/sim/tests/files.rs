@@ -1,6 +1,7 @@
 //! Files on the model: what is written is on the disk, what is read comes back, nothing is lost.
 
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_mm::filemap::FileId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::slab::CacheId;
@@ -20,7 +21,7 @@ const MIB: u64 = 1 << 20;
 
 /// A machine of 512 MiB with a disk this many times as fast.
 fn machine(speed_percent: u64) -> Machine {
-    let mut machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+    let mut machine = machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
     if let highorder_sim::DeviceKind::Rotating { bandwidth, .. } = &mut machine.disks[0].kind {
         *bandwidth = *bandwidth * speed_percent / 100;
     }

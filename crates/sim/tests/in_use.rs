@@ -1,16 +1,17 @@
 //! A machine on which a system has run: what is in its unmovable pageblocks from the start.
 
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::{Migratetype, Order, Pfn};
+use highorder_sim::Ns;
 use highorder_sim::kernel::{self, Knobs};
-use highorder_sim::{Machine, Ns};
 
 const KERNELS: [&str; 4] = ["linux-3.3", "linux-4.4", "linux-4.14", "linux-6.12"];
 
 #[test]
 fn pageblocks_in_use_have_the_holes_that_the_machine_file_says() {
-    let machine = Machine::load("one-node-8g-in-use").unwrap().scaled(1, 4).unwrap();
+    let machine = machine::load("one-node-8g-in-use").unwrap().scaled(1, 4).unwrap();
     let in_use = machine.in_use.unwrap();
     // 1024 pageblocks, of which 40 in 1000.
     let blocks: u32 = 40;
@@ -48,7 +49,7 @@ fn pageblocks_in_use_have_the_holes_that_the_machine_file_says() {
 fn a_machine_boots_the_same_every_time_and_without_the_table_nothing_is_held() {
     let kernel = KernelFile::load("linux-6.1").unwrap();
     let free = |machine: &str| {
-        let machine = Machine::load(machine).unwrap().scaled(1, 16).unwrap();
+        let machine = machine::load(machine).unwrap().scaled(1, 16).unwrap();
         let kernel = kernel.clone();
         let knobs = Knobs::at_boot(&kernel.policy, &kernel.flows);
         let sim = kernel::boot(&machine, kernel.policy, kernel.flows, knobs);

@@ -1,6 +1,7 @@
 //! Linux 3.3 and 3.4-rc2 as wholes: nothing is lost under pressure, and the flows do what was theirs.
 
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_mm::alloc::Request;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::gfp::Gfp;
@@ -54,7 +55,7 @@ fn run(
 
 /// A machine of 512 MiB with this much swap.
 fn small(swap_mib: u64) -> Machine {
-    let mut machine = Machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
+    let mut machine = machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
     machine.swap[0].bytes = swap_mib << 20;
     machine
 }
@@ -169,7 +170,7 @@ fn the_last_page_of_swap_ends_in_a_kill() {
 /// Takes blocks of `order` from node 0 until there are no more. Returns how many, the direct reclaims and
 /// kswapd's runs that this took.
 fn exhaust(kernel: &str, order: u8, gfp: Gfp) -> (u64, u64, u64) {
-    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let taken = Rc::new(RefCell::new(0));
     let count = taken.clone();
     let (sim, _) = run(&machine, kernel, move |cx| {

@@ -1,6 +1,7 @@
 //! Automatic NUMA balancing on the model: memory comes to the task that uses it, or the task goes to its memory.
 
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_mm::CpuId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::types::{Access, MemPolicy, NodeId};
@@ -9,7 +10,7 @@ use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::NumaScan;
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, numa};
-use highorder_sim::{Affinity, Machine, Mode, Ns, Sim, TaskSpec};
+use highorder_sim::{Affinity, Mode, Ns, Sim, TaskSpec};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ const PAGES: u32 = 16 * 512;
 
 /// Runs one program, at first on node 1, of a machine of two nodes.
 fn run(kernel: &str, on: bool, program: impl FnOnce(&mut KernelCx<'_>) + 'static) -> Sim<Kernel> {
-    let machine = Machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
+    let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let kernel = KernelFile::load(kernel).unwrap();
     let mut knobs = Knobs::at_boot(&kernel.policy, &kernel.flows);
     knobs.numa_balancing = on;

@@ -1,6 +1,7 @@
 //! What files leave in slab caches on the model, and what takes it away.
 
 use highorder_kernels::KernelFile;
+use highorder_kernels::machine;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::policy::SlabAllocator;
 use highorder_mm::slab::CacheId;
@@ -20,7 +21,7 @@ const KERNELS: [&str; 5] = ["linux-3.3", "linux-4.4", "linux-4.14", "linux-6.1",
 const PROCESS: ProcessId = ProcessId(0);
 
 fn boot(kernel: &str, change: impl FnOnce(&mut KernelFile, &mut Machine)) -> Sim<Kernel> {
-    let mut machine = Machine::load("one-node-8g").unwrap().scaled(1, 32).unwrap();
+    let mut machine = machine::load("one-node-8g").unwrap().scaled(1, 32).unwrap();
     let mut kernel = KernelFile::load(kernel).unwrap();
     change(&mut kernel, &mut machine);
     let mut knobs = Knobs::at_boot(&kernel.policy, &kernel.flows);

@@ -3,6 +3,7 @@
 //!
 //! Needs what `tests/guest/setup.sh` gets; where something is missing the tests say SKIPPED and why.
 
+use highorder_kernels::machine;
 use highorder_mm::types::{Order, Pfn};
 use highorder_real::{Image, Limits, VmSpec, vm};
 use highorder_sim::Machine;
@@ -58,7 +59,7 @@ impl Guest {
 
     /// Its CPUs and its memory, shared by its nodes.
     fn machine(&self) -> Machine {
-        let mut machine = Machine::load("guest-tcg").unwrap();
+        let mut machine = machine::load("guest-tcg").unwrap();
         let mut node = machine.nodes[0].clone();
         node.memory_bytes = MEMORY_BYTES / u64::from(self.nodes);
         let cpus = NR_CPUS / self.nodes;

@@ -3,6 +3,7 @@
 use super::{Shown, begun};
 use crate::failure::Failure;
 use crate::sheet::Sheet;
+use highorder_kernels::machine;
 use highorder_lab::catalogue::Kind;
 use highorder_mm::types::ZoneKind;
 use highorder_sim::device::{DeviceKind, FlashTimes};
@@ -18,7 +19,7 @@ const SOURCE: &str = "source:";
 
 /// All that there is to say of a machine.
 pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
-    let machine = Machine::load(name).map_err(|error| Failure::input(error.to_string()))?;
+    let machine = machine::load(name).map_err(|error| Failure::input(error.to_string()))?;
     let mut sheet = begun(Kind::Machine, &machine.name, &machine.description);
     draw_nodes(&machine, &mut sheet);
     sheet.heading("Distances, 10 to itself");

@@ -1,8 +1,7 @@
 //! `docs/machines.md`: its keys, ranges and lists are those of the code, its examples load.
 
 use crate::page::{self, Field, blocks, code, fields, source, table};
-use highorder_sim::Machine;
-use highorder_sim::machine::BUILT_IN;
+use highorder_kernels::machine::{self, BUILT_IN};
 use std::path::Path;
 
 const PAGE: &str = "docs/machines.md";
@@ -22,12 +21,12 @@ fn every_machine_file_on_the_page_is_a_machine() {
     let files = blocks(&page, "toml");
     assert!(files.len() >= 4, "{files:?}");
     for file in &files {
-        let machine = Machine::parse(Path::new("mine.toml"), file);
+        let machine = machine::parse(Path::new("mine.toml"), file);
         machine.unwrap_or_else(|error| panic!("{error}\n{file}"));
     }
     // What the page promises of the first.
     let lines = files[0].lines().count();
-    let mine = Machine::parse(Path::new("mine.toml"), &files[0]).unwrap();
+    let mine = machine::parse(Path::new("mine.toml"), &files[0]).unwrap();
     assert_eq!((lines, mine.nodes.len(), mine.memory_bytes()), (3, 1, 16 << 30));
 }
 
@@ -36,7 +35,7 @@ fn machines() -> String {
     let rows: Vec<Vec<String>> = BUILT_IN
         .iter()
         .map(|(name, text)| {
-            let machine = Machine::load(name).unwrap();
+            let machine = machine::load(name).unwrap();
             let base = text.lines().find_map(|line| line.strip_prefix("based_on = "));
             let base = base.map_or(String::new(), |base| code(base.trim_matches('"')));
             vec![code(name), machine.description, base]
@@ -47,7 +46,7 @@ fn machines() -> String {
 
 /// A part for each table of a machine file.
 fn tables() -> Vec<(String, String)> {
-    let source = source("crates/sim/src/machine.rs");
+    let source = source("crates/kernels/src/machine.rs");
     let one_node = "based_on = \"one-node-8g-in-use\"\n";
     let rest = "source = \"x\"\n";
     let kinds: [(&str, &str, &str, &str); 8] = [
@@ -117,7 +116,7 @@ fn row(field: &Field, text: &dyn Fn(&str) -> String) -> Vec<String> {
 fn values(field: &Field, text: &dyn Fn(&str) -> String) -> String {
     let Field { name, kind, .. } = field;
     if kind.contains("u64") {
-        let message = Machine::parse(Path::new("mine.toml"), &text(&i64::MAX.to_string()));
+        let message = machine::parse(Path::new("mine.toml"), &text(&i64::MAX.to_string()));
         let message = message.unwrap_err().to_string();
         let begin = format!("`{name}` is {}, expected ", i64::MAX);
         let expected = message.split_once(&begin).unwrap_or_else(|| panic!("{name}: {message}")).1;

@@ -12,11 +12,11 @@
 //! As process 1 of a guest it is that guest's program. What it does there of its own is to end runs that have
 //! changed settings in every way, and to say what the settings were afterwards.
 
+use highorder_kernels::machine;
 use highorder_real::host::{self, HostSpec, MemoryRule};
 use highorder_real::knobs::{KnobError, Knobs, restore_knobs};
 use highorder_real::{VmSpec, guest, vm};
 use highorder_record::{Inputs, time_lines};
-use highorder_sim::Machine;
 use highorder_system::{Failure, KernelBlock, Ns, System, ThreadSpec};
 use highorder_workload::{Value, find};
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ fn host_sleep(name: &str, root: &str) -> Result<(), String> {
 }
 
 fn vm(image: &str, machine: &str, workload: &str, values: &[&str]) -> Result<(), String> {
-    let machine = Machine::load(machine).map_err(|error| error.to_string())?;
+    let machine = machine::load(machine).map_err(|error| error.to_string())?;
     let mut given = BTreeMap::new();
     for value in values {
         let (name, text) = value.split_once('=').ok_or("expected NAME=VALUE")?;
@@ -94,7 +94,7 @@ fn vm(image: &str, machine: &str, workload: &str, values: &[&str]) -> Result<(),
 }
 
 fn calibrate(image: &str, machine: &str, name: &str) -> Result<(), String> {
-    let machine = Machine::load(machine).map_err(|error| error.to_string())?;
+    let machine = machine::load(machine).map_err(|error| error.to_string())?;
     let spec = VmSpec::new(image.parse()?, machine).map_err(|error| error.to_string())?;
     print!("{}", vm::calibrate(&spec, name).map_err(|error| error.to_string())?);
     Ok(())

@@ -1,7 +1,8 @@
 //! Machine files: what they say, and how bad ones are refused.
 
+use highorder_kernels::machine::{self, BUILT_IN};
 use highorder_mm::types::{NodeId, Pfn, ZoneKind};
-use highorder_sim::machine::{BUILT_IN, Machine};
+use highorder_sim::Machine;
 use highorder_sim::{DeviceId, DeviceKind, Ns};
 use std::path::Path;
 
@@ -11,7 +12,7 @@ const GOOD: &str = include_str!("../../../machines/two-node-64g.toml");
 fn refusal(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     let text = GOOD.replacen(from, to, 1);
-    Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string()
+    machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string()
 }
 
 /// The line of the first place of a text in the two-node machine's file.
@@ -22,7 +23,7 @@ fn line_of(text: &str) -> usize {
 #[test]
 fn every_machine_that_comes_with_the_program_loads_and_names_its_sources() {
     for (name, _) in BUILT_IN {
-        let machine = Machine::load(name).unwrap();
+        let machine = machine::load(name).unwrap();
         assert_eq!(machine.name, *name);
         for (cost, value) in machine.costs.by_name() {
             assert!(value.picoseconds() > 0, "{name}: {cost} is free");
@@ -36,15 +37,15 @@ fn a_machine_is_loaded_from_a_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
     std::fs::write(&path, GOOD).unwrap();
-    let machine = Machine::load(path.to_str().unwrap()).unwrap();
+    let machine = machine::load(path.to_str().unwrap()).unwrap();
     assert_eq!(machine.name, "mine");
-    let built_in = Machine::load("two-node-64g").unwrap();
+    let built_in = machine::load("two-node-64g").unwrap();
     assert_eq!(Machine { name: built_in.name.clone(), ..machine }, built_in);
 }
 
 #[test]
 fn two_nodes_have_the_zones_that_x86_64_gives_them() {
-    let machine = Machine::load("two-node-64g").unwrap();
+    let machine = machine::load("two-node-64g").unwrap();
     assert_eq!(machine.memory_bytes(), 64 << 30);
     let memory = machine.memory();
     assert_eq!(memory.cpu_nodes.len(), 48);
@@ -77,7 +78,7 @@ fn two_nodes_have_the_zones_that_x86_64_gives_them() {
 
 #[test]
 fn one_node_of_8_gib_ends_in_normal() {
-    let machine = Machine::load("one-node-8g").unwrap();
+    let machine = machine::load("one-node-8g").unwrap();
     let zones = &machine.memory().nodes[0].zones;
     assert_eq!(zones.len(), 3);
     assert_eq!((zones[2].start, zones[2].spanned_pages), (Pfn(4 << 18), 5 << 18));
@@ -87,7 +88,7 @@ fn one_node_of_8_gib_ends_in_normal() {
 
 #[test]
 fn costs_are_exact_to_the_picosecond() {
-    let machine = Machine::load("two-node-64g").unwrap();
+    let machine = machine::load("two-node-64g").unwrap();
     let scan = &machine.costs.pfn_scan;
     assert_eq!((scan.once(), scan.times(2), scan.times(1001)), (Ns(2), Ns(5), Ns(2502)));
     let spec = machine.sim_spec();
@@ -172,7 +173,7 @@ fn impossible_pageblocks_in_use_are_refused() {
     ] {
         assert!(good.contains(from), "{from}");
         let text = good.replacen(from, to, 1);
-        let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
+        let message = machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
         let line = text[..text.find(to).unwrap()].matches('\n').count() + 1;
         assert!(message.starts_with(&format!("mine.toml:{line}: ")), "{message}");
         assert!(message.contains(expected), "{message}\nlacks {expected}");
@@ -182,7 +183,7 @@ fn impossible_pageblocks_in_use_are_refused() {
 #[test]
 fn all_impossible_values_are_reported_at_once() {
     let text = GOOD.replace("cpus = 24", "cpus = 9999").replace("[10, 21]", "[10]");
-    let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
+    let message = machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
     assert_eq!(message.lines().count(), 3, "{message}");
     assert!(message.lines().all(|line| line.starts_with("mine.toml:")), "{message}");
 }
@@ -190,7 +191,7 @@ fn all_impossible_values_are_reported_at_once() {
 #[test]
 fn a_machine_without_cpus_or_nodes_is_refused() {
     let text = GOOD.replace("cpus = 24", "cpus = 0");
-    let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
+    let message = machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
     assert!(message.contains("no node has a CPU"), "{message}");
 }
 
@@ -199,21 +200,21 @@ fn a_disk_of_no_kind_is_refused() {
     let from = GOOD.find("[disk.flash]").unwrap();
     let to = GOOD.find("[[swap]]").unwrap();
     let text = format!("{}{}", &GOOD[..from], &GOOD[to..]);
-    let message = Machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
+    let message = machine::parse(Path::new("mine.toml"), &text).unwrap_err().to_string();
     assert!(message.contains("disk `sdb` has neither of `rotating` and `flash`"), "{message}");
 }
 
 #[test]
 fn an_unknown_machine_is_refused_with_the_names_there_are() {
-    let message = Machine::load("three-node").unwrap_err().to_string();
+    let message = machine::load("three-node").unwrap_err().to_string();
     assert!(message.contains(" one-node-8g, ") && message.contains("two-node-64g"), "{message}");
-    let message = Machine::load("nowhere/mine.toml").unwrap_err().to_string();
+    let message = machine::load("nowhere/mine.toml").unwrap_err().to_string();
     assert!(message.starts_with("nowhere/mine.toml: cannot read"), "{message}");
 }
 
 #[test]
 fn a_scaled_machine_keeps_its_cpus_and_the_shares_of_its_zones() {
-    let whole = Machine::load("two-node-64g").unwrap();
+    let whole = machine::load("two-node-64g").unwrap();
     let scaled = whole.scaled(1, 16).unwrap();
     assert_eq!(scaled.memory_bytes(), 4 << 30);
     assert_eq!(scaled.cpu_nodes(), whole.cpu_nodes());
@@ -240,14 +241,14 @@ fn a_scaled_machine_keeps_its_cpus_and_the_shares_of_its_zones() {
 
 #[test]
 fn scale_1_changes_nothing() {
-    let whole = Machine::load("one-node-8g").unwrap();
+    let whole = machine::load("one-node-8g").unwrap();
     assert_eq!(whole.scaled(1, 1).unwrap(), whole);
     assert_eq!(whole.scaled(16, 16).unwrap(), whole);
 }
 
 #[test]
 fn a_scale_that_leaves_no_machine_is_refused() {
-    let machine = Machine::load("two-node-64g").unwrap();
+    let machine = machine::load("two-node-64g").unwrap();
     let refused = |n, d| machine.scaled(n, d).unwrap_err().to_string();
     assert_eq!(
         refused(1, 3),

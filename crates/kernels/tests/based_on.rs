@@ -1,5 +1,6 @@
 //! Machine files that are based on others: what they take over, and how bad ones are refused.
 
+use highorder_kernels::machine;
 use highorder_sim::Machine;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ fn load(folder: &Path, name: &str, text: &str) -> Result<Machine, String> {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, text).unwrap();
-    Machine::load(path.to_str().unwrap()).map_err(|error| error.to_string())
+    machine::load(path.to_str().unwrap()).map_err(|error| error.to_string())
 }
 
 /// The same in a folder of its own, with the folder's name taken out of the message.
@@ -28,7 +29,7 @@ fn refused(text: &str) -> String {
 }
 
 fn built_in(name: &str) -> Machine {
-    Machine::load(name).unwrap()
+    machine::load(name).unwrap()
 }
 
 /// The machine with what another one says of itself, to compare their values.
@@ -129,7 +130,7 @@ fn a_machine_that_comes_with_the_program_is_what_its_text_written_whole_would_be
             assert!(text.contains(from), "{from}");
             text = text.replace(from, to);
         }
-        Machine::parse(Path::new("whole.toml"), &text).unwrap()
+        machine::parse(Path::new("whole.toml"), &text).unwrap()
     };
     let desktop = include_str!("../../../machines/one-node-8g.toml");
     let in_use = include_str!("../../../machines/one-node-8g-in-use.toml");
@@ -198,7 +199,7 @@ fn a_circle_is_refused_where_it_closes() {
     write("b.toml", "based_on = \"./c.toml\"\n");
     write("c.toml", "\n\nbased_on = \"a\"\n");
     let path = |name: &str| -> PathBuf { folder.path().join(name) };
-    let message = Machine::load(path("a.toml").to_str().unwrap()).unwrap_err().to_string();
+    let message = machine::load(path("a.toml").to_str().unwrap()).unwrap_err().to_string();
     assert_eq!(
         without(&message, folder.path()),
         "c.toml:3: `based_on` goes round in a circle: a.toml, b.toml, ./c.toml, a.toml"
@@ -286,7 +287,7 @@ fn what_is_wrong_in_a_base_is_told_of_the_base() {
 #[test]
 fn a_file_of_its_own_still_needs_a_description_and_may_leave_distances_out() {
     let text = include_str!("../../../machines/two-node-64g.toml");
-    let parse = |text: &str| Machine::parse(Path::new("mine.toml"), text);
+    let parse = |text: &str| machine::parse(Path::new("mine.toml"), text);
     let nameless = text.replace("description = ", "# ");
     let message = parse(&nameless).unwrap_err().to_string();
     assert_eq!(message, "mine.toml:1: missing field `description`");

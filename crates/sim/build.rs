@@ -1,5 +1,0 @@
-//! Lists the machine files of the project.
-
-fn main() -> std::io::Result<()> {
-    highorder_listing::write("../../machines")
-}
