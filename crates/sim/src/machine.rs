@@ -291,7 +291,15 @@ impl Machine {
     /// # Errors
     /// The file and line of every misspelt, missing or impossible value.
     pub fn load(name: &str) -> Result<Self, InputError> {
-        Self::finish(KIND.find(name)?)
+        Self::finish(&Layers::read(&KIND, KIND.find(name)?)?)
+    }
+
+    /// As [`load`](Self::load), with values of a text over those of the file.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); lines of the text count as the file's.
+    pub fn load_under(name: &str, text: String) -> Result<Self, InputError> {
+        Self::finish(&Layers::read(&KIND, KIND.find(name)?)?.under(text))
     }
 
     /// The machine that a file's text describes; the path is for its name, for messages, and to find what the
@@ -301,13 +309,12 @@ impl Machine {
     /// As [`Machine::load`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, InputError> {
         let (path, text) = (path.to_owned(), text.to_owned());
-        Self::finish(Source { path, text, is_built_in: false })
+        Self::finish(&Layers::read(&KIND, Source { path, text, is_built_in: false })?)
     }
 
-    fn finish(file: Source) -> Result<Self, InputError> {
-        let layers = Layers::read(&KIND, file)?;
-        let values: Values = layers.values(&layers::merged(&layers)?)?;
-        let mut checks = Checks { layers: &layers, problems: Vec::new() };
+    fn finish(layers: &Layers) -> Result<Self, InputError> {
+        let values: Values = layers.values(&layers::merged(layers)?)?;
+        let mut checks = Checks { layers, problems: Vec::new() };
         let machine = values.finish(&mut checks);
         if checks.problems.is_empty() { Ok(machine) } else { Err(InputError::all(checks.problems)) }
     }
