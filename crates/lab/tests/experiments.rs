@@ -599,13 +599,16 @@ fn with_sweep(table: &str) -> String {
 #[test]
 fn a_sweep_has_each_variant_at_each_value() {
     let swept = |table: &str| parse(&with_sweep(table)).unwrap();
-    let found = swept("key = \"knobs.vm.watermark_scale_factor\"\nvalues = [10, 200]");
+    let found = swept("key = \"knobs.vm.min_free_kbytes\"\nvalues = [10000, 20000]");
     let names: Vec<&str> = found.variants.iter().map(|variant| variant.name.as_str()).collect();
-    assert_eq!(names, ["linux-4.4, 10", "linux-4.4, 200", "calm, 10", "calm, 200"]);
-    assert_eq!(found.variants[3].knobs["vm.watermark_scale_factor"], "200");
+    assert_eq!(names, ["linux-4.4, 10000", "linux-4.4, 20000", "calm, 10000", "calm, 20000"]);
+    assert_eq!(found.variants[3].knobs["vm.min_free_kbytes"], "20000");
     assert_eq!(found.variants[3].knobs["vm.swappiness"], "10");
     let sweep = found.sweep.unwrap();
-    assert_eq!((sweep.variants.len(), sweep.values), (2, vec!["10".to_owned(), "200".to_owned()]));
+    assert_eq!(
+        (sweep.variants.len(), sweep.values),
+        (2, vec!["10000".to_owned(), "20000".to_owned()])
+    );
 
     let found = swept("key = \"kernel.fallback.claim_min_pages\"\nvalues = [128, 384]");
     let values: Vec<u32> =
