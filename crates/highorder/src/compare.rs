@@ -63,8 +63,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let command = output::shell_command(words.iter().map(String::as_str));
     let experiment = experiment(experiments.iter().map(String::as_str));
     let published = experiment.as_ref().and_then(|experiment| experiment.published);
+    let sweep = experiment.as_ref().and_then(|experiment| experiment.sweep.clone());
     let matrix = experiment.map_or(Vec::new(), |experiment| experiment.matrix);
-    Results { variants, published, matrix, command }.show(&arguments.printing, out.as_ref(), [])
+    Results { variants, published, matrix, sweep, command }.show(
+        &arguments.printing,
+        out.as_ref(),
+        [],
+    )
 }
 
 /// The experiment that comes with the program, if all runs are of it: records do not say how they are to be

@@ -35,6 +35,7 @@ mod sheet;
 mod shipped_cases;
 mod show;
 mod snapshot;
+mod sweep;
 mod trace;
 mod validate;
 

@@ -6,8 +6,8 @@ use crate::output::{self, Force, VERSION};
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_files::Destination;
-use highorder_lab::BLOCK_LIVES;
 use highorder_lab::memory_map::Moment;
+use highorder_lab::{BLOCK_LIVES, Sweep};
 use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
 use highorder_record::end_state;
@@ -135,6 +135,8 @@ pub(crate) struct Results {
     pub(crate) published: Option<&'static str>,
     /// What the parts of the variants' names are, where results are one table with a row for each.
     pub(crate) matrix: Vec<String>,
+    /// The key over whose values results are shown.
+    pub(crate) sweep: Option<Sweep>,
     /// The command line that gives the same results.
     pub(crate) command: String,
 }
@@ -147,18 +149,25 @@ impl Results {
         out: Option<&Destination>,
         beside: impl IntoIterator<Item = &'a Destination>,
     ) -> Result<(), Failure> {
-        let text = match printing.format {
-            _ if self.is_matrix(printing) => self.matrix_as(printing.format)?,
-            Format::Text => self.text(printing),
-            Format::Md => self.markdown(printing),
-            Format::Csv => self.csv(printing),
-            Format::Json => self.json(printing)?,
-            Format::Html => self.html(printing)?,
+        let text = match (printing.format, self.shown_sweep(printing)) {
+            (format, Some(sweep)) => self.sweep_as(sweep, format)?,
+            (format, None) => self.as_format(format, printing)?,
         };
         match out {
             Some(out) => output::write(out, text.as_bytes()),
             None => output::print_beside(text.as_bytes(), beside),
         }
+    }
+
+    fn as_format(&self, format: Format, printing: &Printing) -> Result<String, Failure> {
+        Ok(match format {
+            _ if self.is_matrix(printing) => self.matrix_as(format)?,
+            Format::Text => self.text(printing),
+            Format::Md => self.markdown(printing),
+            Format::Csv => self.csv(printing),
+            Format::Json => self.json(printing)?,
+            Format::Html => self.html(printing)?,
+        })
     }
 
     pub(crate) fn groups(&self) -> Vec<Group<'_>> {
@@ -170,7 +179,7 @@ impl Results {
 
     /// What a person wants to know first.
     pub(crate) fn findings(&self) -> Findings {
-        verdict::find(&self.groups(), !self.matrix.is_empty())
+        verdict::find(&self.groups(), !self.matrix.is_empty() || self.sweep.is_some())
     }
 
     /// The form that is asked for, or else the experiment's.
@@ -181,13 +190,17 @@ impl Results {
     /// The tables that have rows: metrics, latencies, huge pages, time, what the kernel counted, and the state of
     /// memory; or those of a published form before the rest of these.
     fn comparisons(&self, printing: &Printing) -> Vec<Comparison> {
+        let Some(published) = self.published(printing) else { return self.unpublished() };
         let groups = self.groups();
+        let mut tables = compare::in_published_form(&published, &groups);
         let memory = end_state::memory("Memory", &groups);
-        if let Some(published) = self.published(printing) {
-            let mut tables = compare::in_published_form(&published, &groups);
-            tables.extend(Some(memory).filter(|table| !table.rows.is_empty()));
-            return tables;
-        }
+        tables.extend(Some(memory).filter(|table| !table.rows.is_empty()));
+        tables
+    }
+
+    /// These in our own form.
+    pub(crate) fn unpublished(&self) -> Vec<Comparison> {
+        let groups = self.groups();
         let form = Form::default();
         let mut tables = vec![
             compare::metrics("Metrics", &groups),
@@ -195,7 +208,7 @@ impl Results {
             compare::percentage_huge("Huge pages", &groups),
             compare::duration("Duration", &groups, form),
             compare::vmstat("vmstat", &groups, form),
-            memory,
+            end_state::memory("Memory", &groups),
         ];
         tables.retain(|table| !table.rows.is_empty());
         tables

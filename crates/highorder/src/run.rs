@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::output::{self, PictureFile};
 use crate::real::{Guests, STATE_FOLDER};
 use crate::results::{Printing, Results, Variant};
+use crate::sweep::sweep_numbers;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_files::Replace;
 use highorder_lab::{
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
     /// The folder of records
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     store: PathBuf,
-    /// Draw the one table of an experiment that has a `matrix`
+    /// Draw the one table of an experiment that has a `matrix`, or the curves of one that has a `[sweep]`
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     picture: Option<PathBuf>,
     /// Also write what compaction, khugepaged and reclaim of a node did in each run of the model into this
@@ -108,13 +109,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let out = arguments.printing.destination()?;
     let picture = arguments.printing.force.picture(arguments.picture.as_deref())?;
     let experiment = Experiment::load_for(&arguments.experiment, &arguments.on)?;
-    if let (Some(path), true) = (&arguments.picture, experiment.matrix.is_empty()) {
-        return Err(Failure::input(format!(
-            "--picture {} of the experiment {}, expected one that has a `matrix`; of others --format html \
-             has pictures",
-            path.display(),
-            experiment.name
-        )));
+    match (&arguments.picture, &experiment.sweep) {
+        (Some(_), Some(sweep)) => drop(sweep_numbers(sweep)?),
+        (Some(path), None) if experiment.matrix.is_empty() => {
+            return Err(Failure::input(format!(
+                "--picture {} of the experiment {}, expected one that has a `matrix` or a `[sweep]`; of others \
+                 --format html has pictures",
+                path.display(),
+                experiment.name
+            )));
+        }
+        _ => {}
     }
     let plan = experiment.plan_on(&arguments.on, arguments.scale, &arguments.options())?;
     if let Some(folder) = &arguments.trace {
@@ -131,6 +136,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         variants: variants.collect(),
         published: experiment.published,
         matrix: experiment.matrix,
+        sweep: experiment.sweep,
         command: arguments.what(),
     };
     results.show(
@@ -138,7 +144,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         out.as_ref(),
         picture.iter().map(PictureFile::destination),
     )?;
-    picture.map_or(Ok(()), |picture| picture.write(&results.matrix_picture()))
+    let Some(picture) = picture else { return Ok(()) };
+    picture.write(&match &results.sweep {
+        Some(sweep) => results.sweep_picture(sweep)?,
+        None => results.matrix_picture(),
+    })
 }
 
 impl Arguments {

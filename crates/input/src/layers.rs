@@ -32,6 +32,13 @@ impl Layers {
         kind.chain(file, base_of).map(Self)
     }
 
+    /// These files under a text that somebody else lays over them; it has the name of the file.
+    #[must_use]
+    pub fn under(mut self, text: String) -> Self {
+        self.0.insert(0, Source { text, ..self.0[0].clone() });
+        self
+    }
+
     /// The file, what it is based on, and so on.
     #[must_use]
     pub fn sources(&self) -> &[Source] {

@@ -56,6 +56,14 @@ impl KernelFile {
         Self::read(&layers(name)?)
     }
 
+    /// As [`load`](Self::load), with values of a text over those of the file.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); lines of the text count as the file's.
+    pub fn load_under(name: &str, text: String) -> Result<Self, InputError> {
+        Self::read(&layers(name)?.under(text))
+    }
+
     fn read(layers: &Layers) -> Result<Self, InputError> {
         let merged = layers.merged(lay)?;
         let Head { release, description } = layers.values(&merged)?;

@@ -32,7 +32,15 @@ const DISTANCE_MAX: u32 = 254;
 /// # Errors
 /// The file and line of every misspelt, missing or impossible value.
 pub fn load(name: &str) -> Result<Machine, InputError> {
-    finish(KIND.find(name)?)
+    finish(&Layers::read(&KIND, KIND.find(name)?)?)
+}
+
+/// As [`load`], with values of a text over those of the file.
+///
+/// # Errors
+/// As [`load`]; lines of the text count as the file's.
+pub fn load_under(name: &str, text: String) -> Result<Machine, InputError> {
+    finish(&Layers::read(&KIND, KIND.find(name)?)?.under(text))
 }
 
 /// The machine that a file's text describes; the path is for its name, for messages, and to find what the
@@ -42,13 +50,12 @@ pub fn load(name: &str) -> Result<Machine, InputError> {
 /// As [`load`].
 pub fn parse(path: &Path, text: &str) -> Result<Machine, InputError> {
     let (path, text) = (path.to_owned(), text.to_owned());
-    finish(Source { path, text, is_built_in: false })
+    finish(&Layers::read(&KIND, Source { path, text, is_built_in: false })?)
 }
 
-fn finish(file: Source) -> Result<Machine, InputError> {
-    let layers = Layers::read(&KIND, file)?;
-    let values: Values = layers.values(&layers::merged(&layers)?)?;
-    let mut checks = Checks { layers: &layers, problems: Vec::new() };
+fn finish(layers: &Layers) -> Result<Machine, InputError> {
+    let values: Values = layers.values(&layers::merged(layers)?)?;
+    let mut checks = Checks { layers, problems: Vec::new() };
     let machine = values.finish(&mut checks);
     if checks.problems.is_empty() { Ok(machine) } else { Err(InputError::all(checks.problems)) }
 }

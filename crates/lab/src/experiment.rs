@@ -6,6 +6,7 @@
 
 use crate::Target;
 use crate::demands::DemandValues;
+use crate::sweep::{Place, Setting, Sweep, SweepValues};
 use highorder_files::limits;
 use highorder_input::{InputError, Source};
 use highorder_kernels::KernelFile;
@@ -57,6 +58,8 @@ pub struct Experiment {
     pub published: Option<&'static str>,
     /// What the parts of variants' names are, where results are one table with a row for each; else empty.
     pub matrix: Vec<String>,
+    /// The key of which each variant is run at several values.
+    pub sweep: Option<Sweep>,
     /// What is compared; the first is the base.
     pub variants: Vec<Variant>,
 }
@@ -239,6 +242,7 @@ struct Values {
     block_lives: bool,
     published: Option<Spanned<String>>,
     matrix: Option<Spanned<Vec<String>>>,
+    sweep: Option<SweepValues>,
     workload: Spanned<Parameters>,
     #[serde(rename = "demand", default)]
     demands: Vec<DemandValues>,
@@ -261,6 +265,13 @@ struct VariantValues {
     #[serde(default)]
     workload: Parameters,
     published: Option<Spanned<toml::Value>>,
+}
+
+/// What variants have that say nothing else.
+#[derive(Clone, Copy)]
+struct Common<'a> {
+    machine: (&'a Spanned<String>, Option<&'a Machine>),
+    workload: &'a Spanned<Parameters>,
 }
 
 /// Gathers what is wrong, with its line.
@@ -346,14 +357,39 @@ impl Checks<'_> {
         found
     }
 
-    fn machine(&mut self, name: &Spanned<String>) -> Option<Machine> {
+    fn machine(
+        &mut self,
+        name: &Spanned<String>,
+        setting: Option<&Setting<'_>>,
+    ) -> Option<Machine> {
         let source = self.source("machine", name, machine::BUILT_IN)?;
-        self.keep(machine::load(&source))
+        let machine = self.keep(machine::load(&source))?;
+        match setting.filter(|setting| setting.place == Place::Machine) {
+            Some(set) => self.keep_set(set, machine::load_under(&source, set.text())),
+            None => Some(machine),
+        }
     }
 
-    fn kernel(&mut self, name: &Spanned<String>) -> Option<KernelFile> {
+    fn kernel(
+        &mut self,
+        name: &Spanned<String>,
+        setting: Option<&Setting<'_>>,
+    ) -> Option<KernelFile> {
         let source = self.source("kernel", name, highorder_kernels::BUILT_IN)?;
-        self.keep(KernelFile::load(&source))
+        let kernel = self.keep(KernelFile::load(&source))?;
+        match setting.filter(|setting| setting.place == Place::Kernel) {
+            Some(set) => self.keep_set(set, KernelFile::load_under(&source, set.text())),
+            None => Some(kernel),
+        }
+    }
+
+    /// Keeps what a sweep has set, or the problem at the sweep's value: without it there was none.
+    fn keep_set<T>(&mut self, set: &Setting<'_>, value: Result<T, InputError>) -> Option<T> {
+        let told = |error: InputError| {
+            let found = error.problems().first().map(|problem| problem.found.clone());
+            format!("`{}` of the sweep: {}", set.value.get_ref(), found.unwrap_or_default())
+        };
+        value.map_err(|error| self.refuse(set.value.span(), told(error))).ok()
     }
 
     /// The workload with the variant's parameters over the experiment's.
@@ -361,7 +397,9 @@ impl Checks<'_> {
         &mut self,
         common: &Spanned<Parameters>,
         variant: &Parameters,
+        setting: Option<&Setting<'_>>,
     ) -> Option<Configured> {
+        let swept = setting.and_then(|set| set.within(Place::Workload));
         let mut values = BTreeMap::new();
         let mut name: Option<&Spanned<toml::Value>> = None;
         for (key, value) in common.get_ref().iter().chain(variant) {
@@ -382,6 +420,19 @@ impl Checks<'_> {
                 }
             }
         }
+        if let Some((key, value)) = swept {
+            match parameter(value.get_ref()) {
+                Some(value) => drop(values.insert(key.to_owned(), value)),
+                None => {
+                    let found = value.get_ref().type_str();
+                    let message = format!(
+                        "a value of the sweep is of type {found}, expected a number, a text, true or false"
+                    );
+                    self.refuse(value.span(), message);
+                    return None;
+                }
+            }
+        }
         let Some(name) = name else {
             let known = highorder_workload::names().join(", ");
             self.refuse(common.span(), format!("no `name` of a workload, expected one of {known}"));
@@ -393,7 +444,14 @@ impl Checks<'_> {
             return None;
         };
         let found = highorder_workload::find(text, &values);
-        found.map_err(|error| self.parameter_error(&error, common, name.span(), variant)).ok()
+        found
+            .map_err(|error| match swept {
+                Some((key, value)) if error.key.as_deref() == Some(key) => {
+                    self.refuse(value.span(), &error.message);
+                }
+                _ => self.parameter_error(&error, common, name.span(), variant),
+            })
+            .ok()
     }
 
     fn parameter_error(
@@ -424,7 +482,7 @@ impl Values {
         let interval = interval.map_or(SAMPLE_INTERVAL_MS_DEFAULT, |interval| {
             checks.within("sample_interval_ms", interval, &SAMPLE_INTERVAL_MS)
         });
-        let machine = checks.machine(&self.machine);
+        let machine = checks.machine(&self.machine, None);
         let published = self.published.as_ref().and_then(|name| checks.published(name));
         let threads = match &self.threads {
             None => vec![None],
@@ -436,6 +494,10 @@ impl Values {
                 "no `[[variant]]`, expected at least one",
             ));
         }
+        for (span, message) in self.sweep.iter().flat_map(SweepValues::problems) {
+            checks.refuse(span, message);
+        }
+        let form = published.and_then(published::find);
         let (mut variants, mut labels) = (Vec::new(), Vec::new());
         for values in &self.variants {
             let label = values.label(checks);
@@ -445,18 +507,24 @@ impl Values {
                     format!("there is a variant `{label}` already, expected another `name`");
                 checks.refuse(heading.span(), message);
             }
-            variants.extend(values.finish(
-                &label,
-                (&self.machine, machine.as_ref()),
-                &self.workload,
-                checks,
-            ));
+            let common =
+                Common { machine: (&self.machine, machine.as_ref()), workload: &self.workload };
+            match &self.sweep {
+                None => {
+                    let variant = values.finish(&label, common, None, checks);
+                    let published = values.columns(&label, form.as_ref(), checks);
+                    variants.extend(variant.map(|variant| Variant { published, ..variant }));
+                }
+                Some(sweep) => {
+                    for (value, setting) in sweep.settings() {
+                        let label = Sweep::label(&label, &value);
+                        variants.extend(values.finish(&label, common, Some(&setting), checks));
+                    }
+                }
+            }
             labels.push(label);
         }
-        let form = published.and_then(published::find);
-        for (variant, values) in variants.iter_mut().zip(&self.variants) {
-            variant.published = values.columns(&variant.name, form.as_ref(), checks);
-        }
+        let sweep = self.sweep.as_ref().map(|sweep| sweep.finish(labels));
         let matrix = self.matrix(&variants, checks);
         let demands = self.demands(checks);
         for variant in &mut variants {
@@ -472,6 +540,7 @@ impl Values {
             block_lives: self.block_lives,
             published,
             matrix,
+            sweep,
             variants,
         }
     }
@@ -581,48 +650,46 @@ impl VariantValues {
     fn finish(
         &self,
         label: &str,
-        common_machine: (&Spanned<String>, Option<&Machine>),
-        common_workload: &Spanned<Parameters>,
+        common: Common<'_>,
+        setting: Option<&Setting<'_>>,
         checks: &mut Checks<'_>,
     ) -> Option<Variant> {
-        let kernel = checks.kernel(&self.kernel);
+        let kernel = checks.kernel(&self.kernel, setting);
+        let is_set = setting.is_some_and(|setting| setting.place == Place::Machine);
         let machine = match &self.machine {
-            Some(name) => checks.machine(name),
-            None => common_machine.1.cloned(),
+            Some(name) => checks.machine(name, setting),
+            None if is_set => checks.machine(common.machine.0, setting),
+            None => common.machine.1.cloned(),
         };
         let machine = machine.map(|machine| self.with_swap(machine, checks));
         let mut knobs = BTreeMap::new();
-        for (key, value) in &self.knobs {
+        let own = self.knobs.iter().map(|(key, value)| (key.get_ref().as_str(), key.span(), value));
+        let swept = setting.and_then(|set| set.within(Place::Knobs));
+        for (key, span, value) in own.chain(swept.map(|(key, value)| (key, value.span(), value))) {
             let text = match value.get_ref() {
                 toml::Value::String(text) => text.clone(),
                 toml::Value::Integer(number) => number.to_string(),
                 other => {
                     let found = other.type_str();
-                    let message = format!(
-                        "`{}` is of type {found}, expected a text or a whole number",
-                        key.get_ref()
-                    );
+                    let message =
+                        format!("`{key}` is of type {found}, expected a text or a whole number");
                     checks.refuse(value.span(), message);
                     continue;
                 }
             };
             let checked = match (checks.is_for_model, &kernel) {
-                (true, Some(kernel)) => {
-                    check_knob_of(&kernel.policy, &kernel.flows, key.get_ref(), &text)
-                }
-                (true, None) => check_knob(key.get_ref(), &text),
-                (false, _) => {
-                    Knobs::new("/").path(key.get_ref()).map(drop).map_err(|e| e.to_string())
-                }
+                (true, Some(kernel)) => check_knob_of(&kernel.policy, &kernel.flows, key, &text),
+                (true, None) => check_knob(key, &text),
+                (false, _) => Knobs::new("/").path(key).map(drop).map_err(|e| e.to_string()),
             };
             if let Err(message) = checked {
-                checks.refuse(key.span(), message);
+                checks.refuse(span, message);
             }
-            knobs.insert(key.get_ref().clone(), text);
+            knobs.insert(key.to_owned(), text);
         }
-        let workload = checks.workload(common_workload, &self.workload);
+        let workload = checks.workload(common.workload, &self.workload, setting);
         if let (Some(machine), Some(workload)) = (&machine, &workload) {
-            self.check_disk(machine, workload, common_machine.0, checks);
+            self.check_disk(machine, workload, common.machine.0, checks);
         }
         Some(Variant {
             name: label.to_owned(),

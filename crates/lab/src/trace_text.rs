@@ -13,14 +13,15 @@ use highorder_kernelfs::trace::{
     CollapseHugePage, CollapseHugePageIsolate, CollapseHugePageSwapin, CompactionBegin,
     CompactionDefer, CompactionEnd, CompactionIsolate, CompactionMigratepages, CompactionRange,
     CompactionSuitable, CompactionTryToCompactPages, CompactionWake, CongestionWait,
-    DirectReclaimBegin, Event, Form, FragmentationStall, Gfp as GfpText, KhugepagedScanPmd,
-    KswapdWake, Line, LruIsolate, LruShrinkInactive, MmMigratePages, MmMigratePagesStart,
-    MmPageAllocExtfrag, NodeOnly, NodeReclaimBegin, Number, PaddedWord, Pointer, ReclaimEnd,
-    Scanner, Tgid, VmscanWrite, WakeupKswapd, Word, heading,
+    DirectReclaimBegin, Event, Form, FragmentationStall, Gfp as GfpText, KcompactdMigrated,
+    KhugepagedScanPmd, KswapdWake, Line, LruIsolate, LruShrinkInactive, MmMigratePages,
+    MmMigratePagesStart, MmPageAllocExtfrag, NodeOnly, NodeReclaimBegin, Number, PaddedWord,
+    Pointer, ReclaimEnd, Scanner, Tgid, VmscanWrite, WakeupKcompactdQueue, WakeupKswapd, Word,
+    heading,
 };
 use highorder_mm::compaction::events::{CompactEvent, Deferral, Scanners};
 use highorder_mm::compaction::{CompactResult, Scanned};
-use highorder_mm::fallback::Extfrag;
+use highorder_mm::fallback::{Extfrag, QueuedBlock};
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::ScanResult;
@@ -186,6 +187,26 @@ impl Printer<'_> {
             TraceEvent::Compact(event) => return self.compact_event(event),
             TraceEvent::Reclaim(event) => return Some(reclaim_event(self.release, event, gfp)),
             TraceEvent::Extfrag(event) => Event::MmPageAllocExtfrag(self.extfrag(event)),
+            TraceEvent::QueuedBlock(QueuedBlock { zone, pfn, nr_queued }) => {
+                let (node, kind, _) = &self.zones[zone.index()];
+                Event::WakeupKcompactdQueue(WakeupKcompactdQueue {
+                    nid: node.0 as i32,
+                    zoneid: PaddedWord::zone(kind.name().as_bytes()),
+                    pfn: pfn.0.into(),
+                    nr_queued: nr_queued.map_or(-1, |nr| nr as i32),
+                    rest: b"",
+                })
+            }
+            TraceEvent::EmptiedBlock { zone, nr_migrated, nr_failed } => {
+                let (node, kind, _) = &self.zones[zone.index()];
+                Event::KcompactdMigrated(KcompactdMigrated {
+                    nid: node.0 as i32,
+                    zoneid: PaddedWord::zone(kind.name().as_bytes()),
+                    nr_migrated: nr_migrated as i32,
+                    nr_failed: nr_failed as i32,
+                    rest: b"",
+                })
+            }
             TraceEvent::FragmentationStall { node, duration } => {
                 Event::FragmentationStall(FragmentationStall {
                     nid: node.0 as i32,
@@ -967,7 +988,13 @@ mod tests {
             result: seen,
         };
         let process = ProcessId(below(4));
-        match below(23) {
+        match below(25) {
+            23 => TraceEvent::QueuedBlock(QueuedBlock {
+                zone,
+                pfn: Pfn(start),
+                nr_queued: (below(3) > 0).then(|| below(16)),
+            }),
+            24 => TraceEvent::EmptiedBlock { zone, nr_migrated, nr_failed },
             16 => TraceEvent::WakeupKcompactd(wake),
             17 => {
                 let collapsed = (seen == ScanResult::Succeed).then_some(ScanResult::NonPresent);

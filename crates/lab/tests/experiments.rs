@@ -591,3 +591,70 @@ fn everything_that_is_wrong_is_told_at_once() {
     let lines: Vec<_> = error.lines().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(lines, ["mine.toml:2", "mine.toml:3", "mine.toml:15"], "{error}");
 }
+
+/// The good experiment with a table before its variants.
+fn with_sweep(table: &str) -> String {
+    GOOD.replacen("[[variant]]", &format!("[sweep]\n{table}\n\n[[variant]]"), 1)
+}
+
+#[test]
+fn a_sweep_has_each_variant_at_each_value() {
+    let swept = |table: &str| parse(&with_sweep(table)).unwrap();
+    let found = swept("key = \"knobs.vm.min_free_kbytes\"\nvalues = [10000, 20000]");
+    let names: Vec<&str> = found.variants.iter().map(|variant| variant.name.as_str()).collect();
+    assert_eq!(names, ["linux-4.4, 10000", "linux-4.4, 20000", "calm, 10000", "calm, 20000"]);
+    assert_eq!(found.variants[3].knobs["vm.min_free_kbytes"], "20000");
+    assert_eq!(found.variants[3].knobs["vm.swappiness"], "10");
+    let sweep = found.sweep.unwrap();
+    assert_eq!(
+        (sweep.variants.len(), sweep.values),
+        (2, vec!["10000".to_owned(), "20000".to_owned()])
+    );
+
+    let found = swept("key = \"kernel.fallback.claim_min_pages\"\nvalues = [128, 384]");
+    let values: Vec<u32> =
+        found.variants.iter().map(|v| v.kernel.policy.fallback.claim_min_pages).collect();
+    assert_eq!(values, [128, 384, 128, 384]);
+    assert_eq!(found.variants[0].kernel.name, "linux-4.4");
+
+    let found = swept("key = \"machine.memory.device_hole_mib\"\nvalues = [512]");
+    assert_eq!(found.variants[0].machine.device_hole_bytes, 512 << 20);
+    assert_eq!(found.variants[0].machine.name, "one-node-8g");
+
+    let found = swept("key = \"workload.memory\"\nvalues = [0.25, \"2 GiB\"]");
+    assert_eq!(found.variants[1].name, "linux-4.4, 2 GiB");
+    assert_ne!(found.variants[0].workload.values(), found.variants[1].workload.values());
+}
+
+#[test]
+fn what_cannot_be_swept_is_told_with_the_line_of_the_value() {
+    let refused = |table: &str| parse(&with_sweep(table)).map(drop).unwrap_err();
+    let values = |key: &str, values: &str| refused(&format!("key = \"{key}\"\nvalues = {values}"));
+    assert_eq!(
+        values("swappiness", "[1]"),
+        "mine.toml:12: `key` is `swappiness`, expected one that begins with kernel., machine., knobs. or \
+         workload."
+    );
+    assert!(
+        values("kernel.swappiness", "[1]")
+            .contains("mine.toml:12: `key` is `kernel.swappiness`, expected a table")
+    );
+    assert_eq!(
+        values("knobs.vm.swappiness", "[]"),
+        "mine.toml:13: `values` is empty, expected at least one"
+    );
+    assert_eq!(
+        values("knobs.vm.swappiness", "[1, 2, 1]"),
+        "mine.toml:13: `values` has 1 twice, expected each once"
+    );
+    let told = values("kernel.fallback.claim_min_pages", "[\n  128,\n  \"many\"\n]");
+    assert!(told.starts_with("mine.toml:15: `\"many\"` of the sweep: "), "{told}");
+    let told = values("kernel.fallback.claim_mni_pages", "[128]");
+    assert!(told.contains("mine.toml:13") && told.contains("claim_min_pages"), "{told}");
+    let told = values("knobs.vm.swappiness", "[1000]");
+    assert!(told.starts_with("mine.toml:13: "), "{told}");
+    let told = values("workload.passes", "[\"x\"]");
+    assert!(told.starts_with("mine.toml:13: "), "{told}");
+    let told = values("machine.memory.device_hole_mib", "[-1]");
+    assert!(told.starts_with("mine.toml:13: `-1` of the sweep: "), "{told}");
+}

@@ -94,22 +94,7 @@ impl Memory {
                         continue;
                     }
                 }
-                let is_above_high = self.probe_high(id, request, mark, highest_zoneidx, flags);
-                if let Some(mark) = mark
-                    && !(is_above_high && mark <= Mark::High)
-                {
-                    let pages = self.zones[id.index()].watermarks.pages(mark);
-                    if !self.watermark_ok(id, request.order, pages, highest_zoneidx, flags)
-                        && !self.atomic_below_boost(id, request, mark, highest_zoneidx, flags)
-                    {
-                        continue;
-                    }
-                }
-                if let Some(pfn) = self.rmqueue(id, request, flags) {
-                    if flags.intersects(AllocFlags::HIGHATOMIC) {
-                        self.reserve_highatomic(id, pfn);
-                    }
-                    self.init_page(request.order, request.gfp);
+                if let Some(pfn) = self.get_page_from_zone(id, request, mark, flags) {
                     return Some(pfn);
                 }
             }
@@ -132,6 +117,35 @@ impl Memory {
             }
             flags -= AllocFlags::NOFRAGMENT;
         }
+    }
+
+    /// Takes a block from a zone that stays above `mark`, as [`Self::get_page_from_freelist`] does.
+    #[inline]
+    pub fn get_page_from_zone(
+        &mut self,
+        id: ZoneId,
+        request: Request,
+        mark: Option<Mark>,
+        flags: AllocFlags,
+    ) -> Option<Pfn> {
+        let highest_zoneidx = request.gfp.highest_zone();
+        let is_above_high = self.probe_high(id, request, mark, highest_zoneidx, flags);
+        if let Some(mark) = mark
+            && !(is_above_high && mark <= Mark::High)
+        {
+            let pages = self.zones[id.index()].watermarks.pages(mark);
+            if !self.watermark_ok(id, request.order, pages, highest_zoneidx, flags)
+                && !self.atomic_below_boost(id, request, mark, highest_zoneidx, flags)
+            {
+                return None;
+            }
+        }
+        let pfn = self.rmqueue(id, request, flags)?;
+        if flags.intersects(AllocFlags::HIGHATOMIC) {
+            self.reserve_highatomic(id, pfn);
+        }
+        self.init_page(request.order, request.gfp);
+        Some(pfn)
     }
 
     /// Whether the kernel fills what such a request gets with zeros, though it does not ask for them.

@@ -55,6 +55,17 @@ impl Extfrag {
     }
 }
 
+/// A pageblock that a fallback has mixed and that kcompactd is to empty (`mm_compaction_wakeup_kcompactd_queue`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueuedBlock {
+    /// Where.
+    pub zone: ZoneId,
+    /// Its first page.
+    pub pfn: Pfn,
+    /// How many waited before it; none if there was no room for it.
+    pub nr_queued: Option<u32>,
+}
+
 /// What kind of fallback one is: all that its event says but where it happened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FallbackKind {
@@ -353,10 +364,17 @@ impl Memory {
     ) {
         let is_mixed = migratetype == Migratetype::Movable || old_type == Migratetype::Movable;
         let most = usize::from(self.policy.compaction.queue_length);
-        let start = block.align_down(self.policy.freelist.pageblock_order);
+        let pfn = block.align_down(self.policy.freelist.pageblock_order);
         let queue = &mut self.zones[id.index()].mixed_blocks;
-        if is_mixed && queue.len() < most && !queue.contains(&start) {
-            queue.push(start);
+        if !is_mixed || most == 0 || queue.contains(&pfn) {
+            return;
+        }
+        let nr_queued = (queue.len() < most).then_some(queue.len() as u32);
+        if nr_queued.is_some() {
+            queue.push(pfn);
+        }
+        if self.keeps_extfrag {
+            self.queued_blocks.push(QueuedBlock { zone: id, pfn, nr_queued });
         }
     }
 

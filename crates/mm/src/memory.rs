@@ -3,7 +3,7 @@
 use crate::buddy::FreeTo;
 use crate::compaction::Capture;
 use crate::compaction::events::CompactEvent;
-use crate::fallback::{Extfrag, FallbackCounts};
+use crate::fallback::{Extfrag, FallbackCounts, QueuedBlock};
 use crate::fast_search::CompactZone;
 use crate::filemap::PageCache;
 use crate::frame::{Frames, State};
@@ -109,7 +109,9 @@ pub struct Memory {
     /// The frames that free lists and LRU lists had to do with last.
     last_linked: LastLinked,
     pub(crate) extfrag: Vec<Extfrag>,
-    /// Whether fallbacks are kept for [`Self::take_extfrag`], one by one; counted they are anyway.
+    pub(crate) queued_blocks: Vec<QueuedBlock>,
+    /// Whether fallbacks are kept for [`Self::take_extfrag`] and [`Self::take_queued_blocks`], one by one; counted
+    /// they are anyway.
     pub keeps_extfrag: bool,
     /// Some zone may have been boosted without its kswapd being told.
     pub(crate) has_untold_boost: bool,
@@ -190,6 +192,7 @@ impl Memory {
             work: Work::default(),
             last_linked: LastLinked { free: Pfn(0), lru: Pfn(0) },
             extfrag: Vec::new(),
+            queued_blocks: Vec::new(),
             keeps_extfrag: true,
             has_untold_boost: false,
             capture: None,
@@ -506,6 +509,11 @@ impl Memory {
     /// Fallbacks since the last call, if they are kept.
     pub fn take_extfrag(&mut self) -> Vec<Extfrag> {
         core::mem::take(&mut self.extfrag)
+    }
+
+    /// The pageblocks that fallbacks since the last call would have kcompactd empty, oldest first.
+    pub fn take_queued_blocks(&mut self) -> Vec<QueuedBlock> {
+        core::mem::take(&mut self.queued_blocks)
     }
 
     /// Bytes of state a frame: the frame table and the pageblocks' share.

@@ -57,7 +57,7 @@ struct Quantity {
     lines: &'static [(&'static str, Pick)],
 }
 
-const QUANTITIES: [Quantity; 11] = [
+const QUANTITIES: [Quantity; 12] = [
     Quantity {
         title: "Pages scanned",
         unit: Unit::PerSecond,
@@ -100,6 +100,18 @@ const QUANTITIES: [Quantity; 11] = [
             ("direct reclaim", Pick::Family("allocstall")),
             ("direct compaction", Pick::First(&["compact_stall"])),
             ("throttled", Pick::First(&["pgscan_direct_throttle"])),
+        ],
+    },
+    Quantity {
+        title: "Fragmentation events",
+        unit: Unit::PerSecond,
+        scale: Scale::One,
+        is_rate: true,
+        is_main: true,
+        lines: &[
+            ("unmovable", Pick::First(&["mm_page_alloc_extfrag_unmovable"])),
+            ("movable", Pick::First(&["mm_page_alloc_extfrag_movable"])),
+            ("reclaimable", Pick::First(&["mm_page_alloc_extfrag_reclaimable"])),
         ],
     },
     Quantity {

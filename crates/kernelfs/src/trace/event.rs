@@ -112,6 +112,21 @@ records! {
         nid: i32 = "nid=",
         duration: u64 = " duration=",
     }
+    /// `mm_compaction_wakeup_kcompactd_queue`: kcompactd is to empty a pageblock that was mixed (posted in October and
+    /// November 2018).
+    WakeupKcompactdQueue {
+        nid: i32 = "nid=",
+        zoneid: PaddedWord<'a> = " zoneid=",
+        pfn: u64 = " pfn=",
+        nr_queued: i32 = " nr_queued=",
+    }
+    /// `mm_compaction_kcompactd_migrated`: it has tried to (posted in October and November 2018).
+    KcompactdMigrated {
+        nid: i32 = "nid=",
+        zoneid: PaddedWord<'a> = " zoneid=",
+        nr_migrated: i32 = " nr_migrated=",
+        nr_failed: i32 = " nr_failed=",
+    }
     /// `mm_compaction_isolate_migratepages`, `mm_compaction_isolate_freepages` and
     /// `mm_compaction_fast_isolate_freepages`: a scanner went over some page frames.
     CompactionIsolate {
@@ -564,6 +579,8 @@ events! {
     KcompactdSleep(NodeOnly) = "mm_compaction_kcompactd_sleep",
     WakeupKcompactd(CompactionWake) = "mm_compaction_wakeup_kcompactd",
     KcompactdWake(CompactionWake) = "mm_compaction_kcompactd_wake",
+    WakeupKcompactdQueue(WakeupKcompactdQueue) = "mm_compaction_wakeup_kcompactd_queue",
+    KcompactdMigrated(KcompactdMigrated) = "mm_compaction_kcompactd_migrated",
     KswapdSleep(NodeOnly) = "mm_vmscan_kswapd_sleep",
     KswapdWake(KswapdWake) = "mm_vmscan_kswapd_wake",
     WakeupKswapd(WakeupKswapd) = "mm_vmscan_wakeup_kswapd",

@@ -26,7 +26,7 @@ use crate::knobs::{Journal, Knobs};
 use crate::signals;
 use highorder_system::{Code, Failure, MachineInfo, Place, ThreadSpec};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::CpuSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -144,8 +144,22 @@ fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Lets this process and those that it starts have as many files open as they may: as the kernel allows, or else as
+/// they have been allowed.
+fn raise_file_limit() {
+    let allowed = getrlimit(Resource::Nofile);
+    let most = std::fs::read_to_string("/proc/sys/fs/nr_open");
+    let most = most.ok().and_then(|text| text.trim().parse().ok()).max(allowed.maximum);
+    // Whoever may not go beyond what he was allowed is told when files are opened.
+    let raised = [most, allowed.maximum].into_iter().any(|limit| {
+        setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).is_ok()
+    });
+    debug_assert!(raised, "what is allowed can be had");
+}
+
 fn warden(world: Arc<World>, first: First, lifeline: BorrowedFd<'_>, journal: Option<&Journal>) {
     signals::forget();
+    raise_file_limit();
     // Away from the terminal's signals: an interrupt is the program's to act upon.
     let _ = rustix::process::setpgid(None, None);
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));

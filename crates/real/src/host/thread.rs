@@ -15,6 +15,7 @@ use highorder_system::{
     KernelBlock, MachineInfo, MemPolicy, Ns, Page, Pattern, Place, System, ThreadId, ThreadSpec,
 };
 
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::{
     NanosleepRelativeResult, disable_transparent_huge_pages, nanosleep, sched_setaffinity,
 };
@@ -42,6 +43,18 @@ pub(crate) struct HostThread {
 fn refused(what: &str, error: impl Into<io::Error>) -> Failure {
     let error: io::Error = error.into();
     Failure::Refused(format!("{what}: {error}"))
+}
+
+/// Why a file cannot be opened.
+fn unopened(name: &str, error: io::Error) -> Failure {
+    if error.raw_os_error() != Some(libc::EMFILE) {
+        return refused(name, error);
+    }
+    let limit = getrlimit(Resource::Nofile).current.map_or("no end of".into(), |n| n.to_string());
+    Failure::Refused(format!(
+        "{name}: {limit} files are open, expected a process to be allowed more: raise the hard limit (`ulimit -Hn`), \
+         or run as root"
+    ))
 }
 
 fn range(area: Area) -> Range {
@@ -320,13 +333,13 @@ impl System for HostThread {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
         // One of that name may have been there, and be mapped.
         self.process.world.shared.cuts.fetch_add(1, SeqCst);
-        self.keep(file.map_err(|e| refused(name, e))?)
+        self.keep(file.map_err(|e| unopened(name, e))?)
     }
 
     fn open_file(&mut self, name: &str) -> Result<FileId, Failure> {
         let path = self.path_of(name)?;
         let file = OpenOptions::new().read(true).write(true).open(path);
-        self.keep(file.map_err(|e| refused(name, e))?)
+        self.keep(file.map_err(|e| unopened(name, e))?)
     }
 
     fn file_bytes(&mut self, file: FileId) -> Result<u64, Failure> {

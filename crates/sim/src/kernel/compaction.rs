@@ -98,6 +98,8 @@ pub(crate) struct Compacted {
     pub(crate) block: Option<Pfn>,
     /// Another task wanted the CPU when it ended (`need_resched`).
     pub(crate) is_cpu_wanted: bool,
+    /// Pages that were moved, and those that stayed where they were.
+    pub(crate) moved: (u32, u32),
 }
 
 /// Compacts a zone. Suspends.
@@ -111,7 +113,7 @@ pub(crate) fn compact_zone(cx: &mut KernelCx<'_>, request: CompactRequest) -> Co
     trace::note_all(cx);
     match begun {
         Ok(run) => run_compaction(cx, run),
-        Err(result) => Compacted { result, block: None, is_cpu_wanted: false },
+        Err(result) => Compacted { result, block: None, is_cpu_wanted: false, moved: (0, 0) },
     }
 }
 
@@ -122,6 +124,7 @@ pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Comp
     cx.world().compaction.running += 1;
     let mut held = 0;
     let mut is_cpu_wanted = false;
+    let mut moved = (0, 0);
     let result = loop {
         run.request.cpu = cx.cpu();
         if run.request.mode == MigrateMode::Async {
@@ -150,7 +153,10 @@ pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Comp
                 is_cpu_wanted |= spend_step(cx, &run, is_free_search);
                 is_cpu_wanted &= aborts;
             }
-            CompactStep::Migrated(_) => {
+            CompactStep::Migrated(batch) => {
+                if batch.is_over {
+                    moved = (moved.0 + batch.nr_succeeded, moved.1 + batch.nr_failed);
+                }
                 spend_step(cx, &run, false);
                 is_cpu_wanted = false;
             }
@@ -163,7 +169,7 @@ pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Comp
     let totals = &mut cx.world().compaction;
     totals.running -= 1;
     totals.held_pages -= held;
-    Compacted { result, block: run.captured, is_cpu_wanted }
+    Compacted { result, block: run.captured, is_cpu_wanted, moved }
 }
 
 /// Spends what a step took, and says whether others have had the CPU meanwhile.
@@ -323,7 +329,7 @@ fn compact_by_zones(
         let cpu = cx.cpu();
         let full = priority == Priority::SyncFull;
         let request = CompactRequest::direct(zone, order, gfp, priority.mode(), cpu, full);
-        let Compacted { result, block, is_cpu_wanted } = compact_zone(cx, request);
+        let Compacted { result, block, is_cpu_wanted, .. } = compact_zone(cx, request);
         best = rank(policy.direct, best, result);
         all_contended &= result == CompactResult::Contended;
         captured = block;

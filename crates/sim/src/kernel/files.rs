@@ -41,6 +41,8 @@ pub struct File {
     pub(crate) inode_block: Option<u64>,
     /// Whether it was read since it was last written, so that its access time stays as it is (`relatime`).
     pub(crate) atime_is_current: bool,
+    /// The tick of the clock at which XFS noted its times, from 1 on.
+    pub(crate) times_tick: u64,
 }
 
 /// Free space of one disk: first byte to length.
@@ -101,6 +103,7 @@ impl File {
             is_linked: true,
             inode_block: None,
             atime_is_current: false,
+            times_tick: 0,
         }
     }
 
@@ -108,6 +111,11 @@ impl File {
     #[must_use]
     pub const fn nr_pages(&self) -> u64 {
         self.size.div_ceil(PAGE_BYTES)
+    }
+
+    /// In how many pieces it lies on the disk.
+    pub(crate) fn nr_pieces(&self) -> u32 {
+        self.extents.len() as u32
     }
 
     /// Where page `index` lies on the disk, and how many of the pages behind it lie behind it there too.

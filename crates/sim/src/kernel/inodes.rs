@@ -9,12 +9,16 @@
 //! the block device's cache, which the journal holds where they change; `alloc_empty_file`, fs/file_table.c.
 //! Departs: a file has one name. Of metadata only inode tables change. Visible as: `Buffers` and writes lack bitmaps
 //! and directories. Access times are not updated once a day. Visible as: nothing in runs of hours. XFS's inodes are
-//! freed with their VFS part instead of some seconds later. Visible as: nothing that is known. Open files of ext4 take
-//! no memory, and those of XFS are objects of the generic cache of their size instead of `filp`. Visible as: a slab of
-//! a page for each sixteen files that are open is missing, or has another name.
+//! freed with their VFS part instead of some seconds later. Visible as: nothing that is known. Of where a file of XFS
+//! lies no more than one node is in memory (`xfs_iext_realloc_root`). Visible as: files of more than fifteen pieces
+//! take some hundred bytes less. Open files of ext4 take no memory, and those of XFS are objects of the generic cache
+//! of their size instead of `filp`. Visible as: a slab of a page for each sixteen files that are open is missing, or
+//! has another name.
 
 use super::policy::InodeLists;
+use super::throttle::JIFFY;
 use super::xfs_buffers::{self, Buffers, Use};
+use super::xfs_log::{self, Change, Chunk, PLACE_BYTES};
 use super::{Kernel, KernelCx, PAGE_BYTES, filemap, journal, slab};
 use crate::machine::FileSystem;
 use crate::sched::DeviceId;
@@ -32,6 +36,8 @@ const INODES_OF_BLOCK: u64 = PAGE_BYTES / 256;
 
 /// Names an entry.
 type EntryId = u32;
+/// An entry, and its serial number: it may have gone meanwhile.
+pub(super) type EntryRef = (EntryId, u64);
 
 /// What an entry's name means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +54,6 @@ enum Part {
     Dentry,
     Inode,
     LogItem,
-    LogVector,
 }
 
 #[derive(Clone, Debug)]
@@ -63,9 +68,11 @@ struct Entry {
     number: u64,
     dentry: Object,
     inode: Object,
-    /// XFS's note of the inode's changes, and where it puts these together for its log.
+    /// XFS's note of the inode's changes, and what its log has of them.
     log_item: Object,
-    log_vector: Object,
+    log: xfs_log::Item,
+    /// Where the file lies, as XFS has it in memory.
+    places: Option<Chunk>,
     /// Who has it open, and entries below it whose dentries are in memory.
     users: u32,
     /// What the kernel knows of those who have it open.
@@ -190,7 +197,8 @@ impl Vfs {
             dentry: Object::NONE,
             inode: Object::NONE,
             log_item: Object::NONE,
-            log_vector: Object::NONE,
+            log: xfs_log::Item::default(),
+            places: None,
             users: 0,
             open_files: Vec::new(),
             dentry_since: UNLISTED,
@@ -289,6 +297,7 @@ pub fn create(cx: &mut KernelCx<'_>, process: ProcessId, name: &str, device: Dev
     ensure_objects(cx, process, (id, serial), true);
     add_open_file(cx, process, (id, serial));
     touch_inode(cx, process, superblock, number, true);
+    log_change(cx, Some(process), file, Change::Core);
     OpenFile { file, serial }
 }
 
@@ -316,6 +325,10 @@ pub fn open(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId) -> OpenFile
         touch_inode(cx, process, superblock, number, false);
     }
     ensure_objects(cx, process, (id, serial), false);
+    if let Some(this) = cx.world().file_table[file.0 as usize].as_ref().filter(|_| !has_inode) {
+        let pieces = this.nr_pieces();
+        ensure_places(cx, Some(process), file, pieces);
+    }
     add_open_file(cx, process, (id, serial));
     OpenFile { file, serial }
 }
@@ -336,10 +349,10 @@ pub fn close(cx: &mut KernelCx<'_>, open: OpenFile) {
 
 /// Bytes of `struct file` (`filp` in `/proc/slabinfo` of 4.4 and 4.20).
 const OPEN_FILE_BYTES: u32 = 256;
-/// Bytes in which XFS puts together what its log gets of a file's inode, which stay with its log item
-/// (`xlog_cil_alloc_shadow_bufs`, since 4.8): the log's format and the inode, 56 and 176, their descriptions, 100, and
-/// the places of the file.
-const LOG_VECTOR_BYTES: u32 = 512;
+/// Pieces of a file that a node of XFS's tree of them holds (`RECS_PER_LEAF`), and its bytes (`NODE_SIZE`,
+/// fs/xfs/libxfs/xfs_iext_tree.c, since 4.15).
+const PLACES_OF_NODE: u32 = 15;
+const NODE_BYTES: u32 = 256;
 
 fn generic_cache(bytes: u32) -> CacheId {
     CacheId::kmalloc(bytes).unwrap_or_else(|| unreachable!("there is a cache for {bytes} bytes"))
@@ -347,7 +360,7 @@ fn generic_cache(bytes: u32) -> CacheId {
 
 /// Has the kernel note that somebody opened a file, if it lies on XFS and memory can be had.
 #[doc(alias = "alloc_empty_file")]
-fn add_open_file(cx: &mut KernelCx<'_>, process: ProcessId, (id, serial): (EntryId, u64)) {
+fn add_open_file(cx: &mut KernelCx<'_>, process: ProcessId, (id, serial): EntryRef) {
     let vfs = &cx.world().vfs;
     let superblock = &vfs.superblocks[vfs.entry(id).superblock];
     if superblock.file_system != FileSystem::Xfs {
@@ -403,7 +416,7 @@ fn directory_of(
 fn ensure_objects(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
-    (id, serial): (EntryId, u64),
+    (id, serial): EntryRef,
     changes: bool,
 ) {
     let superblock = cx.world().vfs.entry(id).superblock;
@@ -415,23 +428,31 @@ fn ensure_objects(
         (Part::Dentry, CacheId::DENTRY, Gfp::KERNEL, true),
         (Part::Inode, inode_cache(file_system), nofs, true),
         (Part::LogItem, CacheId::XFS_ILI, nofs, is_logged),
-        (Part::LogVector, generic_cache(LOG_VECTOR_BYTES), nofs, is_logged),
     ];
-    for (part, cache, gfp, is_wanted) in wanted {
-        let is_missing =
-            |vfs: &mut Vfs| vfs.is_same(id, serial) && *vfs.part(id, part) == Object::NONE;
-        if !is_wanted || !is_missing(&mut cx.world().vfs) {
-            continue;
-        }
-        let Some(object) = slab::alloc(cx, cache, gfp, Some(process)) else { continue };
-        let vfs = &mut cx.world().vfs;
-        if is_missing(vfs) {
-            *vfs.part(id, part) = object;
-            vfs.nr_objects += u64::from(matches!(part, Part::Dentry | Part::Inode));
-        } else {
-            // Somebody else was faster, or the file is gone.
-            slab::free(cx, cache, object);
-        }
+    for (part, cache, gfp, _) in wanted.into_iter().filter(|&(.., is_wanted)| is_wanted) {
+        ensure_part(cx, Some(process), (id, serial), part, (cache, gfp));
+    }
+}
+
+fn ensure_part(
+    cx: &mut KernelCx<'_>,
+    process: Option<ProcessId>,
+    (id, serial): EntryRef,
+    part: Part,
+    (cache, gfp): (CacheId, Gfp),
+) {
+    let is_missing = |vfs: &mut Vfs| vfs.is_same(id, serial) && *vfs.part(id, part) == Object::NONE;
+    if !is_missing(&mut cx.world().vfs) {
+        return;
+    }
+    let Some(object) = slab::alloc(cx, cache, gfp, process) else { return };
+    let vfs = &mut cx.world().vfs;
+    if is_missing(vfs) {
+        *vfs.part(id, part) = object;
+        vfs.nr_objects += u64::from(matches!(part, Part::Dentry | Part::Inode));
+    } else {
+        // Somebody else was faster, or the file is gone.
+        slab::free(cx, cache, object);
     }
 }
 
@@ -456,11 +477,20 @@ pub(crate) fn file_changed(cx: &mut KernelCx<'_>, process: ProcessId, file: File
 
 #[doc(alias = "relatime_need_update")]
 fn update_times(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId, is_read: bool) {
+    let tick = cx.now().0 / JIFFY.0 + 1;
     let kernel = cx.world();
     // Whoever maps a file finds out later that it was deleted.
     let Some(this) = kernel.file_table[file.0 as usize].as_mut() else { return };
     let was_current = std::mem::replace(&mut this.atime_is_current, is_read);
-    let (device, Some(block)) = (this.device, this.inode_block) else { return };
+    let device = this.device;
+    let Some(block) = this.inode_block else {
+        // A time that is still the same after a tick of the clock is not noted twice.
+        let same_tick = std::mem::replace(&mut this.times_tick, tick) == tick;
+        if !(same_tick || is_read && was_current) {
+            log_change(cx, Some(process), file, Change::Core);
+        }
+        return;
+    };
     let is_noted = !kernel.has_journal(device) || kernel.is_journaled(device, block);
     if !(is_noted || is_read && was_current) {
         touch_block(cx, process, device, block, true);
@@ -468,17 +498,66 @@ fn update_times(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId, is_read
 }
 
 /// A file got places on the disk or lost its name, which its inode tells: a journal has to know where its block is in
-/// memory.
+/// memory, and XFS's log what changed. Suspends.
 pub(crate) fn note_change(cx: &mut KernelCx<'_>, file: FileId) {
     let kernel = cx.world();
     let this = kernel.file(file);
-    let (device, Some(block)) = (this.device, this.inode_block) else { return };
+    let (device, pieces) = (this.device, this.nr_pieces());
+    let Some(block) = this.inode_block else {
+        ensure_places(cx, None, file, pieces);
+        return log_change(cx, None, file, Change::Places(pieces));
+    };
     if let Some(pfn) = kernel.metadata_page(device, block)
         && kernel.has_journal(device)
         && !kernel.is_journaled(device, block)
     {
         let is_noted = journal::note_change(cx, device, block, pfn);
         debug_assert!(is_noted, "there is a journal");
+    }
+}
+
+/// Pages of a file that had no place were sent to the disk: XFS notes its new size. Suspends.
+#[doc(alias = "xfs_setfilesize")]
+pub(super) fn note_size(cx: &mut KernelCx<'_>, file: FileId) {
+    if cx.world().file_table[file.0 as usize].is_some() {
+        log_change(cx, None, file, Change::Core);
+    }
+}
+
+impl Kernel {
+    /// The entry of a file on XFS.
+    fn xfs_entry(&mut self, file: FileId) -> Option<(DeviceId, EntryRef)> {
+        let &id = self.vfs.by_file.get(&file)?;
+        let Entry { superblock, serial, .. } = *self.vfs.entry(id);
+        let device = DeviceId(superblock as u32);
+        self.xfs_log(device).is_some().then_some((device, (id, serial)))
+    }
+}
+
+/// Has XFS's log know of a change of a file's inode. Suspends.
+#[doc(alias = "xfs_trans_log_inode")]
+fn log_change(cx: &mut KernelCx<'_>, process: Option<ProcessId>, file: FileId, change: Change) {
+    let Some((device, entry)) = cx.world().xfs_entry(file) else { return };
+    let item = (CacheId::XFS_ILI, Gfp::KERNEL - Gfp::FS);
+    ensure_part(cx, process, entry, Part::LogItem, item);
+    xfs_log::note_change(cx, process, device, entry, change);
+}
+
+/// Has XFS keep in memory where a file lies, in so many pieces. Suspends.
+#[doc(alias = "xfs_iext_realloc_root")]
+fn ensure_places(cx: &mut KernelCx<'_>, process: Option<ProcessId>, file: FileId, pieces: u32) {
+    let bytes = if pieces < PLACES_OF_NODE { pieces * PLACE_BYTES } else { NODE_BYTES };
+    let Some((_, (id, serial))) = cx.world().xfs_entry(file) else { return };
+    let places = cx.world().vfs.entry(id).places;
+    if pieces == 0 || places.is_some_and(|places| places.has_room_for(bytes)) {
+        return;
+    }
+    let Some(larger) = Chunk::alloc(cx, process, bytes) else { return };
+    let vfs = &mut cx.world().vfs;
+    let has_inode = vfs.is_same(id, serial) && vfs.entry(id).inode != Object::NONE;
+    let unused = if has_inode { vfs.entry_mut(id).places.replace(larger) } else { Some(larger) };
+    if let Some(unused) = unused {
+        unused.free(cx);
     }
 }
 
@@ -496,17 +575,6 @@ fn touch_inode(
             let wish = if changes { Use::Create } else { Use::Read };
             xfs_buffers::touch(cx, Some(process), superblock, number, wish);
         }
-    }
-}
-
-/// Brings what changed in an inode of XFS to its buffer, some time after its file got places on the disk. Suspends.
-#[doc(alias = "xfs_iflush")]
-pub(super) fn flush_inode(cx: &mut KernelCx<'_>, file: FileId) {
-    let vfs = &cx.world().vfs;
-    let Some(&id) = vfs.by_file.get(&file) else { return };
-    let Entry { superblock, number, .. } = *vfs.entry(id);
-    if vfs.superblocks[superblock].file_system == FileSystem::Xfs {
-        xfs_buffers::touch(cx, None, superblock, number, Use::Flush);
     }
 }
 
@@ -540,13 +608,23 @@ impl Vfs {
         entry.is_some_and(|entry| entry.serial == serial)
     }
 
+    /// What XFS's log has of an inode that is in memory.
+    pub(super) fn log_item(&mut self, (id, serial): EntryRef) -> Option<&mut xfs_log::Item> {
+        let is_there = self.is_same(id, serial) && self.entry(id).inode != Object::NONE;
+        is_there.then(|| &mut self.entry_mut(id).log)
+    }
+
+    /// The number of an inode on its disk.
+    pub(super) fn number(&self, (id, serial): EntryRef) -> Option<u64> {
+        self.is_same(id, serial).then(|| self.entry(id).number)
+    }
+
     fn part(&mut self, id: EntryId, part: Part) -> &mut Object {
         let entry = self.entry_mut(id);
         match part {
             Part::Dentry => &mut entry.dentry,
             Part::Inode => &mut entry.inode,
             Part::LogItem => &mut entry.log_item,
-            Part::LogVector => &mut entry.log_vector,
         }
     }
 
@@ -679,23 +757,23 @@ impl Kernel {
         self.vfs.unlist_inode(id);
         let entry = self.vfs.entry_mut(id);
         let inode = std::mem::replace(&mut entry.inode, Object::NONE);
-        let of_log = [
-            (CacheId::XFS_ILI, std::mem::replace(&mut entry.log_item, Object::NONE)),
-            (
-                generic_cache(LOG_VECTOR_BYTES),
-                std::mem::replace(&mut entry.log_vector, Object::NONE),
-            ),
-        ];
+        let log_item = std::mem::replace(&mut entry.log_item, Object::NONE);
+        let (shadow, vector) = entry.log.dissolve();
+        let chunks = [entry.places.take(), shadow].into_iter().flatten().map(Chunk::part);
+        let of_xfs: Vec<_> =
+            chunks.chain(log_item.some().map(|item| (CacheId::XFS_ILI, item))).collect();
+        let device = DeviceId(entry.superblock as u32);
+        if let (Some(vector), Some(log)) = (vector, self.xfs_log(device)) {
+            log.adopt(vector);
+        }
         let cache = inode_cache(self.vfs.superblocks[self.vfs.entry(id).superblock].file_system);
         let mut pages = 0;
         if let Some(object) = inode.some() {
             self.vfs.nr_objects -= 1;
             pages += self.memory.free_object(cache, object, cpu);
         }
-        for (cache, object) in of_log {
-            if let Some(object) = object.some() {
-                pages += self.memory.free_object(cache, object, cpu);
-            }
+        for (cache, object) in of_xfs {
+            pages += self.memory.free_object(cache, object, cpu);
         }
         pages
     }

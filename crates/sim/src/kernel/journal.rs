@@ -55,11 +55,40 @@ pub(crate) struct Journal {
     committed: BTreeSet<u64>,
     /// Committed, written, and not yet let go.
     written: BTreeSet<u64>,
-    /// First byte of its place: the middle of the disk.
+    ring: Ring,
+}
+
+/// A log's place in the middle of a disk, which is written from its beginning to its end, and again.
+#[derive(Clone, Debug)]
+pub(super) struct Ring {
+    /// Its first byte.
     start: u64,
     bytes: u64,
-    /// Where in it the next commit goes.
+    /// Where in it the next block goes.
     head: u64,
+}
+
+impl Ring {
+    /// The place of a log of so many bytes on a disk of `capacity`, or of what there is.
+    pub(super) fn new(capacity: u64, bytes: u64) -> Self {
+        let start = capacity / 2 / PAGE_BYTES * PAGE_BYTES;
+        Self { start, bytes: bytes.min((capacity - start) / PAGE_BYTES * PAGE_BYTES), head: 0 }
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where the next `blocks` go, as far as they fit before its end.
+    pub(super) fn take_place(&mut self, blocks: u64) -> (u64, u64) {
+        if self.head + PAGE_BYTES > self.bytes {
+            self.head = 0;
+        }
+        let blocks = blocks.min((self.bytes - self.head) / PAGE_BYTES);
+        let at = self.start + self.head;
+        self.head += blocks * PAGE_BYTES;
+        (at, blocks)
+    }
 }
 
 impl Journal {
@@ -71,8 +100,6 @@ impl Journal {
         committed_wait: WaitQueue,
     ) -> Option<Self> {
         let FileSystem::Ext4 = file_system else { return None };
-        let start = capacity / 2 / PAGE_BYTES * PAGE_BYTES;
-        let bytes = journal_bytes(capacity).min((capacity - start) / PAGE_BYTES * PAGE_BYTES);
         Some(Self {
             queue,
             committed_wait,
@@ -81,26 +108,13 @@ impl Journal {
             committing: BTreeSet::new(),
             committed: BTreeSet::new(),
             written: BTreeSet::new(),
-            start,
-            bytes,
-            head: 0,
+            ring: Ring::new(capacity, journal_bytes(capacity)),
         })
     }
 
     fn holds(&self, block: u64) -> bool {
         let sets = [&self.running, &self.committing, &self.committed, &self.written];
         sets.iter().any(|set| set.contains(&block))
-    }
-
-    /// Where a commit's next `blocks` go, as far as they fit before the journal's end.
-    fn take_place(&mut self, blocks: u64) -> (u64, u64) {
-        if self.head + PAGE_BYTES > self.bytes {
-            self.head = 0;
-        }
-        let blocks = blocks.min((self.bytes - self.head) / PAGE_BYTES);
-        let at = self.start + self.head;
-        self.head += blocks * PAGE_BYTES;
-        (at, blocks)
     }
 }
 
@@ -256,7 +270,7 @@ pub(super) fn commit(cx: &mut KernelCx<'_>, device: DeviceId) {
     while left > 0 {
         let kernel = cx.world();
         let Some(journal) = kernel.journal(device) else { return };
-        let (at, blocks) = journal.take_place(left.min(BATCH_BLOCKS));
+        let (at, blocks) = journal.ring.take_place(left.min(BATCH_BLOCKS));
         kernel.memory.vm.add(Vm::PgPgOut, blocks * PAGE_BYTES / 1024);
         let cost = kernel.costs.block_request.once();
         cx.spend(cost, Mode::System);
@@ -298,10 +312,10 @@ mod tests {
     fn a_commit_goes_on_where_the_last_one_ended_and_begins_anew_at_the_end() {
         // 1 GiB: 262144 blocks, of which the journal has 8192.
         let mut journal = journal(1 << 30);
-        assert_eq!(journal.bytes, 8192 * PAGE_BYTES);
-        assert_eq!(journal.take_place(8000), (1 << 29, 8000));
-        assert_eq!(journal.take_place(200), ((1 << 29) + 8000 * PAGE_BYTES, 192));
-        assert_eq!(journal.take_place(8), (1 << 29, 8));
+        assert_eq!(journal.ring.bytes(), 8192 * PAGE_BYTES);
+        assert_eq!(journal.ring.take_place(8000), (1 << 29, 8000));
+        assert_eq!(journal.ring.take_place(200), ((1 << 29) + 8000 * PAGE_BYTES, 192));
+        assert_eq!(journal.ring.take_place(8), (1 << 29, 8));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! as: no memory is lost.
 
 use super::compaction::run_compaction;
+use super::trace::TraceEvent;
 use super::{Kernel, KernelCx, trace};
 use highorder_mm::ZoneKind;
 use highorder_mm::types::NodeId;
@@ -32,7 +33,8 @@ pub(super) fn empty_mixed_blocks(cx: &mut KernelCx<'_>, node: NodeId) {
             let cpu = cx.cpu();
             let run = cx.world().memory.begin_emptying(id, block, cpu);
             trace::note_all(cx);
-            run_compaction(cx, run);
+            let (nr_migrated, nr_failed) = run_compaction(cx, run).moved;
+            trace::note(cx, TraceEvent::EmptiedBlock { zone: id, nr_migrated, nr_failed });
         }
     }
 }

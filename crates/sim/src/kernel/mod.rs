@@ -43,6 +43,7 @@ pub mod trace;
 mod work;
 pub mod writeback;
 mod xfs_buffers;
+pub(crate) mod xfs_log;
 
 pub use policy::Flows;
 
@@ -298,6 +299,8 @@ pub struct Kernel {
     pub(crate) vfs: inodes::Vfs,
     /// Journals, by disk.
     pub(crate) journals: Vec<Option<journal::Journal>>,
+    /// XFS's logs, by disk.
+    pub(crate) xfs_logs: Vec<Option<xfs_log::Log>>,
     /// Where tasks wait for files to be written.
     pub(crate) written_wait: WaitQueue,
     /// Pages of files that are being written.
@@ -434,6 +437,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         vfs: inodes::Vfs::new(machine.file_systems.iter().copied(), nr_nodes),
         flushers: Vec::new(),
         journals: Vec::new(),
+        xfs_logs: Vec::new(),
         written_wait: WaitQueue(0),
         nr_file_writeback: 0,
         writers: BTreeMap::new(),
@@ -459,8 +463,10 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
     for (disk, &file_system) in machine.disks.iter().zip(&machine.file_systems) {
         let queue = sim.add_queue(format!("journal of {}", disk.name));
         let committed = sim.add_queue(format!("commits to {}", disk.name));
-        let journal = journal::Journal::new(file_system, disk.capacity_bytes, queue, committed);
-        sim.world_mut().journals.push(journal);
+        let capacity = disk.capacity_bytes;
+        let world = sim.world_mut();
+        world.journals.push(journal::Journal::new(file_system, capacity, queue, committed));
+        world.xfs_logs.push(xfs_log::Log::new(file_system, capacity, queue, committed));
     }
     let reads_begin = sim.add_queue("reads begin");
     sim.world_mut().reads_begin = reads_begin;
@@ -512,6 +518,10 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         if sim.world().has_journal(device) {
             let task = TaskSpec::kernel_thread(format!("jbd2-{}", disk.name));
             sim.spawn(task, move |cx| journal::kjournald(cx, device));
+        }
+        if sim.world_mut().xfs_log(device).is_some() {
+            let task = TaskSpec::kernel_thread(format!("xfs-log-{}", disk.name));
+            sim.spawn(task, move |cx| xfs_log::worker(cx, device));
         }
     }
     sim

@@ -539,14 +539,17 @@ pub struct Stall {
     pub fragment: FragmentStall,
 }
 
-/// How long a movable request that may reclaim waits for kswapd at the end of the slow path's first look at its
-/// node, having boosted the marks of the nearest zone (`fragment_stall_order`, posted in November 2018, never
-/// merged), and where it looks then.
+/// How long a movable request that may reclaim waits for kswapd in the slow path's first look at its node
+/// (`fragment_stall_order`, posted in October and November 2018, never merged), and where it looks then. In November it
+/// waits at the end of that look, having boosted the marks of the nearest zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FragmentStall {
     /// It does not wait.
     Off,
+    /// A tenth of a second at most before it looks at a zone, each of its node's and the first of another node; then
+    /// at the other nodes. Nothing counts these waits (31 October).
+    TenthBeforeEachZone,
     /// A tenth of a second at most; then at the other nodes (7 November).
     Tenth,
     /// A fiftieth at most; then at the other nodes (21 November).

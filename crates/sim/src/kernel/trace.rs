@@ -13,13 +13,14 @@ use super::policy::StallRule;
 use super::{KernelCx, Waiter};
 use crate::task::TaskId;
 use highorder_mm::compaction::events::CompactEvent;
-use highorder_mm::fallback::Extfrag;
+use highorder_mm::fallback::{Extfrag, QueuedBlock};
 use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::khugepaged::{ScanResult, UnitScan};
 use highorder_mm::reclaim::Isolation;
 use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
+use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};
 use highorder_words::{CpuId, Ns};
 
@@ -81,6 +82,17 @@ pub enum TraceEvent {
     Reclaim(ReclaimEvent),
     /// `mm_page_alloc_extfrag`: a request was served from another type's lists.
     Extfrag(Extfrag),
+    /// `mm_compaction_wakeup_kcompactd_queue` (posted in October and November 2018): kcompactd is to empty a pageblock.
+    QueuedBlock(QueuedBlock),
+    /// `mm_compaction_kcompactd_migrated` (likewise): it has tried to.
+    EmptiedBlock {
+        /// Where the pageblock lies.
+        zone: ZoneId,
+        /// Pages moved.
+        nr_migrated: u32,
+        /// Pages that stayed.
+        nr_failed: u32,
+    },
     /// `mm_fragmentation_stall` (posted in November 2018): a movable request has waited before it mixed pageblocks.
     FragmentationStall {
         /// The node whose kswapd it waited for.
@@ -291,6 +303,9 @@ pub(crate) fn note_reclaim(cx: &mut KernelCx<'_>, event: ReclaimEvent) {
 pub(crate) fn note_extfrag(cx: &mut KernelCx<'_>) {
     if cx.world().trace.is_none() {
         return;
+    }
+    for block in cx.world().memory.take_queued_blocks() {
+        note(cx, TraceEvent::QueuedBlock(block));
     }
     for event in cx.world().memory.take_extfrag() {
         note(cx, TraceEvent::Extfrag(event));

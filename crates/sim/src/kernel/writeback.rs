@@ -10,7 +10,7 @@
 
 use super::fault::Killed;
 use super::filemap::SOON;
-use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal};
+use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal, xfs_log};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
@@ -332,7 +332,7 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         cx.spend(cost, Mode::System);
         cx.submit_all(device, &ios);
         if is_placed {
-            inodes::flush_inode(cx, file);
+            inodes::note_size(cx, file);
         }
         left = left.saturating_sub(end - first);
         // A page under writeback that is dirty again keeps its mark: go past it.
@@ -409,6 +409,7 @@ pub fn sync(cx: &mut KernelCx<'_>) {
     // What that changed in turn: committed, and written to its place.
     for device in (0..cx.world().journals.len()).map(|number| DeviceId(number as u32)) {
         journal::commit(cx, device);
+        xfs_log::checkpoint(cx, device);
         if let Some(metadata) = cx.world().vfs.metadata(device) {
             fsync(cx, metadata);
         }

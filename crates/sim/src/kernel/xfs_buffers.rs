@@ -3,17 +3,17 @@
 //! Models: `xfs_buf_allocate_memory`, `xfs_buf_rele`, `xfs_buftarg_isolate`, `xfs_buftarg_shrink_scan`,
 //! fs/xfs/xfs_buf.c; `xfs_iread`, `xfs_iflush`; v4.4 and v4.20. A buffer of inodes is of 16 KiB with checksums
 //! (8 KiB for inodes of 256 bytes), and its pages are asked for one by one.
-//! Departs: buffers are not written, and inodes go to theirs when their file gets its places on the disk instead of
-//! when the log has to be emptied; whoever changes an inode does not wait for its buffer. Visible as: writes lack
-//! the log and inodes, some hundredths of what small files are. Buffers lie one after the other at the disk's
-//! beginning. Visible as: longer seeks to them. Those of directories and of free space do not exist. Visible as: a
+//! Departs: whoever changes an inode does not wait while its buffer is written. Visible as: nothing that is known.
+//! Buffers lie one after the other at the disk's beginning. Visible as: longer seeks to them. Those of directories and of free space do not exist. Visible as: a
 //! tenth of buffers less.
 
+use super::journal::TAG;
 use super::policy::SlabPressure;
 use super::slab::{BATCH, DEFAULT_SEEKS, Pressure, ShrinkPlan};
 use super::{KernelCx, PAGE_BYTES, slab};
 use crate::device::Io;
 use crate::sched::DeviceId;
+use crate::task::Mode;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::slab::{CacheId, Object};
@@ -104,7 +104,7 @@ pub(super) fn touch(
     inode: u64,
     wish: Use,
 ) {
-    let number = inode / INODES;
+    let number = number_of(inode);
     let rounds = if wish == Use::Read { READ_ROUNDS } else { OTHER_ROUNDS };
     let buffers = &mut cx.world().vfs.superblocks[superblock].buffers;
     if let Some(buffer) = buffers.buffers.get_mut(&number) {
@@ -130,6 +130,22 @@ pub(super) fn touch(
             free(cx, &buffer);
         }
     }
+}
+
+/// The buffer that an inode is in.
+pub(super) const fn number_of(inode: u64) -> u64 {
+    inode / INODES
+}
+
+/// Has a buffer written to its place, without waiting for that. Suspends while the disk's queue is full.
+#[doc(alias = "xfs_buf_delwri_submit")]
+pub(super) fn write(cx: &mut KernelCx<'_>, superblock: usize, number: u64) {
+    let bytes = PAGES * PAGE_BYTES;
+    let kernel = cx.world();
+    kernel.memory.vm.add(Vm::PgPgOut, bytes / 1024);
+    let cost = kernel.costs.block_request.once();
+    cx.spend(cost, Mode::System);
+    cx.submit(DeviceId(superblock as u32), Io::write(number * bytes, bytes, TAG));
 }
 
 #[doc(alias = "xfs_buf_allocate_memory")]
