@@ -804,12 +804,12 @@ fn latencies(
     let mut all = BTreeMap::new();
     for (class, head) in heads {
         let buckets = buckets.remove(class.as_str()).unwrap_or_default();
-        let latencies = Latencies::from_parts(
-            buckets,
-            head.sum_ns,
-            head.min_ns.unwrap_or(u64::MAX),
-            head.max_ns.unwrap_or(0),
-        );
+        let (least, most) = (head.min_ns.unwrap_or(0), head.max_ns.unwrap_or(u64::MAX));
+        if least > most {
+            let found = format!("a shortest latency of {least} ns in class `{class}`");
+            return Err(table.bad(found, format!("at most the longest, {most}")));
+        }
+        let latencies = Latencies::from_parts(buckets, head.sum_ns, least, most);
         if latencies.count() != head.count {
             let found = format!("{} latencies of class `{class}`", latencies.count());
             return Err(table.bad(found, head.count.to_string()));
