@@ -74,6 +74,12 @@ limits! {
     /// A table or a picture of a record. A day of samples at ten a second has less than 100 MiB.
     RECORD_PART: Limit = GIB, "a part of a record";
 
+    /// A record on its way out of a guest. One of the longest runs has some 10 MiB.
+    GUEST_ANSWER: Limit = 256 * MIB, "a guest's answer";
+
+    /// The last words of a guest's console that are kept; of a message the last lines.
+    CONSOLE: Limit = 64 * KIB, "a guest's console";
+
     /// A kernel image, of which a distribution's has 8 to 20 MiB.
     KERNEL_IMAGE: Limit = 512 * MIB, "a kernel image";
 

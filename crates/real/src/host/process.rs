@@ -148,12 +148,13 @@ fn warden(world: Arc<World>, first: First, lifeline: BorrowedFd<'_>, journal: Op
     signals::forget();
     // Away from the terminal's signals: an interrupt is the program's to act upon.
     let _ = rustix::process::setpgid(None, None);
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let warden = rustix::process::getpid();
+    let _ = rustix::process::set_child_subreaper(Some(warden));
     let shared = world.shared;
     // SAFETY: this process has one thread.
     let pid = match unsafe { libc::fork() } {
         -1 => return,
-        0 => first_process(world, first),
+        0 => first_process(world, first, warden),
         pid => Pid::from_raw(pid).expect("a process id"),
     };
     let files = world.folder.clone().ok();
@@ -233,8 +234,13 @@ fn wait_for(pid: i32, options: i32) -> (i32, i32, libc::rusage) {
     }
 }
 
-fn first_process(world: Arc<World>, first: First) -> ! {
+fn first_process(world: Arc<World>, first: First, warden: Pid) -> ! {
     let _ = rustix::process::setpgid(None, None);
+    // Should the warden be killed, this process is as well; the program sees to the others of its group.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    if rustix::process::getppid() != Some(warden) {
+        exit(1);
+    }
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
     keep_process(world, first, true)
 }
