@@ -387,8 +387,8 @@ fn image_files() -> Parts {
 fn a_btf() -> Vec<u8> {
     let strings = b"\0int\0zone\0count\0inner\0NR_ZONES\0list\0";
     let at = |word: &str| {
-        let found = strings.windows(word.len()).position(|window| window == word.as_bytes());
-        found.unwrap_or(0) as u32
+        let named = [word.as_bytes(), b"\0"].concat();
+        strings.windows(named.len()).position(|window| window == named).unwrap_or(0) as u32
     };
     let head = |name: &str, kind: u32, nr: u32, size: u32| [at(name), kind << 24 | nr, size];
     let mut types: Vec<u32> = Vec::new();

@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 
 /// Tells of a panic on whatever thread, and asks for a report. Nobody may be listening.
 fn tell_panic(panic: &PanicHookInfo<'_>) {
-    if highorder_input::is_fenced() {
+    if highorder_input::is_fenced() || highorder_real::host::is_fork() {
         return;
     }
     let message = panic.payload_as_str().unwrap_or("no message");

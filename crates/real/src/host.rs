@@ -26,6 +26,7 @@ use highorder_input::InputError;
 use highorder_record::{Durations, Inputs, Metric, Record, Source, State, read_proc};
 use highorder_system::{Code, Ns, ThreadSpec};
 use message::{Listener, Message};
+pub use process::is_fork;
 use process::{First, World};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};

@@ -369,7 +369,7 @@ fn files_lie_in_a_folder_that_goes_with_the_run() {
             assert_eq!(sys.file_bytes(file)?, 5_000);
             let run = names(&seen);
             assert_eq!(run.len(), 1, "{run:?}");
-            assert!(seen.join(&run[0]).join("deep/er/file").is_file());
+            assert!(seen.join(&run[0]).join("files/deep/er/file").is_file());
             for bad in ["", "/etc/passwd", "../x", "a//b", "a/..", ".hidden", "a/", "a\0b"] {
                 let refused = sys.create_file(bad).unwrap_err().to_string();
                 assert!(refused.contains("expected a file's name"), "{bad}: {refused}");

@@ -160,6 +160,9 @@ const WORKLOADS: &[(&str, &[Choices])] = &[
     ),
 ];
 
+/// The knob that must stay below memory.
+const MIN_FREE: &str = "vm.min_free_kbytes";
+
 /// What is drawn from.
 struct Dice(Pcg64);
 
@@ -323,6 +326,10 @@ impl Dice {
                 continue;
             }
             let drawn = match value.allowed.strip_prefix("a whole number, ") {
+                // With more than there is of memory nothing is ever free, on a real kernel neither.
+                Some(_) if knob.name == MIN_FREE => {
+                    (*self.one_of(&["128", "1024", "16384"])).to_owned()
+                }
                 Some(range) => self.within(range),
                 None => {
                     let words: Vec<&str> = value.allowed.split(", ").collect();
@@ -366,7 +373,9 @@ impl Dice {
             "kernel-stack" => {}
             _ => lines.push_str(&format!("order = {}\n", self.below(4))),
         }
-        lines.push_str(&format!("gfp = \"{}\"\n", self.one_of(&["sleeping", "atomic"])));
+        if kind != "kernel-stack" {
+            lines.push_str(&format!("gfp = \"{}\"\n", self.one_of(&["sleeping", "atomic"])));
+        }
         lines
     }
 }

@@ -32,7 +32,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
 /// How long the warden waits before it looks for orphans that have ended.
@@ -41,6 +41,15 @@ const LOOK_MS: i64 = 100;
 const OOM_SCORE_ADJ: &str = "1000";
 /// Stack of a thread that waits for a child.
 const WAITER_STACK_BYTES: usize = 64 << 10;
+
+/// Whether this process is one of a run's, whose panics are told in its record or its error. Its hook for panics stays
+/// the program's: to set another takes a lock, which some thread may have held when this process was forked.
+static IS_FORK: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is one of a run's: then the program's hook has nothing to tell of a panic.
+pub fn is_fork() -> bool {
+    IS_FORK.load(SeqCst)
+}
 
 /// What all processes of a run know.
 pub(crate) struct World {
@@ -129,7 +138,7 @@ pub(crate) fn start(
             let (read, write) = lifeline;
             drop(write);
             let end = panic::catch_unwind(AssertUnwindSafe(|| {
-                panic::set_hook(Box::new(|_| {}));
+                IS_FORK.store(true, SeqCst);
                 warden(world, first, read.as_fd(), journal);
             }));
             exit(i32::from(end.is_err()))
@@ -248,7 +257,7 @@ fn first_process(world: Arc<World>, first: First, warden: Pid) -> ! {
 /// A process of the workload from its beginning to its end.
 fn keep_process(world: Arc<World>, first: First, waits_at_gate: bool) -> ! {
     let end = panic::catch_unwind(AssertUnwindSafe(|| {
-        panic::set_hook(Box::new(|_| {}));
+        IS_FORK.store(true, SeqCst);
         world.shared.process(first.process).pid.store(std::process::id(), SeqCst);
         let (requests, asked) = mpsc::channel();
         let process = Arc::new(Process {
