@@ -49,9 +49,9 @@ const TIMELINE: &str = "timeline.parquet";
 const PICTURE: &str = ".svg";
 const LOCK: &str = ".lock";
 const PART: &str = ".part-";
-/// How often it is tried to get the lock, and the pause between two tries: ten seconds in all, where others hold it
+/// How often it is tried to get the lock, and the pause between two tries: five seconds in all, where others hold it
 /// for as long as it takes to remove some folders.
-const LOCK_TRIES: u32 = 100;
+const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A folder of records.
