@@ -4,7 +4,7 @@ CARGO ?= cargo
 HIGHORDER = $(CARGO) run --release --locked --quiet --package highorder --
 RECORDING = tests/data/recordings/612-rec-churn
 
-.PHONY: demo test static lint guest-setup python-setup
+.PHONY: demo test static lint fuzz mutate swarm miri guest-setup python-setup
 
 # A recording of a real kernel, replayed decision by decision, then freely; the memory it began with; and
 # one workload under two variants of a kernel, as a page to look at.
@@ -26,6 +26,31 @@ static:
 
 test: lint guest-setup python-setup
 	$(CARGO) test --workspace --locked
+
+# Every reader over mutated good inputs, on any compiler; `make test` has two seconds of each.
+SECONDS = 60
+mutate:
+	FUZZ_SECONDS=$(SECONDS) $(CARGO) test --release --locked --package highorder-fuzz --test mutated -- --nocapture
+
+# The same readers under libFuzzer, one after another: takes cargo-fuzz and a nightly compiler. TARGETS are all of
+# crates/fuzz unless it says which.
+TARGETS = $(shell sed -n 's/.*Target { name: "\([a-z-]*\)".*/\1/p; s/^ *name: "\([a-z-]*\)",$$/\1/p' crates/fuzz/src/targets.rs)
+fuzz:
+	FUZZ_CORPUS=$(CURDIR)/fuzz/corpus $(CARGO) test --release --locked --package highorder-fuzz --test mutated -- --ignored corpus
+	for target in $(TARGETS); do \
+	    HIGHORDER_FUZZ_TARGET=$$target $(CARGO) +nightly fuzz run reader fuzz/corpus/$$target -- \
+	        -max_total_time=$(SECONDS) -timeout=20 -rss_limit_mb=3072 || exit 1; \
+	done
+
+# Experiments drawn from seeds, with every invariant checked; `make test` has 200 of them.
+SEEDS = 1000
+SEED = 1
+swarm:
+	SEEDS=$(SEEDS) SEED=$(SEED) $(CARGO) test --release --locked --package highorder-swarm --test swarm -- --nocapture
+
+# What the compiler cannot see of unsafe code: takes a nightly compiler with miri and rust-src.
+miri:
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=4 $(CARGO) +nightly miri test --package highorder-words --package highorder-mm --lib
 
 lint:
 	$(CARGO) fmt --all --check

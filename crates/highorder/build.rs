@@ -1,4 +1,5 @@
-//! Packs the recorded cases of `tests/data/cases` into one compressed file, which the program carries with it.
+//! Packs the recorded cases of `tests/data/cases` into one compressed file, which the program carries with it, and
+//! hashes the program's sources.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::{env, fs};
 const LEVEL: i32 = 19;
 
 fn main() -> io::Result<()> {
+    println!("cargo::rustc-env=HIGHORDER_SOURCES={}", highorder_listing::sources_hash("../..")?);
     let of = |name: &str| env::var_os(name).map(PathBuf::from).ok_or(io::ErrorKind::NotFound);
     let cases = of("CARGO_MANIFEST_DIR")?.join("../../tests/data/cases");
     println!("cargo::rerun-if-changed={}", cases.display());

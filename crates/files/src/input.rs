@@ -100,7 +100,7 @@ pub fn check_readable(path: &Path) -> Result<(), ReadError> {
 pub fn open_within(path: &Path, limit: Limit) -> Result<File, ReadError> {
     let file = open(path)?;
     let found = file.metadata()?;
-    match found.is_file() && found.len() > limit.bytes {
+    match found.is_file() && found.len() > limit.most {
         true => Err(ReadError::too_long(format!("{} bytes", found.len()), limit)),
         false => Ok(file),
     }
@@ -113,9 +113,9 @@ pub fn open_within(path: &Path, limit: Limit) -> Result<File, ReadError> {
 pub fn read(path: &Path, limit: Limit) -> Result<Vec<u8>, ReadError> {
     let file = open_within(path, limit)?;
     let mut bytes = Vec::new();
-    file.take(limit.bytes + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit.bytes {
-        true => Err(ReadError::too_long(format!("more than {} bytes", limit.bytes), limit)),
+    file.take(limit.most + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit.most {
+        true => Err(ReadError::too_long(format!("more than {} bytes", limit.most), limit)),
         false => Ok(bytes),
     }
 }
@@ -146,7 +146,7 @@ pub struct Limited<R> {
 impl<R: Read> Limited<R> {
     /// Reads from `inner` up to the limit.
     pub fn new(inner: R, limit: Limit) -> Self {
-        Self { inner, left: limit.bytes, limit }
+        Self { inner, left: limit.most, limit }
     }
 }
 
@@ -156,7 +156,7 @@ impl<R: Read> Read for Limited<R> {
         match self.left.checked_sub(read as u64) {
             Some(left) => self.left = left,
             None => {
-                let found = format!("more than {} bytes", self.limit.bytes);
+                let found = format!("more than {} bytes", self.limit.most);
                 let error = ReadError::too_long(found, self.limit);
                 return Err(io::Error::new(io::ErrorKind::FileTooLarge, error.to_string()));
             }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    const SMALL: Limit = Limit { bytes: 1024, of: "a test" };
+    const SMALL: Limit = Limit { most: 1024, of: "a test" };
 
     #[test]
     fn a_file_is_read_whole_up_to_its_limit_and_not_beyond() {

@@ -9,10 +9,14 @@
 //! - **Nothing is read without end.** [`open`] opens regular files and pipes alone, and each reader has a
 //!   limit from the table in [`limits`].
 
+mod folder;
 mod input;
 pub mod limits;
+mod lock;
 mod output;
 
+pub use folder::{FolderError, own_folder};
 pub use input::{Limited, ReadError, check_readable, open, open_within, read, read_text};
 pub use limits::Limit;
+pub use lock::lock_holder;
 pub use output::{Destination, Replace, WriteError, check_folder, make_folder, write};

@@ -102,7 +102,7 @@ fn find(what: &str, folder: &Path) -> Result<Vec<Record>, Failure> {
         return Ok(vec![foreign.map_err(|error| Failure::input(error.to_string()))?]);
     }
     if path.is_dir() {
-        let store = Store::open(path)?;
+        let store = Store::to_read(path);
         let records = read(&store, &store.list()?)?;
         return match records.is_empty() {
             true => Err(Failure::input(format!(
@@ -118,7 +118,7 @@ fn find(what: &str, folder: &Path) -> Result<Vec<Record>, Failure> {
             folder.display()
         )));
     }
-    let store = Store::open(folder)?;
+    let store = Store::to_read(folder);
     if let Some((experiment, variant)) = what.split_once(':') {
         return select(&store, what, |inputs| {
             fits(experiment, &inputs.experiment) && fits(variant, &inputs.kernel.name)

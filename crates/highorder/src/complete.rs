@@ -32,9 +32,8 @@ pub(crate) fn anything(begun: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn columns(begun: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = BTreeSet::new();
     let folder = Path::new(DEFAULT_STORE);
-    if folder.is_dir()
-        && let Ok(store) = Store::open(folder)
-    {
+    if folder.is_dir() {
+        let store = Store::to_read(folder);
         for entry in store.list().unwrap_or_default() {
             let Ok(record) = store.read(&entry) else { continue };
             found.insert(format!("{}:{}", record.inputs.experiment, record.inputs.kernel.name));

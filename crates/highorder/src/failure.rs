@@ -1,6 +1,7 @@
 //! Why a verb ended early, and with which exit code.
 
 use highorder_files::WriteError;
+use highorder_input::printable;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -43,7 +44,7 @@ impl Failure {
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Interrupted(message) => message.clone(),
-            _ => format!("error: {self}"),
+            _ => printable(&format!("error: {self}")),
         }
     }
 }

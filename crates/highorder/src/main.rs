@@ -41,7 +41,8 @@ mod validate;
 
 use cli::Verb;
 use failure::Failure;
-use std::panic;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     // Asked by a shell for completions, it prints these, and this does not return either.
     completions::complete_if_asked();
     ignore_size_limit_signal();
+    panic::set_hook(Box::new(tell_panic));
     let verb = cli::parse();
     match panic::catch_unwind(|| run(&verb)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -57,11 +59,29 @@ fn main() -> ExitCode {
             output::say(&failure.told());
             failure.exit_code()
         }
-        Err(_) => {
-            output::say("this is a fault of highorder itself, not of what it was given");
-            ExitCode::FAILURE
-        }
+        Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Tells of a panic on whatever thread, and asks for a report. Nobody may be listening.
+fn tell_panic(panic: &PanicHookInfo<'_>) {
+    if highorder_input::is_fenced() || highorder_real::host::is_fork() {
+        return;
+    }
+    let message = panic.payload_as_str().unwrap_or("no message");
+    let place = panic.location().map(|place| format!(" ({place})")).unwrap_or_default();
+    output::say(&highorder_input::printable(&format!("panic: {message}{place}")));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        output::say(&backtrace.to_string());
+    }
+    output::say(&format!(
+        "this is a fault of highorder itself, not of what it was given: please report it, and attach this message (with \
+         RUST_BACKTRACE=1 in the environment it says more), the command line, the files that it names, and: {}, sources \
+         {}",
+        output::VERSION,
+        env!("HIGHORDER_SOURCES")
+    ));
 }
 
 /// Has a write past the limit of a file's size (`ulimit -f`) fail, so that it is told of, rather than end the

@@ -5,8 +5,8 @@ mod report;
 use crate::compare::{self, DEFAULT_STORE};
 use crate::failure::Failure;
 use crate::output::{self, Force, PictureFile};
+use crate::run::Reuse;
 use clap::ValueEnum;
-use highorder_input::InputError;
 use highorder_lab::reproduce::{Reproduction, reproductions};
 use highorder_lab::{Plan, Scale};
 use highorder_record::{Record, Store};
@@ -47,6 +47,8 @@ pub(crate) struct Arguments {
     /// Run nothing; what the store does not have counts as not run
     #[arg(long)]
     no_run: bool,
+    #[command(flatten)]
+    reuse: Reuse,
     /// Shrink memory, swap and sizes together to this share; CPUs stay
     #[arg(long, value_name = "RATIO", default_value = "1")]
     scale: Scale,
@@ -93,8 +95,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let store = Store::open(&arguments.store)?;
     let plans: Vec<Plan> = chosen
         .iter()
-        .map(|reproduction| reproduction.experiment.plan(arguments.scale))
-        .collect::<Result<_, InputError>>()?;
+        .map(|reproduction| {
+            let plan = reproduction.experiment.plan(arguments.scale)?;
+            arguments.reuse.applied(plan, &store)
+        })
+        .collect::<Result<_, Failure>>()?;
     if !arguments.no_run {
         let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let workers = arguments.workers.unwrap_or(cpus);
@@ -177,6 +182,7 @@ impl Arguments {
         for (flag, is_set) in [("--score", self.score), ("--no-run", self.no_run)] {
             words.extend(is_set.then(|| flag.to_owned()));
         }
+        words.extend(self.reuse.words());
         words.extend(compare::store_words(&self.store));
         if let Some(format) =
             self.format.to_possible_value().filter(|_| self.format != Format::Text)

@@ -46,6 +46,11 @@ pub(crate) struct Arguments {
     /// The folder of records
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     store: PathBuf,
+    #[command(flatten)]
+    reuse: Reuse,
+    /// Check every invariant of memory whenever a run of the model samples its timeline; results are the same
+    #[arg(long, conflicts_with = "trace")]
+    check: bool,
     /// Draw the one table of an experiment that has a `matrix`, or the curves of one that has a `[sweep]`
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     picture: Option<PathBuf>,
@@ -62,6 +67,36 @@ pub(crate) struct Arguments {
     guests: Guests,
     #[command(flatten)]
     host: Host,
+}
+
+/// The hash of the sources that this program was built from.
+const SOURCES: &str = env!("HIGHORDER_SOURCES");
+
+/// Whether records of other builds of the program will do: an argument of each verb that runs experiments.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Reuse {
+    /// Take what another build of highorder left of the same inputs, rather than run them again
+    #[arg(long)]
+    reuse_old: bool,
+}
+
+impl Reuse {
+    /// The plan as this program's, but for what is to be taken of others.
+    pub(crate) fn applied(self, plan: Plan, store: &Store) -> Result<Plan, Failure> {
+        let mut plan = plan.of_program(SOURCES);
+        if self.reuse_old {
+            match plan.reuse_old(store)? {
+                0 => {}
+                nr => output::say(&format!("{nr} runs are of other builds of highorder")),
+            }
+        }
+        Ok(plan)
+    }
+
+    /// This argument as words of a command line.
+    pub(crate) fn words(self) -> Vec<String> {
+        self.reuse_old.then(|| "--reuse-old".to_owned()).into_iter().collect()
+    }
 }
 
 const AFTER_HELP: &str = "\
@@ -123,9 +158,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let plan = experiment.plan_on(&arguments.on, arguments.scale, &arguments.options())?;
     if let Some(folder) = &arguments.trace {
-        prepare_traces(folder, &arguments.on, &plan)?;
+        // Names of traces are those of records of this program.
+        prepare_traces(folder, &arguments.on, &plan.clone().of_program(SOURCES))?;
     }
     let store = Store::open(&arguments.store)?;
+    let mut plan = arguments.reuse.applied(plan, &store)?;
+    if arguments.check {
+        plan = plan.checked();
+    }
     let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let workers = arguments.workers.unwrap_or(cpus);
     execute_traced(&plan, &store, workers, &arguments.again(), arguments.trace.as_deref())?;
@@ -180,6 +220,7 @@ impl Arguments {
         if self.scale != Scale::FULL {
             words.extend(["--scale".to_owned(), self.scale.to_string()]);
         }
+        words.extend(self.reuse.words());
         words.extend(compare::store_words(&self.store));
         words.extend(self.printing.shown_words());
         output::shell_command(words.iter().map(String::as_str))
@@ -450,7 +491,7 @@ impl From<ExecuteError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Io { .. } => Self::input(error.to_string()),
+            StoreError::Io { .. } | StoreError::Locked { .. } => Self::input(error.to_string()),
             StoreError::Bad { ref path, .. } => {
                 let record = path.parent().unwrap_or(path).display();
                 Self::input(format!(

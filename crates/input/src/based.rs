@@ -1,11 +1,14 @@
 //! Files that may be based on one another: how a file names its base, and where that is found.
 
 use crate::names::{expected_or_file, shortened};
+use crate::printable::is_harmless;
 use crate::problem::InputError;
-use highorder_files::limits;
+use highorder_files::limits::{self, Count};
 use serde::de::DeserializeOwned;
+use serde_spanned::Spanned;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
 
 /// A kind of file of which some come with the program.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +24,7 @@ pub struct Kind {
 /// # Errors
 /// The line of what is no TOML, misspelt, missing or of another type.
 pub fn read_toml<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, InputError> {
-    toml::from_str(text).map_err(|error| {
-        let source = Source { path: path.to_owned(), text: text.to_owned(), is_built_in: false };
-        source.refuse_toml(&error)
-    })
+    Source { path: path.to_owned(), text: text.to_owned(), is_built_in: false }.values()
 }
 
 /// Text of a file and where it is from.
@@ -118,6 +118,51 @@ impl Kind {
 }
 
 impl Source {
+    /// The values that the text has.
+    ///
+    /// # Errors
+    /// As [`read_toml`].
+    pub fn values<T: DeserializeOwned>(&self) -> Result<T, InputError> {
+        self.table()?;
+        toml::from_str(&self.text).map_err(|error| self.refuse_toml(&error))
+    }
+
+    /// The text as a table, every value with its place.
+    ///
+    /// # Errors
+    /// The line of what is no TOML, or of a text that is too long or would not only be printed.
+    pub(crate) fn table(&self) -> Result<Spanned<DeTable<'_>>, InputError> {
+        let table = DeTable::parse(&self.text).map_err(|error| self.refuse_toml(&error))?;
+        self.check_texts(table.get_ref())?;
+        Ok(table)
+    }
+
+    fn check_texts(&self, table: &DeTable<'_>) -> Result<(), InputError> {
+        for (key, value) in table {
+            self.check_text(key.get_ref(), &key.span(), limits::NAME_CHARS)?;
+            self.check_value(value)?;
+        }
+        Ok(())
+    }
+
+    fn check_value(&self, value: &Spanned<DeValue<'_>>) -> Result<(), InputError> {
+        match value.get_ref() {
+            DeValue::String(text) => self.check_text(text, &value.span(), limits::TEXT_CHARS),
+            DeValue::Array(values) => values.iter().try_for_each(|value| self.check_value(value)),
+            DeValue::Table(table) => self.check_texts(table),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_text(&self, text: &str, at: &Range<usize>, limit: Count) -> Result<(), InputError> {
+        let is_fit = |c: &char| is_harmless(*c) || *c == '\n';
+        if let Some(found) = text.chars().find(|c| !is_fit(c)) {
+            let message = format!("a text with {found:?}, expected no control characters");
+            return Err(self.refuse(at, message));
+        }
+        limit.check(text.chars().count() as u64).map_err(|message| self.refuse(at, message))
+    }
+
     /// A problem at a place of the text.
     #[must_use]
     pub fn refuse(&self, span: &Range<usize>, message: impl std::fmt::Display) -> InputError {

@@ -176,7 +176,7 @@ fn base_of(source: &Source) -> Result<Option<(String, Range<usize>)>, InputError
 }
 
 fn parse(source: &Source) -> Result<Table<'_>, InputError> {
-    DeTable::parse(&source.text).map_err(|error| source.refuse_toml(&error))
+    source.table()
 }
 
 /// The same table with every place later by so many bytes.

@@ -11,12 +11,16 @@
 
 mod based;
 mod comments;
+mod fence;
 pub mod layers;
 mod names;
+mod printable;
 mod problem;
 
 pub use based::{Kind, Source, is_path, read_toml};
 pub use comments::{Commented, commented_values};
+pub use fence::{fenced, is_fenced};
 pub use layers::Layers;
 pub use names::{did_you_mean, expected, expected_or_file, nearest, shortened};
+pub use printable::{is_harmless, printable};
 pub use problem::{InputError, Problem, quote};

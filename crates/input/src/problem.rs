@@ -1,5 +1,6 @@
 //! What is wrong with an input: the file, the line where there is one, what was found and what was expected.
 
+use crate::printable::printable;
 use highorder_files::{ReadError, WriteError};
 use std::fmt;
 use std::io;
@@ -10,7 +11,8 @@ const QUOTE_CHARS_MAX: usize = 120;
 /// How many problems are printed, unless a reader says otherwise; the rest is counted.
 const SHOWN_MAX: usize = 50;
 
-/// One thing that is wrong with an input.
+/// One thing that is wrong with an input. However long a line it is about, and whatever that holds, its texts are
+/// short and [`printable`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file, as a path or as `container:section`; `None` if what was found says itself where.
@@ -31,12 +33,18 @@ impl Problem {
         found: impl Into<String>,
         expected: impl Into<String>,
     ) -> Self {
-        Self { file: Some(file.into()), line, found: found.into(), expected: Some(expected.into()) }
+        Self {
+            file: Some(printable(&file.into())),
+            line,
+            found: printable(&found.into()),
+            expected: Some(printable(&expected.into())),
+        }
     }
 
     /// A problem whose message says what was found and what was expected.
     pub fn message(file: impl Into<String>, line: Option<u64>, message: impl Into<String>) -> Self {
-        Self { file: Some(file.into()), line, found: message.into(), expected: None }
+        let (file, found) = (printable(&file.into()), printable(&message.into()));
+        Self { file: Some(file), line, found, expected: None }
     }
 }
 
@@ -100,7 +108,7 @@ impl InputError {
 
     /// A problem that names its place itself.
     pub fn other(message: impl fmt::Display) -> Self {
-        let found = message.to_string();
+        let found = printable(&message.to_string());
         Self::new(vec![Problem { file: None, line: None, found, expected: None }])
     }
 

@@ -5,6 +5,7 @@
 
 use crate::TextFile;
 use crate::lines::{Problems, Spacing, most_common, node_zone, number};
+use highorder_files::limits;
 use highorder_input::InputError;
 
 /// The free blocks of one zone.
@@ -61,6 +62,7 @@ impl TextFile for Buddyinfo {
                 continue;
             };
             row.spacing = problems.spacing(*line, &zone_line(&row));
+            problems.check_blocks(line.number, row.counts.iter().copied());
             rows.push((line.number, row));
         }
         let columns = most_common(rows.iter().map(|(_, row)| row.counts.len())).unwrap_or(0);
@@ -70,6 +72,9 @@ impl TextFile for Buddyinfo {
                 let found = format!("zone {} has {found} order columns", row.zone);
                 problems.add(*number, found, columns.to_string());
             }
+        }
+        if let Err(message) = limits::ORDERS.check(columns as u64) {
+            problems.message(message);
         }
         if columns == 0 && !rows.is_empty() {
             problems.add(rows[0].0, "no order columns", "the free blocks of each order");

@@ -1,6 +1,7 @@
 //! What the table parsers share: numbered lines, numbers, collected problems, kept spacing.
 
 use crate::TextFile;
+use highorder_files::limits;
 use highorder_input::{InputError, Problem, quote};
 
 /// The spacing of a line that is not laid out as the kernel's own code would.
@@ -92,22 +93,36 @@ impl<'a> Line<'a> {
 pub(crate) struct Problems {
     file: String,
     list: Vec<Problem>,
+    /// How many more there are than are kept.
+    dropped: usize,
 }
 
 impl Problems {
     pub(crate) fn new(file: &str) -> Problems {
-        Problems { file: file.into(), list: Vec::new() }
+        Problems { file: file.into(), list: Vec::new(), dropped: 0 }
     }
 
     /// Records that `found` stands at `line` where `expected` should.
     pub(crate) fn add(&mut self, line: u64, found: impl Into<String>, expected: impl Into<String>) {
-        let (found, expected) = (found.into(), expected.into());
-        self.list.push(Problem::new(
-            &self.file,
-            Some(line).filter(|line| *line > 0),
-            found,
-            expected,
-        ));
+        if limits::PROBLEMS.check(self.list.len() as u64 + 1).is_err() {
+            self.dropped += 1;
+            return;
+        }
+        let line = Some(line).filter(|line| *line > 0);
+        self.list.push(Problem::new(&self.file, line, found, expected));
+    }
+
+    /// Records what is wrong with the file as a whole.
+    pub(crate) fn message(&mut self, message: impl Into<String>) {
+        self.list.push(Problem::message(&self.file, None, message));
+    }
+
+    /// Records counts of blocks that are more than there can be.
+    pub(crate) fn check_blocks(&mut self, line: u64, counts: impl IntoIterator<Item = u64>) {
+        let most = counts.into_iter().max().unwrap_or(0);
+        if let Err(message) = limits::BLOCKS.check(most) {
+            self.list.push(Problem::message(&self.file, Some(line), message));
+        }
     }
 
     /// Records a line that is not what it should be.
@@ -165,7 +180,7 @@ impl Problems {
             }
         }
         self.list.sort_by_key(|problem| problem.line);
-        Err(InputError::new(self.list).showing(usize::MAX))
+        Err(InputError::new(self.list).showing(usize::MAX).and_more(self.dropped))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::TextFile;
 use crate::lines::{Line, Problems, Spacing, node_zone, number};
+use highorder_files::limits;
 use highorder_input::InputError;
 
 /// A number of free blocks, maybe a lower bound.
@@ -232,6 +233,9 @@ impl<'a> Reader<'a> {
         let orders = self.heading("Free pages count per migrate type at order", expected);
         if let Some((line, words)) = &orders {
             table.nr_orders = words.len();
+            if let Err(message) = limits::ORDERS.check(words.len() as u64) {
+                self.problems.message(message);
+            }
             if words.iter().enumerate().any(|(order, word)| *word != order.to_string()) {
                 self.problems.line(*line, "the orders, counted from 0");
             }
@@ -310,6 +314,7 @@ impl<'a> Reader<'a> {
                 );
                 self.problems.add(line.number, found, nr_orders.to_string());
             }
+            self.problems.check_blocks(line.number, row.counts.iter().map(|count| count.blocks));
             row.spacing = self.problems.spacing(*line, &free_line(&row));
             rows.push(row);
         }
@@ -331,6 +336,7 @@ impl<'a> Reader<'a> {
                 let found = format!("zone {} has {} type columns", row.zone, row.counts.len());
                 self.problems.add(line.number, found, nr_types.to_string());
             }
+            self.problems.check_blocks(line.number, row.counts.iter().copied());
             row.spacing = self.problems.spacing(*line, &block_line(&row));
             rows.push(row);
         }

@@ -55,7 +55,7 @@ pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, InputError> {
     loop {
         match source.read(&mut chunk) {
             Ok(0) => return Ok(bytes),
-            Ok(read) if (bytes.len() + read) as u64 > limits::TABLE.bytes => {
+            Ok(read) if (bytes.len() + read) as u64 > limits::TABLE.most => {
                 return Err(source.too_long(limits::TABLE));
             }
             Ok(read) => bytes.extend_from_slice(&chunk[..read]),
@@ -112,7 +112,7 @@ impl Source {
     /// The error of a file of which more comes than is read.
     pub(crate) fn too_long(&self, limit: Limit) -> InputError {
         let expected = format!("at most {}, the limit of {}", limit.told(), limit.of);
-        InputError::whole(&self.file, format!("more than {} bytes", limit.bytes), expected)
+        InputError::whole(&self.file, format!("more than {} bytes", limit.most), expected)
     }
 
     /// Turns an error of reading from this source into ours: damaged compressed data is the

@@ -4,6 +4,7 @@
 
 mod layers;
 
+use highorder_files::limits;
 use highorder_input::{InputError, Kind, Layers, Source};
 use highorder_sim::device::FlashTimes;
 use highorder_sim::machine::{
@@ -57,7 +58,12 @@ fn finish(layers: &Layers) -> Result<Machine, InputError> {
     let values: Values = layers.values(&layers::merged(layers)?)?;
     let mut checks = Checks { layers, problems: Vec::new() };
     let machine = values.finish(&mut checks);
-    if checks.problems.is_empty() { Ok(machine) } else { Err(InputError::all(checks.problems)) }
+    if !checks.problems.is_empty() {
+        return Err(InputError::all(checks.problems));
+    }
+    let fits = machine.memory().check();
+    fits.map_err(|error| InputError::file(&layers.file().path, error))?;
+    Ok(machine)
 }
 
 /// Gathers what is wrong, with its line.
@@ -437,7 +443,7 @@ fn nodes(
             );
             checks.refuse(&value.memory_mib.span(), message);
         }
-        let cpus = checks.within("cpus", &value.cpus, 0..8193, " (NR_CPUS)") as u32;
+        let cpus = checks.within("cpus", &value.cpus, 0..limits::CPUS.most + 1, "") as u32;
         let from_default = |to| if to == number { LOCAL_DISTANCE } else { REMOTE_DISTANCE };
         let (distances, span) = match &value.distances {
             Some(given) => (given.get_ref().clone(), given.span()),
@@ -467,6 +473,11 @@ fn nodes(
         }
         nodes.push(Node { memory_bytes: mib * MIB, cpus: next_cpu..next_cpu + cpus, distances });
         next_cpu += cpus;
+    }
+    for (count, found) in [(limits::NODES, nr as u64), (limits::CPUS, u64::from(next_cpu))] {
+        if let Err(message) = count.check(found) {
+            checks.refuse(&values.span(), message);
+        }
     }
     if nr > 0 && values.get_ref().iter().all(|value| *value.cpus.get_ref() == 0) {
         checks.refuse(&values.span(), "no node has a CPU, expected at least one");

@@ -126,7 +126,7 @@ fn a_cost_without_a_source_is_refused() {
 fn impossible_values_say_what_was_found_and_what_was_expected() {
     for (from, to, line, expected) in [
         ("memory_mib = 32768", "memory_mib = 64", "memory_mib = 32768", "at least 133"),
-        ("cpus = 24", "cpus = 9999", "cpus = 24", "`cpus` is 9999, expected 0..=8192"),
+        ("cpus = 24", "cpus = 9999", "cpus = 24", "`cpus` is 9999, expected 0..=256"),
         ("[10, 21]", "[10]", "[10, 21]", "has 1 entries, expected 2"),
         ("[10, 21]", "[10, 10]", "[10, 21]", "node 0 to node 1 is 10, expected 11..=254"),
         ("[10, 21]", "[20, 21]", "[10, 21]", "node 0 to node 0 is 20, expected 10..=10"),

@@ -190,7 +190,7 @@ impl Experiment {
 
     fn parse_for(path: &Path, text: &str, targets: &[Target]) -> Result<Self, InputError> {
         let source = Source { path: path.to_owned(), text: text.to_owned(), is_built_in: false };
-        let values: Values = toml::from_str(text).map_err(|error| source.refuse_toml(&error))?;
+        let values: Values = source.values()?;
         let is_for_model = targets.contains(&Target::Model);
         let is_for_others = targets.iter().any(|target| *target != Target::Model);
         let wants_disk = targets.iter().any(|target| *target != Target::Host);
@@ -531,6 +531,10 @@ impl Values {
             variant.demands.clone_from(&demands);
         }
         self.check_threads(&variants, checks);
+        let nr_runs = [variants.len(), seeds.len(), threads.len()].iter().product::<usize>();
+        if let Err(message) = limits::RUNS.check(nr_runs as u64) {
+            checks.add(InputError::file(&checks.source.path, message));
+        }
         Experiment {
             name,
             description: self.description,
@@ -643,6 +647,12 @@ impl VariantValues {
         };
         if name.get_ref().trim().is_empty() {
             checks.refuse(name.span(), "`name` is empty, expected what a table shall show");
+        }
+        if name.get_ref().contains('\n') {
+            checks.refuse(name.span(), "`name` has more than one line, expected one");
+        }
+        if let Err(message) = limits::NAME_CHARS.check(name.get_ref().chars().count() as u64) {
+            checks.refuse(name.span(), format!("`name`: {message}"));
         }
         name.get_ref().clone()
     }

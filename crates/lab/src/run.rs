@@ -56,6 +56,8 @@ pub struct Run {
     sample_interval: Ns,
     /// Its record is to show what became of pageblocks.
     shows_blocks: bool,
+    /// Invariants are checked on the way.
+    is_checked: bool,
 }
 
 /// What runs have in common that take about as long.
@@ -301,6 +303,7 @@ impl Experiment {
             iteration: 0,
             scale: scale.into(),
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            program_sources: String::new(),
         };
         Run {
             inputs,
@@ -314,6 +317,7 @@ impl Experiment {
             workload,
             sample_interval,
             shows_blocks: self.block_lives,
+            is_checked: false,
         }
     }
 }
@@ -453,7 +457,8 @@ impl Run {
         let failed = |error| ExecuteError::Run { name: name(), error };
         let code = self.workload.code();
         let Some(traced) = traced else {
-            let made = model::run_on(spec, self.inputs.clone(), code);
+            let run = if self.is_checked { model::run_checked } else { model::run_on };
+            let made = run(spec, self.inputs.clone(), code);
             let (record, world) = made.map_err(failed)?;
             return Ok((record, Some(ModelSize::of(&world.memory))));
         };
@@ -534,6 +539,38 @@ impl Plan {
             store.set_column(&run.inputs, run.column as u32)?;
         }
         Ok(())
+    }
+
+    /// The same plan, of a program that was built from sources with this hash.
+    #[must_use]
+    pub fn of_program(mut self, sources: &str) -> Self {
+        self.runs.iter_mut().for_each(|run| sources.clone_into(&mut run.inputs.program_sources));
+        self
+    }
+
+    /// Takes for runs that the store does not have what another build of the program left of the same inputs; returns
+    /// for how many.
+    ///
+    /// # Errors
+    /// A record cannot be read, or was damaged.
+    pub fn reuse_old(&mut self, store: &Store) -> Result<usize, StoreError> {
+        let mut nr_reused = 0;
+        for run in &mut self.runs {
+            if !store.has(&run.inputs)
+                && let Some(record) = store.of_another_program(&run.inputs)?
+            {
+                run.inputs = record.inputs;
+                nr_reused += 1;
+            }
+        }
+        Ok(nr_reused)
+    }
+
+    /// The same plan, of which runs on the model check every invariant whenever they sample the timeline.
+    #[must_use]
+    pub fn checked(mut self) -> Self {
+        self.runs.iter_mut().for_each(|run| run.is_checked = true);
+        self
     }
 
     /// The records that a store has of this plan, for each column, in the plan's order.

@@ -105,6 +105,18 @@ impl Case {
         self.given.get(key).and_then(Json::as_u64)
     }
 
+    /// A number of `case.json` that can be so large.
+    fn up_to(&self, key: &str, most: u64) -> Result<Option<u64>, InputError> {
+        let found = self.number(key);
+        match found.filter(|found| *found > most) {
+            Some(found) => {
+                let message = format!("`{key}` is {found}, expected at most {most}");
+                Err(InputError::file(self.folder.join("case.json"), message))
+            }
+            None => Ok(found),
+        }
+    }
+
     /// Settings that the run was given: name and value as text.
     #[must_use]
     pub fn settings(&self) -> BTreeMap<String, String> {
@@ -315,8 +327,8 @@ impl Case {
     /// The guest machine with the case's CPUs, nodes and swap.
     fn machine(&self) -> Result<Machine, InputError> {
         let mut machine = machine::load(GUEST_MACHINE)?;
-        let nr_nodes = self.number("nodes").unwrap_or(1).max(1) as u32;
-        let nr_cpus = self.number("smp").unwrap_or(1).max(1) as u32;
+        let nr_nodes = self.up_to("nodes", limits::NODES.most)?.unwrap_or(1).max(1) as u32;
+        let nr_cpus = self.up_to("smp", limits::CPUS.most)?.unwrap_or(1).max(1) as u32;
         let each = nr_cpus.div_ceil(nr_nodes);
         let template = machine.nodes[0].clone();
         machine.nodes = (0..nr_nodes)
@@ -337,7 +349,8 @@ impl Case {
     /// Gives the guest as much swap as it had. Where its two disks, for files and for swap, were limited, each is as fast
     /// as the limit lets it be; else the machine's one disk stands for both.
     fn set_disks(&self, machine: &mut Machine) -> Result<(), InputError> {
-        let swap_bytes = self.number("swap_mb").unwrap_or(0) << 20;
+        let disk_mib = machine.disks.first().map_or(0, |disk| disk.capacity_bytes >> 20);
+        let swap_bytes = self.up_to("swap_mb", disk_mib)?.unwrap_or(0) << 20;
         machine.swap.truncate(if swap_bytes == 0 { 0 } else { 1 });
         for area in &mut machine.swap {
             // The header takes the first page.

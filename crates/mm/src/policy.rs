@@ -245,6 +245,10 @@ pub enum ZonelistOrder {
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
 pub struct Watermark {
     /// `min_free_kbytes` computed at boot is at most this (65536 before 5.8, 262144 since).
+    #[cfg_attr(
+        feature = "serde",
+        serde(deserialize_with = "written::within::<128, 0x4000_0000, _, _>")
+    )]
     pub min_free_kbytes_max: u64,
     /// khugepaged raises `min_free_kbytes` to its recommendation.
     pub thp_recommendation: bool,

@@ -313,6 +313,7 @@ mod tests {
     #[test]
     fn every_knob_takes_what_it_says_and_nothing_beside() {
         for knob in knobs() {
+            assert!(highorder_system::knobs::is_knob(knob.name), "{knob:?} is on the one list");
             assert!(knob.about.ends_with('.'), "{knob:?}");
             assert_eq!(Knob::find(knob.name), Some(knob));
             match knob.values {

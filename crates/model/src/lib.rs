@@ -176,6 +176,23 @@ pub fn run_on(
     run_in(sim, settings, course, inputs, workload)
 }
 
+/// As [`run_on`]; whenever the timeline is sampled, and at the end, every invariant of memory is checked, and that the
+/// time of all CPUs is what elapsed.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`]; and if an invariant does not hold.
+pub fn run_checked(
+    spec: ModelSpec,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<(Record, Kernel), RunError> {
+    let (sim, settings, course) = boot(spec);
+    run_in(sim, settings, Course { is_checked: true, ..course }, inputs, workload)
+}
+
 /// Events of a run, in the order in which they happened.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -223,7 +240,8 @@ pub fn run_from(
     let settings = settings_of(&memory.policy, &flows, &knobs);
     settings.apply(&mut memory.policy);
     let sim = kernel::start(&machine, memory, flows, settings.knobs);
-    run_in(sim, settings, Course { seed, demands, sample_interval, draw, watch }, inputs, workload)
+    let course = Course { seed, demands, sample_interval, draw, watch, is_checked: false };
+    run_in(sim, settings, course, inputs, workload)
 }
 
 /// The machine of a specification as its kernel finds it, and what else is said of the run.
@@ -243,7 +261,7 @@ fn boot(spec: ModelSpec) -> (Sim<Kernel>, Settings, Course) {
     settings.apply(&mut policy);
     let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
     settings.apply_to_marks(sim.world_mut());
-    (sim, settings, Course { seed, demands, sample_interval, draw, watch })
+    (sim, settings, Course { seed, demands, sample_interval, draw, watch, is_checked: false })
 }
 
 fn settings_of(policy: &Policy, flows: &Flows, knobs: &BTreeMap<String, String>) -> Settings {
@@ -261,6 +279,8 @@ struct Course {
     sample_interval: Ns,
     draw: Option<Draw>,
     watch: Option<NewWatch>,
+    /// Whether invariants are checked on the way.
+    is_checked: bool,
 }
 
 fn run_in(
@@ -315,8 +335,15 @@ fn run_named(
     demand::start(&mut sim, &course.demands, course.seed);
     start_main(&mut sim, &shared, workload);
     let mut watch = course.watch.map(|begin| begin(sim.world()));
-    let elapsed =
-        run_and_sample(&mut sim, course.sample_interval, &mut record, watch.as_deref_mut())?;
+    let mut look = |now: Ns, sim: &Sim<Kernel>| {
+        if course.is_checked {
+            check(now, sim);
+        }
+        if let Some(watch) = &mut watch {
+            watch.look(now, sim.world());
+        }
+    };
+    let elapsed = run_and_sample(&mut sim, course.sample_interval, &mut record, &mut look)?;
     finish(&sim, &shared, elapsed, &mut record);
     if let Some(watch) = watch {
         let (name, picture) = watch.draw(&record.inputs);
@@ -341,20 +368,30 @@ fn run_and_sample(
     sim: &mut Sim<Kernel>,
     interval: Ns,
     record: &mut Record,
-    mut watch: Option<&mut (dyn Watch + 'static)>,
+    look: &mut dyn FnMut(Ns, &Sim<Kernel>),
 ) -> Result<Ns, RunError> {
     let mut sampler = Sampler::new(sim.world());
     let mut limit = Ns::ZERO;
     loop {
         let now = sim.run_until(limit)?;
         sampler.sample(sim, now, &mut record.timeline);
-        if let Some(watch) = &mut watch {
-            watch.look(now, sim.world());
-        }
+        look(now, sim);
         if now < limit || sim.nr_live_users() == 0 {
             return Ok(now);
         }
         limit = limit.saturating_add(interval);
+    }
+}
+
+/// Makes sure that memory is as it can be, and that no time was lost or made.
+fn check(now: Ns, sim: &Sim<Kernel>) {
+    let memory = &sim.world().memory;
+    for (what, held) in [("lists and blocks", memory.validate()), ("user memory", memory.audit())] {
+        held.unwrap_or_else(|why| panic!("at {now}, {what}: {why}"));
+    }
+    for cpu in (0..sim.nr_cpus() as u32).map(CpuId) {
+        let total = sim.cpu_times(cpu).total();
+        assert!(total == now, "at {now}, the time of CPU {} sums to {total}", cpu.0);
     }
 }
 

@@ -590,7 +590,7 @@ impl System for Thread<'_, '_> {
     fn fsync(&mut self, file: highorder_system::FileId) -> Result<(), Failure> {
         self.system_call()?;
         let (file, _) = *self.open(file)?;
-        writeback::fsync(self.cx, file);
+        writeback::fsync(self.cx, file).map_err(file_failure)?;
         self.check()
     }
 

@@ -213,7 +213,7 @@ fn write_beside_cache(kernel: &str, mode: u32, is_traced: bool) -> (Sim<Kernel>,
         for at in 0..node_bytes * 9 / 10 / BLOCK {
             filemap::write(cx, PROCESS, file, at * BLOCK, BLOCK).unwrap();
         }
-        writeback::fsync(cx, file);
+        writeback::fsync(cx, file).unwrap();
         write(cx, (node_bytes / 2 / 4096) as u32, HugeAdvice::None);
         seen.set(cx.world().memory.files.nr_pages());
     });

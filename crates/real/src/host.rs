@@ -10,6 +10,7 @@
 //! latencies in runs that end in want of memory.
 
 mod blocks;
+mod files;
 mod memory;
 mod message;
 mod process;
@@ -19,14 +20,17 @@ mod thread;
 use crate::knobs::{Journal, KnobError, Knobs};
 use crate::proc::{self, Stat};
 use crate::signals::Watch;
+use files::Files;
+pub use files::remove_left;
 use highorder_input::InputError;
 use highorder_record::{Durations, Inputs, Metric, Record, Source, State, read_proc};
 use highorder_system::{Code, Ns, ThreadSpec};
 use message::{Listener, Message};
+pub use process::is_fork;
 use process::{First, World};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use rustix::thread::sched_getaffinity;
 use shared::{Mapping, state};
 use std::cell::Cell;
@@ -36,7 +40,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use tempfile::TempDir;
 
 /// What a run leaves to others if nothing else is said: 1 GiB.
 pub const LEAVE_BYTES: u64 = 1 << 30;
@@ -91,6 +94,9 @@ pub struct HostSpec {
     pub memory: MemoryRule,
     /// A run that takes longer is ended, and there is no record.
     pub time_limit: Option<Ns>,
+    /// Whether whoever is killed counts as killed by the kernel for want of memory, whatever the kernel counts: for
+    /// tests, which cannot have it do so.
+    pub kills_are_the_kernels: bool,
 }
 
 impl HostSpec {
@@ -108,6 +114,7 @@ impl HostSpec {
             sample_interval: Ns::from_secs(1),
             memory: MemoryRule::default(),
             time_limit: None,
+            kills_are_the_kernels: false,
         }
     }
 }
@@ -169,6 +176,18 @@ pub enum HostError {
         /// What is known.
         message: String,
     },
+    /// Processes of the workload were killed, and not by the kernel for want of memory.
+    #[error(
+        "{nr} of the workload's processes were killed from outside: the kernel counts fewer that it killed for want of \
+         memory; there is no record of such a run"
+    )]
+    Killed {
+        /// How many were killed in all.
+        nr: u32,
+    },
+    /// The process that looks after the others was killed.
+    #[error("the process that looks after the workload's was killed: the run was ended")]
+    Warden,
     /// Every thread waits, and none will be woken.
     #[error("every thread waits: {}", list(.0))]
     Deadlock(Vec<(String, String)>),
@@ -232,8 +251,8 @@ fn run_watched(
         false => None,
     };
     // Dropped after the run, which may still write there.
-    let files = spec.folder.as_deref().map(file_folder).transpose()?;
-    let folder = files.as_ref().map(|files| files.path().to_owned());
+    let files = spec.folder.as_deref().map(Files::new).transpose()?;
+    let folder = files.as_ref().map(Files::whole);
     let (ours, theirs) = message::channel().map_err(os("pipe"))?;
     let world = World {
         shared: mapping.forever(),
@@ -247,6 +266,7 @@ fn run_watched(
         machine,
     };
     let page_bytes = world.machine.page_bytes as u32;
+    let nr_oom_kills_before = proc::nr_oom_kills()?;
     let run = Run::start(world, workload, journal.as_ref())?;
     match &journal {
         Some(journal) => {
@@ -268,8 +288,11 @@ fn run_watched(
     record.page_bytes = page_bytes;
     record.before = read_proc(Path::new("/proc"))?;
     mapping.open_gate();
-    watcher.serve(ours, &mut record)?;
+    watcher.serve(ours, &mut record, &run)?;
     run.wait()?;
+    if !spec.kills_are_the_kernels {
+        check_kills(mapping.nr_killed.load(SeqCst), nr_oom_kills_before, proc::nr_oom_kills()?)?;
+    }
     record.after = read_proc(Path::new("/proc"))?;
     let stat = Stat::read().map_err(os("/proc/stat"))?;
     let stat_before = watcher.stat_prepared.take().unwrap_or(stat_before);
@@ -291,14 +314,14 @@ fn run_watched(
     finish(&mapping, record)
 }
 
-/// A new folder for files, gone when dropped; the warden sees to it if this program is killed.
-fn file_folder(within: &Path) -> Result<TempDir, HostError> {
-    let folder = |source| HostError::Folder { path: within.to_owned(), source };
-    let within = std::path::absolute(within).map_err(folder)?;
-    tempfile::Builder::new().prefix("highorder-").tempdir_in(within).map_err(|error| {
-        // Without the path of the attempt, which says nothing to anybody.
-        folder(error.kind().into())
-    })
+/// Refuses a run of which a process was killed by somebody else than the kernel for want of memory. A kernel that does
+/// not count whom it kills is believed.
+fn check_kills(nr_killed: u32, before: Option<u64>, after: Option<u64>) -> Result<(), HostError> {
+    let Some((before, after)) = before.zip(after) else { return Ok(()) };
+    match u64::from(nr_killed) <= after.saturating_sub(before) {
+        true => Ok(()),
+        false => Err(HostError::Killed { nr: nr_killed }),
+    }
 }
 
 /// A record says host unless the caller, in a guest, says vm.
@@ -369,6 +392,8 @@ struct Run {
     /// As long as it is open, the run may go on.
     lifeline: Option<OwnedFd>,
     is_over: std::cell::Cell<bool>,
+    /// The workload's first process, whose group all others are in.
+    first: &'static shared::Process,
 }
 
 impl Run {
@@ -379,9 +404,15 @@ impl Run {
         let spec = ThreadSpec::process("workload");
         let task = world.shared.new_task(process, &spec.name).map_err(refused)?;
         let first = First { spec, code, task, process };
+        let shared = world.shared;
         let (warden, lifeline) =
             process::start(Arc::new(world), first, (read, write), journal).map_err(os("fork"))?;
-        Ok(Self { warden, lifeline: Some(lifeline), is_over: std::cell::Cell::new(false) })
+        Ok(Self {
+            warden,
+            lifeline: Some(lifeline),
+            is_over: std::cell::Cell::new(false),
+            first: shared.process(process),
+        })
     }
 
     /// Whether the warden has ended.
@@ -412,6 +443,10 @@ impl Drop for Run {
         drop(self.lifeline.take());
         // Nothing is to be done about a warden that cannot be waited for.
         let _ = self.wait();
+        // What a warden leaves that was killed.
+        if let Some(first) = Pid::from_raw(self.first.pid.load(SeqCst) as i32) {
+            let _ = rustix::process::kill_process_group(first, Signal::KILL);
+        }
     }
 }
 
@@ -442,7 +477,7 @@ impl Watcher<'_> {
     }
 
     /// Takes samples and what the workload tells until it has ended.
-    fn serve(&self, mut told: Listener, record: &mut Record) -> Result<(), HostError> {
+    fn serve(&self, mut told: Listener, record: &mut Record, run: &Run) -> Result<(), HostError> {
         let mut next_sample = if self.spec.sample_interval.0 > 0 { Ns::ZERO } else { Ns::MAX };
         let mut next_memory = Ns::ZERO;
         loop {
@@ -456,12 +491,15 @@ impl Watcher<'_> {
                 next_memory = now + LOOK_AT_MEMORY;
             }
             self.check(now)?;
+            // It waits for all of the workload's processes: once it has ended nobody can tell anything.
+            let is_warden_gone = run.has_ended();
             let wait = crate::clock::timespec(LOOK.min(next_sample.saturating_sub(now)));
             let mut fds = [PollFd::new(&told, PollFlags::IN)];
             // Interrupted by a signal: looked at in the next round.
             let _ = poll(&mut fds, Some(&wait));
             loop {
                 match told.receive() {
+                    Ok(None) if is_warden_gone => return Err(HostError::Warden),
                     Ok(None) => break,
                     Ok(Some(message)) => self.act(message, record)?,
                     Err(message::Gone) => {

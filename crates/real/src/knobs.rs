@@ -1,13 +1,16 @@
 //! The kernel's settings under their own names, and putting them back whatever happens.
 //!
 //! `vm.swappiness` is `/proc/sys/vm/swappiness`; a name with a slash lies below `/sys/kernel/mm`, as
-//! `transparent_hugepage/defrag`.
+//! `transparent_hugepage/defrag`. What is not on the list of `highorder_system::knobs` is neither read nor set, in a
+//! journal neither.
 //!
 //! A [`Journal`] keeps what a setting was in a file before it is changed for the first time. The file is on
 //! the disk before the setting changes and goes when all are as they were, so whatever happens to this
 //! process, [`restore_knobs`] finishes.
 
+use highorder_files::{FolderError, lock_holder, own_folder};
 use highorder_kernelfs::{Setting, TextFile};
+use highorder_system::knobs::is_knob;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -36,9 +39,12 @@ const MIN_FREE: &str = "vm.min_free_kbytes";
 /// Why a setting could not be read, set or put back.
 #[derive(Debug, thiserror::Error)]
 pub enum KnobError {
-    /// A name that no setting can have.
-    #[error("knob `{0}`, expected a name such as vm.swappiness or transparent_hugepage/defrag")]
-    Name(String),
+    /// A name that no setting of memory management has.
+    #[error("knob `{name}`, {}", highorder_input::expected(name, highorder_system::knobs::names()))]
+    Name {
+        /// The name.
+        name: String,
+    },
     /// The kernel said no.
     #[error("knob {name}: {}: {source}{}", path.display(), hint(source))]
     Kernel {
@@ -67,8 +73,20 @@ pub enum KnobError {
     )]
     Unrestored(PathBuf),
     /// Another run changes settings right now.
-    #[error("{}: another run has changed settings and not ended yet", .0.display())]
-    InUse(PathBuf),
+    #[error(
+        "{}: another run has changed settings and not ended yet: {holder} holds the lock; wait for it, or end it, \
+         which puts the settings back",
+        path.display()
+    )]
+    InUse {
+        /// The file that is locked.
+        path: PathBuf,
+        /// Whose lock it is.
+        holder: String,
+    },
+    /// The folder that tells what settings were is not fit for that.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     /// The file of former settings is damaged.
     #[error("{}:{line}: `{found}`, expected a setting's name and value as JSON", path.display())]
     Journal {
@@ -123,18 +141,13 @@ impl Knobs {
     /// # Errors
     /// [`KnobError::Name`].
     pub fn path(&self, name: &str) -> Result<PathBuf, KnobError> {
-        let bad = || KnobError::Name(name.to_owned());
-        let is_plain = |part: &str| {
-            !part.is_empty()
-                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-        };
+        if !is_knob(name) {
+            return Err(KnobError::Name { name: name.to_owned() });
+        }
         let (folder, parts): (&str, Vec<&str>) = match name.contains('/') {
             true => ("sys/kernel/mm", name.split('/').collect()),
             false => ("proc/sys", name.split('.').collect()),
         };
-        if parts.len() < 2 || !parts.iter().all(|part| is_plain(part)) {
-            return Err(bad());
-        }
         Ok(parts.iter().fold(self.root.join(folder), |path, part| path.join(part)))
     }
 
@@ -278,13 +291,13 @@ pub fn restore_knobs(knobs: &Knobs, folder: &Path) -> Result<Vec<Former>, KnobEr
 }
 
 fn lock(folder: &Path) -> Result<File, KnobError> {
-    fs::create_dir_all(folder).map_err(|source| KnobError::io(folder, source))?;
+    own_folder(folder)?;
     let path = folder.join(LOCK);
     let file = File::options().create(true).append(true).open(&path);
     let file = file.map_err(|source| KnobError::io(&path, source))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(KnobError::InUse(path)),
+        Err(TryLockError::WouldBlock) => Err(KnobError::InUse { path, holder: lock_holder(&file) }),
         Err(TryLockError::Error(source)) => Err(KnobError::io(&path, source)),
     }
 }
@@ -366,7 +379,9 @@ mod tests {
             path("transparent_hugepage/khugepaged/defrag").as_deref(),
             Some("/sys/kernel/mm/transparent_hugepage/khugepaged/defrag")
         );
-        for bad in ["", "swappiness", "vm..x", "../x", "/etc/passwd", "vm.x y", "lru_gen/../../x"] {
+        for bad in
+            ["", "swappiness", "vm..x", "../x", "/etc/passwd", "vm.x y", "kernel.core_pattern"]
+        {
             assert_eq!(path(bad), None, "{bad}");
         }
     }
@@ -377,8 +392,10 @@ mod tests {
         assert_eq!(knobs.get("vm.swappiness").unwrap(), "60");
         assert_eq!(knobs.get("transparent_hugepage/enabled").unwrap(), "madvise");
         assert_eq!(knobs.get("vm.lowmem_reserve_ratio").unwrap(), "256 256 32 0 0");
-        let error = knobs.get("vm.nothing").unwrap_err().to_string();
-        assert!(error.contains("vm.nothing") && error.contains("no such setting"), "{error}");
+        let error = knobs.get("vm.defrag_mode").unwrap_err().to_string();
+        assert!(error.contains("vm.defrag_mode") && error.contains("no such setting"), "{error}");
+        let error = knobs.get("vm.swapiness").unwrap_err().to_string();
+        assert_eq!(error, "knob `vm.swapiness`, did you mean `vm.swappiness`?");
     }
 
     #[test]
@@ -389,8 +406,9 @@ mod tests {
         journal.set("vm.swappiness", "20").unwrap();
         journal.set("transparent_hugepage/enabled", "always").unwrap();
         assert_eq!(knobs.get("vm.swappiness").unwrap(), "20");
-        assert!(matches!(Journal::open(knobs.clone(), &folder), Err(KnobError::InUse(_))));
-        assert!(matches!(restore_knobs(&knobs, &folder), Err(KnobError::InUse(_))));
+        let in_use = Journal::open(knobs.clone(), &folder).unwrap_err().to_string();
+        assert!(in_use.contains(&format!("process {}", std::process::id())), "{in_use}");
+        assert!(matches!(restore_knobs(&knobs, &folder), Err(KnobError::InUse { .. })));
         drop(journal);
         assert_eq!(knobs.get("vm.swappiness").unwrap(), "60");
         assert_eq!(knobs.get("transparent_hugepage/enabled").unwrap(), "madvise");
@@ -456,8 +474,8 @@ mod tests {
     fn a_knob_that_the_kernel_lacks_is_not_made() {
         let (_root, knobs, folder) = fake();
         let journal = Journal::open(knobs.clone(), &folder).unwrap();
-        assert!(journal.set("vm.nothing", "1").is_err());
-        assert!(!knobs.path("vm.nothing").unwrap().exists());
+        assert!(journal.set("vm.defrag_mode", "1").is_err());
+        assert!(!knobs.path("vm.defrag_mode").unwrap().exists());
         assert_eq!(journal.restore().unwrap(), []);
     }
 }

@@ -22,6 +22,11 @@ pub(crate) fn counters() -> Result<BTreeMap<String, u64>, InputError> {
     Ok(vmstat.iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
+/// How many processes the kernel has killed for want of memory; it counts since 4.13 (8e675f7af507).
+pub(crate) fn nr_oom_kills() -> Result<Option<u64>, InputError> {
+    Ok(counters()?.get("oom_kill").copied())
+}
+
 /// Fields of `/proc/meminfo` in KiB.
 pub(crate) fn meminfo_kib() -> Result<BTreeMap<String, u64>, InputError> {
     let meminfo = Meminfo::read("/proc/meminfo")?;

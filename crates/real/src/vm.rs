@@ -34,6 +34,7 @@ use crate::proc;
 use crate::signals::Watch;
 use cpio::Archive;
 use elf::Elf;
+use highorder_files::limits;
 use highorder_kernels::machine;
 use highorder_record::store::read_record;
 use highorder_record::{Inputs, Record, Source, StoreError};
@@ -194,6 +195,12 @@ pub fn mkfs_version(mkfs: &Path) -> Result<String, VmError> {
 /// Why there is no record of a guest's run.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
+    /// The cache's folder is not fit to be one.
+    #[error(transparent)]
+    Cache(#[from] highorder_files::FolderError),
+    /// The guest says more than any record has.
+    #[error("the guest sent more than {}, the limit of {}", limits::GUEST_ANSWER.told(), limits::GUEST_ANSWER.of)]
+    Endless,
     /// There is no QEMU.
     #[error("{program}: no such program; Debian's package is qemu-system-x86")]
     NoQemu {
@@ -581,6 +588,11 @@ fn machine_arguments(spec: &VmSpec) -> Vec<String> {
     add("-display", "none".to_owned());
     add("-monitor", "none".to_owned());
     add("-nic", "none".to_owned());
+    // A guest that breaks out of its QEMU can start nothing and change nobody's rights.
+    add(
+        "-sandbox",
+        "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".to_owned(),
+    );
     arguments.push("-no-user-config".to_owned());
     arguments.push("-no-reboot".to_owned());
     arguments

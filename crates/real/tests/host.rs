@@ -22,6 +22,8 @@ fn spec(folder: &Path) -> HostSpec {
         // The tests map little; the machine may be small.
         memory: MemoryRule::Leave { bytes: 64 << 20, may_swap: false },
         time_limit: Some(Ns::from_secs(60)),
+        // They kill as the kernel would.
+        kills_are_the_kernels: true,
         ..HostSpec::new(folder)
     }
 }
@@ -213,6 +215,44 @@ fn a_killed_process_is_a_result_and_its_memory_is_gone() {
 }
 
 #[test]
+fn a_run_of_which_a_process_was_killed_from_outside_leaves_no_record() {
+    let outcome = run_with(
+        |spec| spec.kills_are_the_kernels = false,
+        |sys| {
+            let child = ThreadSpec::process("victim");
+            let child = sys.spawn(child, Box::new(|_| Ok(kill_me())))?;
+            assert_eq!(sys.join(child), Err(Failure::Killed));
+            Ok(())
+        },
+    );
+    assert!(matches!(outcome, Err(HostError::Killed { nr: 1 })), "{outcome:?}");
+}
+
+#[test]
+#[allow(unsafe_code, reason = "the warden is killed as a user might")]
+fn a_run_whose_warden_is_killed_ends_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run_with(
+        |spec| spec.folder = Some(folder.path().to_owned()),
+        |sys| {
+            sys.create_file("file")?;
+            let orphan = ThreadSpec::process("hi-warded");
+            sys.spawn(orphan, Box::new(|sys| sys.sleep(Ns::from_secs(50))))?;
+            // SAFETY: the first process's parent is the warden.
+            unsafe { libc::kill(libc::getppid(), libc::SIGKILL) };
+            sys.sleep(Ns::from_secs(50))
+        },
+    );
+    assert!(matches!(outcome, Err(HostError::Warden)), "{outcome:?}");
+    assert_eq!(names(folder.path()), [""; 0]);
+    let gone = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        !is_there("hi-warded")
+    });
+    assert!(gone, "a process of the workload is left");
+}
+
+#[test]
 fn a_workload_that_is_killed_leaves_a_record_that_says_so() {
     let record = run_plain(|sys| {
         let orphan = ThreadSpec::process("hi-orphan");
@@ -329,7 +369,7 @@ fn files_lie_in_a_folder_that_goes_with_the_run() {
             assert_eq!(sys.file_bytes(file)?, 5_000);
             let run = names(&seen);
             assert_eq!(run.len(), 1, "{run:?}");
-            assert!(seen.join(&run[0]).join("deep/er/file").is_file());
+            assert!(seen.join(&run[0]).join("files/deep/er/file").is_file());
             for bad in ["", "/etc/passwd", "../x", "a//b", "a/..", ".hidden", "a/", "a\0b"] {
                 let refused = sys.create_file(bad).unwrap_err().to_string();
                 assert!(refused.contains("expected a file's name"), "{bad}: {refused}");

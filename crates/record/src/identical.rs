@@ -121,6 +121,7 @@ fn differing(a: &Inputs, b: &Inputs) -> BTreeSet<String> {
         ("seed", a.seed != b.seed),
         ("scale", a.scale != b.scale),
         ("version of highorder", a.program_version != b.program_version),
+        ("build of highorder", a.program_sources != b.program_sources),
     ] {
         if differs {
             differing.insert(what.to_owned());

@@ -88,6 +88,10 @@ pub struct Inputs {
     pub scale: Scale,
     /// The version of the program that ran it.
     pub program_version: String,
+    /// The hash of the sources that it was built from: what another program made of the same inputs is another run.
+    /// Empty in records before `highorder-record 2`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub program_sources: String,
 }
 
 /// A name and the values behind it.
@@ -210,7 +214,20 @@ impl Inputs {
         line("iteration", &self.iteration.to_string());
         line("scale", &format!("{}/{}", self.scale.numerator, self.scale.denominator));
         line("program_version", &self.program_version);
+        if !self.program_sources.is_empty() {
+            line("program_sources", &self.program_sources);
+        }
         text
+    }
+
+    /// Whether both are the same run but for the program that made them.
+    #[must_use]
+    pub fn is_same_but_for_program(&self, other: &Self) -> bool {
+        let of_no_program = |inputs: &Self| {
+            let none = String::new;
+            Self { program_version: none(), program_sources: none(), ..inputs.clone() }
+        };
+        of_no_program(self) == of_no_program(other)
     }
 
     /// Returns what a person would call the run: experiment, kernel, thread count, seed.
@@ -488,6 +505,7 @@ mod tests {
             iteration: 0,
             scale: Scale { numerator: 1, denominator: 16 },
             program_version: "0.1.0".into(),
+            program_sources: String::new(),
         }
     }
 
@@ -503,7 +521,7 @@ mod tests {
 
     #[test]
     fn whatever_determines_a_run_changes_its_identity() {
-        let changes: [fn(&mut Inputs); 14] = [
+        let changes: [fn(&mut Inputs); 15] = [
             |i| i.source = Source::Vm,
             |i| i.experiment.push('x'),
             |i| i.experiment_text.push('#'),
@@ -518,6 +536,7 @@ mod tests {
             |i| i.iteration = 1,
             |i| i.scale.denominator = 8,
             |i| i.program_version = "0.1.1".into(),
+            |i| i.program_sources = "1f".into(),
         ];
         let mut seen = vec![inputs().identity()];
         for change in changes {

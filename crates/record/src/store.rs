@@ -15,7 +15,8 @@
 //! a writer, at whatever moment, leaves at most a folder whose name begins with `.part-`, which readers
 //! ignore and the next [`Store::open`] removes. Any number of processes may read and write at once.
 //! Equal records give equal bytes: nothing in a file tells when, where or by whom it was written.
-//! `record.json` holds the checksums of the other files; what does not fit them is refused.
+//! `record.json` holds the checksums of the other files and one of itself; what does not fit them is refused.
+//! Reading needs no right to write: a store may lie on a medium that can only be read, or be somebody else's.
 //!
 //! `identity` stands in every table, so that tables of many records can be read as one:
 //! `SELECT * FROM read_parquet('store/*/samples.parquet')`.
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use highorder_files::ReadError;
 use highorder_files::limits::{self, Limit};
@@ -36,7 +38,9 @@ use crate::stats::{Better, Sorted, Statistic};
 use crate::tables::{Cells, Columns};
 use crate::timeline::{Timeline, TimelineColumn, TimelineValues};
 
-const FORMAT: &str = "highorder-record 1";
+const FORMAT: &str = "highorder-record 2";
+/// Before it had a checksum of its own.
+const FORMAT_UNCHECKED: &str = "highorder-record 1";
 const RECORD: &str = "record.json";
 const SAMPLES: &str = "samples.parquet";
 const HISTOGRAMS: &str = "histograms.parquet";
@@ -45,6 +49,10 @@ const TIMELINE: &str = "timeline.parquet";
 const PICTURE: &str = ".svg";
 const LOCK: &str = ".lock";
 const PART: &str = ".part-";
+/// How often it is tried to get the lock, and the pause between two tries: five seconds in all, where others hold it
+/// for as long as it takes to remove some folders.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A folder of records.
 #[derive(Clone, Debug)]
@@ -93,6 +101,18 @@ pub enum StoreError {
         /// What it should have.
         expected: String,
     },
+    /// Another process keeps everybody from writing.
+    #[error(
+        "{}: locked by {holder}, expected that nobody holds it for longer than it takes to remove what killed writers \
+         left; wait for that process or end it, then run again: what is there already is not run again",
+        path.display()
+    )]
+    Locked {
+        /// The file that is locked.
+        path: PathBuf,
+        /// Whose it is.
+        holder: String,
+    },
     /// A record that is not whole was to be written.
     #[error("record {identity}: {}", problems.join("; "))]
     Unfit {
@@ -126,6 +146,12 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
 }
 
 impl Store {
+    /// A store that is read and not written: it is left as it is.
+    #[must_use]
+    pub fn to_read(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
     /// Opens a store, or makes one, and removes what killed writers left.
     ///
     /// # Errors
@@ -192,6 +218,23 @@ impl Store {
     #[must_use]
     pub fn has(&self, inputs: &Inputs) -> bool {
         self.folder.join(folder_name(inputs)).join(RECORD).is_file()
+    }
+
+    /// A record of these inputs that another build of the program left, if there is one; the first by name of several.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn of_another_program(&self, inputs: &Inputs) -> Result<Option<Record>, StoreError> {
+        let name = inputs.readable_name();
+        for entry in self.list()? {
+            if entry.name.rsplit_once('-').is_some_and(|(readable, _)| readable == name) {
+                let record = self.read(&entry)?;
+                if record.inputs.is_same_but_for_program(inputs) {
+                    return Ok(Some(record));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Reads a record that [`list`](Self::list) or [`find`](Self::find) named.
@@ -304,12 +347,18 @@ impl Store {
     /// nobody removes anything there.
     fn lock_shared(&self) -> Result<File, StoreError> {
         let lock = self.lock_file()?;
-        match lock.lock_shared() {
-            Err(error) if error.kind() != io::ErrorKind::Unsupported => {
-                Err(at(&self.folder.join(LOCK))(error))
+        let path = self.folder.join(LOCK);
+        for _ in 0..LOCK_TRIES {
+            match lock.try_lock_shared() {
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) if error.kind() != io::ErrorKind::Unsupported => {
+                    return Err(at(&path)(error));
+                }
+                _ => return Ok(lock),
             }
-            _ => Ok(lock),
         }
+        let holder = highorder_files::lock_holder(&lock);
+        Err(StoreError::Locked { path, holder })
     }
 
     fn lock_file(&self) -> Result<File, StoreError> {
@@ -362,14 +411,12 @@ pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
     let text = read_part(&path, limits::RECORD)?;
     let document: Document = serde_json::from_slice(&text)
         .map_err(|error| StoreError::bad(&path, error.to_string(), format!("a {FORMAT}")))?;
+    check_own_checksum(&text, &document)
+        .map_err(|(found, expected)| StoreError::bad(&path, found, expected))?;
     let identity = document.inputs.identity().to_string();
     if document.identity != identity {
         let found = format!("identity {} beside inputs of identity {identity}", document.identity);
         return Err(StoreError::bad(&path, found, "the identity of its inputs"));
-    }
-    if document.format != FORMAT {
-        let found = format!("format `{}`", document.format);
-        return Err(StoreError::bad(&path, found, format!("`{FORMAT}`")));
     }
     let (mut tables, mut pictures) = (BTreeMap::new(), BTreeMap::new());
     for (name, sum) in &document.files {
@@ -401,6 +448,36 @@ pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
     };
     let (samples, histograms, timeline) = (table(SAMPLES)?, table(HISTOGRAMS)?, table(TIMELINE)?);
     Ok(Record { pictures, ..document.record(samples, histograms, timeline)? })
+}
+
+/// The bytes of `record.json` with zeros for its own checksum, and where that stands; none if it has none.
+fn without_checksum(text: &[u8]) -> Option<(Vec<u8>, std::ops::Range<usize>)> {
+    let key = format!("\"{CHECKSUM_KEY}\": \"");
+    let start = memchr::memmem::rfind(text, key.as_bytes())? + key.len();
+    let digits = start..start + CHECKSUM_UNKNOWN.len();
+    let mut blank = text.to_vec();
+    blank.get_mut(digits.clone())?.copy_from_slice(CHECKSUM_UNKNOWN.as_bytes());
+    Some((blank, digits))
+}
+
+/// Refuses a document that is not as it was written: what was found, and what was expected.
+fn check_own_checksum(text: &[u8], document: &Document) -> Result<(), (String, String)> {
+    let Document { format, checksum, .. } = document;
+    match (format.as_str(), checksum) {
+        (FORMAT_UNCHECKED, None) => Ok(()),
+        (FORMAT, Some(said)) => {
+            let blank = without_checksum(text).map(|(blank, _)| blank);
+            let found = blank.map(|blank| format!("{:032x}", xxh3_128(&blank)));
+            match found.as_ref() == Some(said) {
+                true => Ok(()),
+                false => {
+                    let expected = "the one that it says: it was damaged or edited";
+                    Err(("another checksum of the document itself".to_owned(), expected.to_owned()))
+                }
+            }
+        }
+        _ => Err((format!("format `{format}`"), format!("`{FORMAT}` and a checksum"))),
+    }
 }
 
 /// Reads one of a record's files.
@@ -506,7 +583,16 @@ struct Document {
     held: Option<State>,
     /// Memory right after the workload.
     after: State,
+    /// The hash of this file with zeros in place of these digits: xxh3 with 128 bits. Records before `highorder-record 2`
+    /// have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
 }
+
+/// The last key of `record.json`.
+const CHECKSUM_KEY: &str = "checksum";
+/// Stands for it while it is computed.
+const CHECKSUM_UNKNOWN: &str = "00000000000000000000000000000000";
 
 /// A metric without its samples.
 #[derive(Debug, Serialize, Deserialize)]
@@ -612,10 +698,13 @@ fn to_files(record: &Record) -> parquet::errors::Result<Vec<(String, Vec<u8>)>> 
         before: record.before.clone(),
         held: record.held.clone(),
         after: record.after.clone(),
+        checksum: Some(CHECKSUM_UNKNOWN.to_owned()),
     };
     let mut json = serde_json::to_vec_pretty(&document)
         .map_err(|error| parquet::errors::ParquetError::General(error.to_string()))?;
     json.push(b'\n');
+    let (blank, digits) = without_checksum(&json).expect("a document with a checksum");
+    json[digits].copy_from_slice(format!("{:032x}", xxh3_128(&blank)).as_bytes());
     files.push((RECORD.to_owned(), json));
     Ok(files)
 }
@@ -804,12 +893,12 @@ fn latencies(
     let mut all = BTreeMap::new();
     for (class, head) in heads {
         let buckets = buckets.remove(class.as_str()).unwrap_or_default();
-        let latencies = Latencies::from_parts(
-            buckets,
-            head.sum_ns,
-            head.min_ns.unwrap_or(u64::MAX),
-            head.max_ns.unwrap_or(0),
-        );
+        let (least, most) = (head.min_ns.unwrap_or(0), head.max_ns.unwrap_or(u64::MAX));
+        if least > most {
+            let found = format!("a shortest latency of {least} ns in class `{class}`");
+            return Err(table.bad(found, format!("at most the longest, {most}")));
+        }
+        let latencies = Latencies::from_parts(buckets, head.sum_ns, least, most);
         if latencies.count() != head.count {
             let found = format!("{} latencies of class `{class}`", latencies.count());
             return Err(table.bad(found, head.count.to_string()));

@@ -4,12 +4,15 @@
 
 use std::sync::Arc;
 
+use highorder_files::limits;
+use highorder_input::fenced;
 use parquet::basic::{
     Compression, ConvertedType, Encoding, Repetition, Type as Physical, ZstdLevel,
 };
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -17,9 +20,6 @@ use parquet::schema::types::{Type, TypePtr};
 
 /// Stands in the file instead of the library's name and version, which change.
 const CREATED_BY: &str = "highorder-record 1";
-
-/// Most rows that a file says it has before we take it for damaged: 2^40 would not fit anyway.
-const ROWS_MAX: i64 = 1 << 40;
 
 /// Columns of one length.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,8 +91,18 @@ impl Columns {
     }
 
     /// Reads a file's bytes.
+    ///
+    /// What the file promises is looked at first. The library has assertions of its own about the rest, which a
+    /// file that was made to can break: then it is the file that is wrong.
     pub(crate) fn from_parquet(bytes: Vec<u8>) -> Result<Self> {
-        let file = SerializedFileReader::new(bytes::Bytes::from(bytes))?;
+        fenced(|| Self::from_parquet_unfenced(bytes.into())).unwrap_or_else(|| {
+            Err(ParquetError::General("a table that contradicts itself".to_owned()))
+        })
+    }
+
+    fn from_parquet_unfenced(bytes: bytes::Bytes) -> Result<Self> {
+        check_promises(&bytes)?;
+        let file = SerializedFileReader::new(bytes)?;
         let mut columns = Self::default();
         for column in file.metadata().file_metadata().schema_descr().columns() {
             let cells = match (column.physical_type(), column.converted_type()) {
@@ -111,9 +121,6 @@ impl Columns {
         for group in 0..file.num_row_groups() {
             let group = file.get_row_group(group)?;
             let rows = group.metadata().num_rows();
-            if !(0..ROWS_MAX).contains(&rows) {
-                return Err(ParquetError::General(format!("a row group of {rows} rows")));
-            }
             for (i, (_, cells)) in columns.0.iter_mut().enumerate() {
                 read(group.get_column_reader(i)?, rows as usize, cells)?;
             }
@@ -125,6 +132,35 @@ impl Columns {
     pub(crate) fn take(&mut self, name: &str) -> Option<Cells> {
         let at = self.0.iter().position(|(other, _)| other == name)?;
         Some(self.0.remove(at).1)
+    }
+}
+
+/// Refuses a file whose metadata promise more than a record has, or places that it does not have.
+fn check_promises(bytes: &bytes::Bytes) -> Result<()> {
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(bytes)?;
+    let refuse = |found: String| Err(ParquetError::General(found));
+    let whole = |number: i64| u64::try_from(number).unwrap_or(u64::MAX);
+    let (mut nr_rows, mut nr_bytes) = (0_u64, 0_u64);
+    for group in metadata.row_groups() {
+        nr_rows = nr_rows.saturating_add(whole(group.num_rows()));
+        for column in group.columns() {
+            nr_bytes = nr_bytes.saturating_add(whole(column.uncompressed_size()));
+            let first = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+            let end = whole(first).checked_add(whole(column.compressed_size()));
+            if end.is_none_or(|end| end > bytes.len() as u64) {
+                return refuse(format!("column `{}` outside of the file", column.column_path()));
+            }
+            if whole(column.num_values()) != whole(group.num_rows()) {
+                return refuse(format!("column `{}` of another length", column.column_path()));
+            }
+        }
+    }
+    limits::TABLE_ROWS.check(nr_rows).map_err(ParquetError::General)?;
+    match nr_bytes > limits::RECORD_PART.most {
+        true => {
+            refuse(format!("columns of {nr_bytes} bytes, expected {}", limits::RECORD_PART.told()))
+        }
+        false => Ok(()),
     }
 }
 
@@ -223,6 +259,13 @@ mod tests {
                 },
             )
         })
+    }
+
+    #[test]
+    fn a_column_outside_of_its_file_is_an_error_and_no_panic() {
+        let bytes = include_bytes!("../../../tests/data/attacks/outside.parquet").to_vec();
+        let error = Columns::from_parquet(bytes).unwrap_err().to_string();
+        assert!(error.contains("outside of the file"), "{error}");
     }
 
     proptest! {

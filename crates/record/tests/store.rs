@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::record;
+use highorder_record::store::read_record;
 use highorder_record::{Inputs, Put, Record, Store, StoreError};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -148,8 +149,8 @@ fn a_record_names_only_files_that_it_can_have() {
     let (_folder, store) = store();
     let record = record("linux-4.4", 48, 7);
     store.put(&record).unwrap();
-    let path = store.list().unwrap()[0].path.join("record.json");
-    let text = fs::read_to_string(&path).unwrap();
+    let (folder, document) = only_record(&store);
+    let (path, text) = (folder.join("record.json"), unchecked(&document));
     for name in ["../memory-held.svg", "/etc/passwd", "other.parquet", ".svg"] {
         fs::write(&path, text.replace("memory-held.svg", name)).unwrap();
         let error = store.get(record.identity()).unwrap_err().to_string();
@@ -168,7 +169,7 @@ fn damage_is_told_with_its_file() {
         ("timeline.parquet", "with checksum"),
         ("histograms.parquet", "with checksum"),
         ("memory-held.svg", "with checksum"),
-        ("record.json", "expected a highorder-record 1"),
+        ("record.json", "expected a highorder-record 2"),
     ] {
         let path = folder.join(file);
         let whole = fs::read(&path).unwrap();
@@ -183,11 +184,11 @@ fn damage_is_told_with_its_file() {
         fs::write(&path, whole).unwrap();
     }
     let path = folder.join("record.json");
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace("\"seed\": 7", "\"seed\": 8")).unwrap();
+    let document = fs::read(&path).unwrap();
+    fs::write(&path, unchecked(&document).replace("\"seed\":7", "\"seed\":8")).unwrap();
     let error = store.get(record.identity()).unwrap_err().to_string();
     assert!(error.ends_with("expected the identity of its inputs"), "{error}");
-    fs::write(&path, text).unwrap();
+    fs::write(&path, document).unwrap();
     assert_eq!(store.get(record.identity()).unwrap(), Some(record));
 }
 
@@ -310,4 +311,100 @@ fn a_record_of_before_columns_were_kept_is_read() {
     assert_eq!(store.read(entry).unwrap().column, None);
     assert!(store.set_column(&record.inputs, 2).unwrap());
     assert_eq!(store.read(entry).unwrap().column, Some(2));
+}
+
+/// The one record of a store with one record: its folder, and the text of its document.
+fn only_record(store: &Store) -> (std::path::PathBuf, Vec<u8>) {
+    let folder = store.list().unwrap().remove(0).path;
+    let document = fs::read(folder.join("record.json")).unwrap();
+    (folder, document)
+}
+
+/// A document as records had it before it had a checksum of its own.
+fn unchecked(document: &[u8]) -> String {
+    let mut value: serde_json::Value = serde_json::from_slice(document).unwrap();
+    value["format"] = "highorder-record 1".into();
+    value.as_object_mut().unwrap().remove("checksum");
+    value.to_string()
+}
+
+#[test]
+fn every_flipped_bit_of_a_document_is_refused() {
+    let (_folder, store) = store();
+    store.put(&record("linux-4.4", 4, 7)).unwrap();
+    let (folder, document) = only_record(&store);
+    let path = folder.join("record.json");
+    for at in 0..document.len() {
+        let mut altered = document.clone();
+        altered[at] ^= 1 << (at % 8);
+        fs::write(&path, &altered).unwrap();
+        assert!(read_record(&folder).is_err(), "bit {} of byte {at}", at % 8);
+    }
+    fs::write(&path, &document).unwrap();
+    read_record(&folder).unwrap();
+}
+
+#[test]
+fn an_edited_number_of_a_document_is_refused() {
+    let (_folder, store) = store();
+    store.put(&record("linux-4.4", 4, 7)).unwrap();
+    let (folder, document) = only_record(&store);
+    let edited =
+        String::from_utf8(document).unwrap().replacen("\"pgfault\": 7", "\"pgfault\": 8", 1);
+    fs::write(folder.join("record.json"), edited).unwrap();
+    let told = read_record(&folder).unwrap_err().to_string();
+    assert!(told.contains("it was damaged or edited"), "{told}");
+}
+
+#[test]
+fn a_document_of_before_it_had_a_checksum_is_read_and_one_that_lost_it_is_not() {
+    let (_folder, store) = store();
+    store.put(&record("linux-4.4", 4, 7)).unwrap();
+    let (folder, document) = only_record(&store);
+    let (path, old) = (folder.join("record.json"), unchecked(&document));
+    fs::write(&path, old.replace("highorder-record 1", "highorder-record 2")).unwrap();
+    let told = read_record(&folder).unwrap_err().to_string();
+    assert!(told.contains("expected `highorder-record 2` and a checksum"), "{told}");
+    fs::write(&path, old).unwrap();
+    read_record(&folder).unwrap();
+}
+
+#[test]
+fn reading_a_store_leaves_it_as_it_is() {
+    let (_folder, store) = store();
+    store.put(&record("linux-4.4", 4, 7)).unwrap();
+    fs::remove_file(store.folder().join(".lock")).unwrap();
+    fs::create_dir(store.folder().join(".part-of-somebody")).unwrap();
+    let before = bytes_below(store.folder());
+    let reading = Store::to_read(store.folder());
+    let entry = reading.list().unwrap().remove(0);
+    reading.read(&entry).unwrap();
+    assert!(bytes_below(store.folder()) == before);
+    assert!(store.folder().join(".part-of-somebody").is_dir());
+}
+
+#[test]
+fn whoever_keeps_a_store_locked_is_named() {
+    let (_folder, store) = store();
+    let lock = fs::File::options().append(true).open(store.folder().join(".lock")).unwrap();
+    lock.lock().unwrap();
+    let told = store.put(&record("linux-4.4", 4, 7)).unwrap_err().to_string();
+    assert!(told.contains(&format!("locked by process {} (", std::process::id())), "{told}");
+    assert!(told.contains("then run again"), "{told}");
+    lock.unlock().unwrap();
+    store.put(&record("linux-4.4", 4, 7)).unwrap();
+}
+
+#[test]
+fn what_another_build_left_is_found_where_it_is_asked_for() {
+    let (_folder, store) = store();
+    let mut old = record("linux-4.4", 4, 7);
+    old.inputs.program_sources = "an older one".to_owned();
+    store.put(&old).unwrap();
+    let mut inputs = old.inputs.clone();
+    inputs.program_sources = "this one".to_owned();
+    assert!(!store.has(&inputs));
+    assert_eq!(store.of_another_program(&inputs).unwrap().as_ref(), Some(&old));
+    inputs.seed = 8;
+    assert_eq!(store.of_another_program(&inputs).unwrap(), None);
 }

@@ -69,7 +69,7 @@ fn a_file_larger_than_memory_is_written_and_read_back() {
         let size = 768 * MIB;
         let (_, mut sim) = run(&machine(100), kernel, move |cx| {
             let file = write_all(cx, size);
-            writeback::fsync(cx, file);
+            writeback::fsync(cx, file).unwrap();
             let written = cx.world().memory.files.nr_written();
             assert!(written >= size / 4096, "each page was written at least once: {written}");
             assert_eq!(cx.world().memory.files.nr_dirty(), 0);
@@ -96,7 +96,7 @@ fn a_writer_goes_no_faster_than_its_disk() {
     let time = |speed| {
         let (end, mut sim) = run(&machine(speed), "linux-6.12", |cx| {
             let file = write_all(cx, 1024 * MIB);
-            writeback::fsync(cx, file);
+            writeback::fsync(cx, file).unwrap();
         });
         check(&mut sim);
         end.as_secs_f64()
@@ -184,7 +184,7 @@ fn a_mapped_file_larger_than_memory_is_read_once_in_whole_windows() {
         let size = 1024 * MIB;
         let (_, mut sim) = run(&machine(100), kernel, move |cx| {
             let file = write_all(cx, size);
-            writeback::fsync(cx, file);
+            writeback::fsync(cx, file).unwrap();
             let written = cx.world().memory.files.nr_written();
             touch_file(cx, PROCESS, file, Access::Read);
             assert_eq!(cx.world().memory.files.nr_written(), written, "{kernel}: nothing is dirty");
@@ -216,7 +216,7 @@ fn what_is_written_through_a_mapping_is_dirtied_and_written_page_by_page() {
             // A hole gets its space when it is written.
             touch_file(cx, PROCESS, file, Access::Write);
             let before = cx.now();
-            writeback::fsync(cx, file);
+            writeback::fsync(cx, file).unwrap();
             assert!(cx.now() > before);
             let files = &cx.world().memory.files;
             assert_eq!((files.nr_dirtied(), files.nr_written()), (196_608, 196_608), "{kernel}");
@@ -294,7 +294,7 @@ fn a_call_for_much_has_as_much_read_ahead_since_4_10() {
         let seen = ahead.clone();
         let (_, mut sim) = run(&machine(100), kernel, move |cx| {
             let file = write_all(cx, 64 * MIB);
-            writeback::fsync(cx, file);
+            writeback::fsync(cx, file).unwrap();
             filemap::drop_pagecache(cx);
             assert_eq!(cx.world().memory.files.counts(file).0, 0);
             let mut readahead = Readahead::default();
@@ -323,7 +323,7 @@ fn reclaim_takes_its_time_for_each_page_it_frees() {
         costs.reclaim_page = price.clone();
         let (_, mut sim) = run(&machine, "linux-4.4", |cx| {
             let file = write_all(cx, 768 * MIB);
-            writeback::fsync(cx, file);
+            writeback::fsync(cx, file).unwrap();
         });
         check(&mut sim);
         let vm = &sim.world().memory.vm;

@@ -85,7 +85,7 @@ fn a_file_of_twice_the_memory_is_written_and_every_page_is_accounted_for() {
             for at in (0..size).step_by(MIB as usize) {
                 filemap::write(cx, PROCESS, file, at, MIB).unwrap();
             }
-            writeback::fsync(cx, file);
+            writeback::fsync(cx, file).unwrap();
         });
         check_conserved(&mut sim);
         let memory = &sim.world().memory;

@@ -171,8 +171,11 @@ impl Btf {
     /// Looks for a member by name, also inside unnamed structures and unions.
     fn member(&self, type_id: u32, name: &str, depth: usize) -> Option<(usize, u32)> {
         let mut id = self.unwrapped(type_id);
-        while self.types[id as usize].kind == kind::ARRAY {
-            id = self.unwrapped(self.types[id as usize].size_or_type);
+        for _ in 0..WRAPPERS_MAX {
+            let found = &self.types[id as usize];
+            if found.kind == kind::ARRAY {
+                id = self.unwrapped(found.size_or_type);
+            }
         }
         if depth > NESTING_MAX {
             return None;

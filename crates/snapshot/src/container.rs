@@ -16,7 +16,7 @@
 //! places in every later version, so an old program can tell a damaged file from a newer one. The
 //! same snapshot always gives the same bytes.
 
-use crate::folder::Folder;
+use crate::folder::{Folder, limit_of};
 use crate::state::Snapshot;
 use highorder_files::{Destination, Replace, limits};
 use highorder_input::InputError;
@@ -94,7 +94,7 @@ fn read_file(path: &Path, label: &str) -> Result<Vec<u8>, InputError> {
     read(&mut bytes, (HEADER_LEN - MAGIC.len()) as u64)?;
     let Some(file_len) = bytes.get(FILE_LEN_AT..HEADER_LEN) else { return Ok(bytes) };
     let file_len = u64::from_le_bytes(file_len.try_into().expect("a slice of 8 bytes"));
-    if file_len > limits::SNAPSHOT.bytes {
+    if file_len > limits::SNAPSHOT.most {
         let (most, of) = (limits::SNAPSHOT.told(), limits::SNAPSHOT.of);
         let message =
             format!("a length of {file_len} bytes, expected at most {most}, the limit of {of}");
@@ -158,7 +158,7 @@ fn unpack(bytes: &[u8], label: &str) -> Result<Folder, String> {
     }
     let mut cursor = Cursor { bytes: &content[HEADER_LEN..] };
     let mut folder = Folder::new(label);
-    let mut room = limits::SNAPSHOT_UNPACKED.bytes;
+    let mut room = limits::SNAPSHOT_UNPACKED;
     for _ in 0..nr_sections {
         let name_len = usize::from(u16::from_le_bytes(cursor.take()?));
         let name = std::str::from_utf8(cursor.slice(name_len)?)
@@ -166,24 +166,28 @@ fn unpack(bytes: &[u8], label: &str) -> Result<Folder, String> {
         let content_len = cursor.length()?;
         let stored_len = cursor.length()?;
         let stored = cursor.slice(stored_len)?;
-        room = room.checked_sub(content_len as u64).ok_or_else(|| {
-            let (most, of) = (limits::SNAPSHOT_UNPACKED.told(), limits::SNAPSHOT_UNPACKED.of);
-            format!("section {name} promises {content_len} bytes, expected at most {most} in all, the limit of {of}")
-        })?;
+        let limit = limit_of(name, room);
+        if content_len as u64 > limit.most {
+            let (most, of) = (limit.told(), limit.of);
+            return Err(format!(
+                "section `{name}` promises {content_len} bytes, expected at most {most}, the limit of {of}"
+            ));
+        }
+        room.most -= content_len as u64;
         let mut content = Vec::new();
         // The length is a promise to be checked, not a size to be trusted with memory.
         let unpacking = zstd::stream::read::Decoder::new(stored);
-        let unpacking = unpacking.map_err(|e| format!("section {name}: {e}"))?;
+        let unpacking = unpacking.map_err(|e| format!("section `{name}`: {e}"))?;
         let mut limited = unpacking.take(content_len as u64 + 1);
-        limited.read_to_end(&mut content).map_err(|e| format!("section {name}: {e}"))?;
+        limited.read_to_end(&mut content).map_err(|e| format!("section `{name}`: {e}"))?;
         if content.len() != content_len {
             return Err(format!(
-                "section {name} holds {} bytes or more, expected {content_len}",
+                "section `{name}` holds {} bytes or more, expected {content_len}",
                 content.len()
             ));
         }
         if folder.files.contains_key(name) {
-            return Err(format!("found section {name} twice"));
+            return Err(format!("found section `{name}` twice"));
         }
         folder.insert(name, content);
     }

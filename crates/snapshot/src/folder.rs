@@ -82,9 +82,9 @@ impl Folder {
                 problems.add(&label, message);
                 continue;
             }
-            match read_file(path, suffix, room) {
+            match read_file(path, suffix, limit_of(name, room)) {
                 Ok(bytes) => {
-                    room.bytes -= bytes.len() as u64;
+                    room.most -= bytes.len() as u64;
                     folder.files.insert(name.to_owned(), FolderFile { label, bytes });
                 }
                 Err(message) => problems.add(&label, message),
@@ -104,6 +104,16 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+/// How much of a file is read, where there is so much room left for all of them.
+pub(crate) fn limit_of(name: &str, room: Limit) -> Limit {
+    let own = match name {
+        _ if name.ends_with(".json") => limits::NOTES,
+        _ if DATA_FILES.contains(&name) => limits::SNAPSHOT_UNPACKED,
+        _ => limits::TABLE,
+    };
+    if own.most <= room.most { own } else { room }
 }
 
 fn split_suffix(file_name: &str) -> (&str, &str) {

@@ -54,14 +54,16 @@ impl Snapshot {
             for part in &of_zone {
                 let mut counts = part.counts.clone();
                 if part.migratetype == Migratetype::Movable {
-                    counts.iter_mut().zip(&homeless).for_each(|(count, more)| *count += more);
+                    let all = counts.iter_mut().zip(&homeless);
+                    all.for_each(|(count, more)| *count = count.saturating_add(*more));
                     homeless.fill(0);
                 }
                 let (free, left) = place(zone, part, &counts, filled);
                 zone.free.extend(free);
-                homeless.iter_mut().zip(left).for_each(|(all, left)| *all += left);
+                let all = homeless.iter_mut().zip(left);
+                all.for_each(|(all, left)| *all = all.saturating_add(left));
             }
-            let left_out: u64 = homeless.iter().sum();
+            let left_out = homeless.iter().fold(0_u64, |all, left| all.saturating_add(*left));
             zone.free.sort_unstable_by_key(|block| block.pfn);
             if filled == FilledFrom::Top {
                 zone.free.reverse();
@@ -116,7 +118,8 @@ fn parts_of(
     for (types, migratetype) in types.into_iter().flat_map(|types| RARER.map(|of| (types, of))) {
         let nr_blocks = types.nr_blocks(node, name, migratetype.name()).unwrap_or(0);
         let pages = u64::from(order.pages());
-        let end = (at / pages * pages + nr_blocks * pages).clamp(at, zone.end_pfn());
+        let end = (at / pages * pages).saturating_add(nr_blocks.saturating_mul(pages));
+        let end = end.clamp(at, zone.end_pfn());
         let row = types.free_row(node, name, migratetype.name());
         let mut of_type = vec![0; left.len()];
         for (order, said) in row.iter().flat_map(|row| row.counts.iter().enumerate()) {
@@ -184,15 +187,17 @@ fn place(
     let mut free = Vec::new();
     let mut left = vec![0; counts.len()];
     for order in (0..=MAX_PAGE_ORDER).rev() {
-        for _ in 0..counts.get(usize::from(order)).copied().unwrap_or(0) {
-            match take_piece(&mut pieces, order) {
-                Some(pfn) => free.push(FreeBlock {
-                    pfn: Pfn(pfn),
-                    order: Order(order),
-                    migratetype: part.migratetype,
-                }),
-                None => left[usize::from(order)] += 1,
-            }
+        let nr = counts.get(usize::from(order)).copied().unwrap_or(0);
+        let before = free.len();
+        // However many are counted, no more are looked at than there is room for.
+        while ((free.len() - before) as u64) < nr
+            && let Some(pfn) = take_piece(&mut pieces, order)
+        {
+            let (pfn, order) = (Pfn(pfn), Order(order));
+            free.push(FreeBlock { pfn, order, migratetype: part.migratetype });
+        }
+        if let Some(left) = left.get_mut(usize::from(order)) {
+            *left = nr - (free.len() - before) as u64;
         }
     }
     (free, left)
@@ -252,6 +257,17 @@ mod tests {
                 prop_assert!(!merged || block.order.0 == MAX_PAGE_ORDER);
             }
         }
+    }
+
+    #[test]
+    fn however_many_blocks_are_counted_no_more_are_placed_than_there_is_room_for() {
+        let zone = zone(0, 0, 1 << 12);
+        let part = |counts| Part { migratetype: Migratetype::Movable, pfns: 0..1 << 12, counts };
+        let most = vec![u64::MAX; 11];
+        let (free, left) = place(&zone, &part(most.clone()), &most, FilledFrom::Bottom);
+        assert_eq!(free.len(), 4, "of the largest order");
+        assert_eq!(left[10], u64::MAX - 4);
+        assert_eq!(left[0], u64::MAX);
     }
 
     #[test]

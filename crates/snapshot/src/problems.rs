@@ -1,29 +1,40 @@
 //! Collecting what is wrong with a snapshot.
 
+use highorder_files::limits;
 use highorder_input::{InputError, Problem};
 
-/// Collects problems while parsing goes on.
+/// Collects problems while parsing goes on: the first ones, and how many more there are.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(Vec<Problem>);
+pub(crate) struct Problems {
+    kept: Vec<Problem>,
+    dropped: usize,
+}
 
 impl Problems {
     pub(crate) fn add(&mut self, file: &str, message: impl Into<String>) {
-        self.0.push(Problem::message(file, None, message));
+        self.keep(|| Problem::message(file, None, message));
     }
 
     pub(crate) fn add_line(&mut self, file: &str, line: u64, message: impl Into<String>) {
-        self.0.push(Problem::message(file, Some(line), message));
+        self.keep(|| Problem::message(file, Some(line), message));
+    }
+
+    fn keep(&mut self, problem: impl FnOnce() -> Problem) {
+        match limits::PROBLEMS.check(self.kept.len() as u64 + 1) {
+            Ok(()) => self.kept.push(problem()),
+            Err(_) => self.dropped += 1,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.kept.is_empty()
     }
 
     /// `Ok(value)` if nothing was wrong.
     pub(crate) fn into_result<T>(self, value: Option<T>) -> Result<T, InputError> {
         match value {
-            Some(value) if self.0.is_empty() => Ok(value),
-            _ => Err(InputError::new(self.0)),
+            Some(value) if self.kept.is_empty() => Ok(value),
+            _ => Err(InputError::new(self.kept).and_more(self.dropped)),
         }
     }
 }

@@ -451,16 +451,23 @@ impl Reader<'_> {
             .flexible(true)
             .from_reader(file.bytes.as_slice());
         let mut table = Table { label: file.label.clone(), columns: Vec::new(), rows: Vec::new() };
-        for record in csv.records() {
-            let record = match record {
-                Ok(record) => record,
+        // One record for all rows, which grows to the longest of them: what is kept of a row is as long as that is.
+        let mut record = csv::StringRecord::new();
+        loop {
+            match csv.read_record(&mut record) {
+                Ok(true) => {}
+                Ok(false) => break,
                 Err(error) => {
                     let line = error.position().map_or(0, csv::Position::line);
                     self.problems.add_line(&table.label, line, format!("not CSV text: {error}"));
                     continue;
                 }
-            };
+            }
             let line = record.position().map_or(0, csv::Position::line);
+            if let Err(message) = limits::COLUMNS.check(record.len() as u64) {
+                self.problems.add_line(&table.label, line, message);
+                return None;
+            }
             if table.columns.is_empty() {
                 table.columns = record.iter().map(str::to_owned).collect();
                 let fixed = columns.strip_suffix(&[".."]).unwrap_or(columns);
@@ -486,7 +493,7 @@ impl Reader<'_> {
                 );
                 self.problems.add_line(&table.label, line, message);
             } else {
-                table.rows.push((line, record));
+                table.rows.push((line, record.iter().collect()));
             }
         }
         if table.columns.is_empty() {
@@ -696,11 +703,14 @@ fn parse_zones(label: &str, bytes: &[u8], problems: &mut Problems) -> Option<Zon
             return None;
         }
     };
-    let Some(nr_frames) = value.get("npfn").and_then(Value::as_u64).filter(|&n| n <= 1 << 32)
-    else {
-        problems.add(label, "found no `npfn` of at most 2^32, expected the number of frames");
+    let Some(nr_frames) = value.get("npfn").and_then(Value::as_u64) else {
+        problems.add(label, "found no `npfn`, expected the number of frames");
         return None;
     };
+    if let Err(message) = limits::FRAMES.check(nr_frames) {
+        problems.add(label, format!("`npfn`: {message}"));
+        return None;
+    }
     let mut file = ZonesFile {
         nr_frames,
         vmemmap_base: None,
@@ -748,6 +758,12 @@ fn parse_zones(label: &str, bytes: &[u8], problems: &mut Problems) -> Option<Zon
     }
     for pair in file.nodes.windows(2).filter(|pair| pair[0].node == pair[1].node) {
         problems.add(label, format!("found node {} twice", pair[0].node));
+    }
+    let nr_nodes = file.nodes.len().max(zones.chunk_by(|a, b| a.0.node == b.0.node).count());
+    for (count, found) in [(limits::ZONES, zones.len()), (limits::NODES, nr_nodes)] {
+        if let Err(message) = count.check(found as u64) {
+            problems.add(label, message);
+        }
     }
     (file.zones, file.nr_free) = zones.into_iter().unzip();
     Some(file)

@@ -14,6 +14,8 @@
 //! }
 //! ```
 
+pub mod knobs;
+
 use highorder_record::Metric;
 use std::collections::BTreeMap;
 

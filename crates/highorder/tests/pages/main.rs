@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod kernels;
+mod limits;
 mod machines;
 mod page;
 mod record;

@@ -213,7 +213,7 @@ impl TraceReader {
         self.end -= self.start;
         self.start = 0;
         if self.end == self.buffer.len() {
-            if self.buffer.len() as u64 >= limits::TRACE_LINE.bytes {
+            if self.buffer.len() as u64 >= limits::TRACE_LINE.most {
                 return Err(self.too_long(limits::TRACE_LINE));
             }
             self.buffer.resize(self.buffer.len() * 2, 0);
@@ -228,7 +228,7 @@ impl TraceReader {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.source.explain(error)),
             }
-            if self.nr_bytes > limits::TRACE.bytes {
+            if self.nr_bytes > limits::TRACE.most {
                 return Err(self.too_long(limits::TRACE));
             }
             return Ok(());

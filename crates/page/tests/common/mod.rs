@@ -48,6 +48,7 @@ fn record(variant: usize, threads: u32, seed: u64) -> Record {
         iteration: 0,
         scale: Scale { numerator: 1, denominator: 16 },
         program_version: "0.1.0".into(),
+        program_sources: String::new(),
     };
     inputs.workload.values.insert("threads".into(), threads.to_string());
     let mut record = Record::new(inputs);

@@ -22,6 +22,7 @@ use highorder_workload::{Value, find};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -50,7 +51,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            // Nobody may be listening.
+            let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(2)
         }
     }
@@ -174,7 +176,7 @@ fn end_runs_in_every_way() -> Result<String, String> {
     let restored = loop {
         match restore_knobs(&Knobs::new("/"), Path::new(STATE)) {
             // Until the last of them is gone.
-            Err(KnobError::InUse(_)) => std::thread::sleep(Duration::from_millis(20)),
+            Err(KnobError::InUse { .. }) => std::thread::sleep(Duration::from_millis(20)),
             outcome => break outcome.map_err(|error| error.to_string())?,
         }
     };

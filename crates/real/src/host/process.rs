@@ -32,7 +32,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
 /// How long the warden waits before it looks for orphans that have ended.
@@ -41,6 +41,15 @@ const LOOK_MS: i64 = 100;
 const OOM_SCORE_ADJ: &str = "1000";
 /// Stack of a thread that waits for a child.
 const WAITER_STACK_BYTES: usize = 64 << 10;
+
+/// Whether this process is one of a run's, whose panics are told in its record or its error. Its hook for panics stays
+/// the program's: to set another takes a lock, which some thread may have held when this process was forked.
+static IS_FORK: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is one of a run's: then the program's hook has nothing to tell of a panic.
+pub fn is_fork() -> bool {
+    IS_FORK.load(SeqCst)
+}
 
 /// What all processes of a run know.
 pub(crate) struct World {
@@ -129,7 +138,7 @@ pub(crate) fn start(
             let (read, write) = lifeline;
             drop(write);
             let end = panic::catch_unwind(AssertUnwindSafe(|| {
-                panic::set_hook(Box::new(|_| {}));
+                IS_FORK.store(true, SeqCst);
                 warden(world, first, read.as_fd(), journal);
             }));
             exit(i32::from(end.is_err()))
@@ -162,12 +171,13 @@ fn warden(world: Arc<World>, first: First, lifeline: BorrowedFd<'_>, journal: Op
     raise_file_limit();
     // Away from the terminal's signals: an interrupt is the program's to act upon.
     let _ = rustix::process::setpgid(None, None);
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let warden = rustix::process::getpid();
+    let _ = rustix::process::set_child_subreaper(Some(warden));
     let shared = world.shared;
     // SAFETY: this process has one thread.
     let pid = match unsafe { libc::fork() } {
         -1 => return,
-        0 => first_process(world, first),
+        0 => first_process(world, first, warden),
         pid => Pid::from_raw(pid).expect("a process id"),
     };
     let files = world.folder.clone().ok();
@@ -247,8 +257,13 @@ fn wait_for(pid: i32, options: i32) -> (i32, i32, libc::rusage) {
     }
 }
 
-fn first_process(world: Arc<World>, first: First) -> ! {
+fn first_process(world: Arc<World>, first: First, warden: Pid) -> ! {
     let _ = rustix::process::setpgid(None, None);
+    // Should the warden be killed, this process is as well; the program sees to the others of its group.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    if rustix::process::getppid() != Some(warden) {
+        exit(1);
+    }
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
     keep_process(world, first, true)
 }
@@ -256,7 +271,7 @@ fn first_process(world: Arc<World>, first: First) -> ! {
 /// A process of the workload from its beginning to its end.
 fn keep_process(world: Arc<World>, first: First, waits_at_gate: bool) -> ! {
     let end = panic::catch_unwind(AssertUnwindSafe(|| {
-        panic::set_hook(Box::new(|_| {}));
+        IS_FORK.store(true, SeqCst);
         world.shared.process(first.process).pid.store(std::process::id(), SeqCst);
         let (requests, asked) = mpsc::channel();
         let process = Arc::new(Process {

@@ -4,6 +4,7 @@
 //! Visible as: nothing, unless a process outlives its first thread.
 
 use super::blocks;
+use super::files::files_in;
 use super::memory::{self, Ask, Mappings, Range, Remembered, Unmapped};
 use super::message::{Message, MetricHead};
 use super::process::Process;
@@ -134,7 +135,7 @@ impl HostThread {
             let expected = "expected a file's name, perhaps with folders before it";
             return Err(Failure::Refused(format!("`{name}`, {expected}")));
         }
-        Ok(folder.join(name))
+        Ok(files_in(folder).join(name))
     }
 
     fn keep(&mut self, file: File) -> Result<FileId, Failure> {

@@ -91,6 +91,7 @@ impl Image {
         let image = match self {
             Self::Path(path) => path.clone(),
             Self::Debian(release) => {
+                highorder_files::own_folder(cache)?;
                 let folder = cache.join(release);
                 if !folder.join("vmlinuz").is_file() {
                     fetch(release, cache)?;
@@ -158,7 +159,6 @@ fn header(path: &Path) -> Result<(String, u64), VmError> {
 /// Fetches a package and unpacks what is needed of it into the cache, whole or not at all.
 fn fetch(release: &str, cache: &Path) -> Result<(), VmError> {
     let refuse = |why: String| VmError::Fetch { release: release.to_owned(), why };
-    fs::create_dir_all(cache).map_err(|source| VmError::io(cache, source))?;
     let work = tempfile::Builder::new().prefix(".part-").tempdir_in(cache);
     let work = work.map_err(|source| VmError::io(cache, source))?;
     let (root, part) = (work.path().join("root"), work.path().join("part"));

@@ -106,6 +106,11 @@ mod tests {
 
     /// The smallest ELF with a section `.modinfo`.
     fn module(info: &str) -> Vec<u8> {
+        module_among(info, 0)
+    }
+
+    /// The same after so many sections without content.
+    fn module_among(info: &str, nr_others: u16) -> Vec<u8> {
         let names = b"\0.modinfo\0.shstrtab\0";
         let mut bytes = vec![0; 64];
         bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
@@ -113,6 +118,7 @@ mod tests {
         bytes.extend_from_slice(info.as_bytes());
         bytes.extend_from_slice(names);
         let table = bytes.len();
+        bytes.resize(table + 64 * usize::from(nr_others), 0);
         // SHT_PROGBITS and SHT_STRTAB.
         for (name, kind, at, len) in
             [(1_u32, 1_u32, info_at, info.len()), (10, 3, names_at, names.len())]
@@ -126,8 +132,8 @@ mod tests {
         }
         bytes[40..48].copy_from_slice(&(table as u64).to_le_bytes());
         bytes[58..60].copy_from_slice(&64_u16.to_le_bytes());
-        bytes[60..62].copy_from_slice(&2_u16.to_le_bytes());
-        bytes[62..64].copy_from_slice(&1_u16.to_le_bytes());
+        bytes[60..62].copy_from_slice(&(nr_others + 2).to_le_bytes());
+        bytes[62..64].copy_from_slice(&(nr_others + 1).to_le_bytes());
         bytes
     }
 
@@ -148,6 +154,11 @@ mod tests {
         let names: Vec<String> =
             needed(folder.path()).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["virtio", "virtio_ring", "virtio_pci", "virtio_blk", "jbd2", "ext4"]);
+    }
+
+    #[test]
+    fn a_module_may_have_more_sections_than_fit_64_kib_of_table() {
+        assert_eq!(depends(&module_among("depends=virtio\0", 1100)).unwrap(), ["virtio"]);
     }
 
     #[test]

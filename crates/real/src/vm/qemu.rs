@@ -4,6 +4,7 @@ use super::{Limits, VmError};
 use crate::clock::now_ns;
 use crate::job::{Received, TOLD, unpack};
 use crate::signals::Watch;
+use highorder_files::limits;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -19,7 +20,9 @@ const LOOK_MS: u64 = 100;
 /// How long a guest that has sent its answer may take to go.
 const FAREWELL_NS: u64 = 10_000_000_000;
 /// How much of the console is kept.
-const CONSOLE_BYTES_MAX: usize = 64 << 10;
+const CONSOLE_BYTES_MAX: usize = limits::CONSOLE.most as usize;
+/// How much of a stream is read before limits are looked at again: a guest may say more all the time.
+const READ_BYTES_MAX: usize = 1 << 20;
 /// How many of its last lines an error shows.
 const CONSOLE_LINES: usize = 20;
 
@@ -126,12 +129,12 @@ impl Stream {
     /// Reads what is there; returns whether there was anything.
     fn read(&mut self) -> bool {
         let mut buffer = [0_u8; 16 << 10];
-        let mut any = false;
-        while self.is_open {
+        let (mut any, mut nr_read) = (false, 0);
+        while self.is_open && nr_read < READ_BYTES_MAX {
             match rustix::io::read(&self.fd, &mut buffer) {
                 Ok(0) => self.is_open = false,
                 Ok(len) => {
-                    any = true;
+                    (any, nr_read) = (true, nr_read + len);
                     self.bytes.extend(&buffer[..len]);
                 }
                 Err(Errno::INTR) => {}
@@ -189,6 +192,9 @@ impl Guest {
             }
             if let Some(signal) = watch.came() {
                 return Err(VmError::Interrupted(signal));
+            }
+            if self.port.bytes.len() as u64 > limits::GUEST_ANSWER.most {
+                return Err(VmError::Endless);
             }
             let now = now_ns();
             if answered.is_none() && matches!(self.answer(), Received::Whole(_)) {

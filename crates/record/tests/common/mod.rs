@@ -25,6 +25,7 @@ pub(crate) fn record(kernel: &str, threads: u32, seed: u64) -> Record {
         iteration: 0,
         scale: Scale { numerator: 1, denominator: 16 },
         program_version: "0.1.0".into(),
+        program_sources: String::new(),
     });
     let counters = |by: u64| {
         [("pgfault", 1000 * by + seed), ("pgmajfault", by), ("nr_free_pages", 70_000 - by)]

@@ -501,7 +501,7 @@ fn submit_reads(cx: &mut KernelCx<'_>, file: FileId, reads: &[(u64, Pfn)]) {
 /// is dirty.
 ///
 /// # Errors
-/// The process was killed.
+/// The process was killed, or the disk is full.
 #[doc(alias = "generic_perform_write")]
 pub fn write(
     cx: &mut KernelCx<'_>,
@@ -512,6 +512,9 @@ pub fn write(
 ) -> Result<(), FileError> {
     if bytes == 0 {
         return Ok(());
+    }
+    if cx.world().has_lost_writes(file) {
+        return Err(FileError::NoSpace);
     }
     inodes::file_changed(cx, process, file);
     let end = offset + bytes;

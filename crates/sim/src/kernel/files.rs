@@ -49,6 +49,8 @@ pub struct File {
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     free: BTreeMap<u64, u64>,
+    /// Pages found no place: whoever writes next is told (`AS_ENOSPC`), until something is deleted.
+    pub(crate) lost_writes: bool,
 }
 
 impl Space {
@@ -58,7 +60,7 @@ impl Space {
         if capacity > reserved {
             free.insert(reserved, capacity - reserved);
         }
-        Self { free }
+        Self { free, lost_writes: false }
     }
 
     /// Takes up to `bytes` in one piece: the first that is large enough, else the largest there is.
@@ -75,6 +77,7 @@ impl Space {
     }
 
     fn give_back(&mut self, mut at: u64, mut len: u64) {
+        self.lost_writes = false;
         if let Some((&before, &length)) = self.free.range(..at).next_back()
             && before + length == at
         {
@@ -237,6 +240,11 @@ impl Kernel {
             (at, is_new) = (at + got, true);
         }
         Ok(is_new)
+    }
+
+    /// Whether pages of files on this file's disk found no place there.
+    pub(crate) fn has_lost_writes(&self, file: FileId) -> bool {
+        self.spaces_on_disks[self.file(file).device.0 as usize].lost_writes
     }
 
     /// Frees the space of pages of a file, none of which is in memory.

@@ -9,7 +9,7 @@
 //! Visible as: nothing known.
 
 use super::fault::Killed;
-use super::filemap::SOON;
+use super::filemap::{FileError, SOON};
 use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal, xfs_log};
 use crate::device::Io;
 use crate::sched::DeviceId;
@@ -20,6 +20,7 @@ use highorder_mm::lru::LruList;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_words::Ns;
+use std::ops::Range;
 
 /// Share of dirtyable memory above which flushers work, in percent (`vm.dirty_background_ratio`).
 const BACKGROUND_RATIO: u64 = 10;
@@ -123,6 +124,24 @@ impl Kernel {
 
     fn nr_dirty_and_writeback(&self) -> u64 {
         self.memory.files.nr_dirty() + self.nr_file_writeback
+    }
+
+    /// Dirty pages for which the disk has no place become clean: what they hold is lost, and whoever writes next is
+    /// told.
+    ///
+    /// Departs: ext4 counts the space at the time of the write and refuses that. Visible as: a program learns later
+    /// that a disk is full.
+    #[doc(alias = "mapping_set_error")]
+    fn lose_dirty(&mut self, file: FileId, pages: Range<u64>) {
+        let device = self.file(file).device;
+        self.spaces_on_disks[device.0 as usize].lost_writes = true;
+        for index in pages {
+            if let CachedPage::Page(pfn) = self.memory.files.get(file, index)
+                && self.memory.begin_page_writeback(pfn)
+            {
+                self.memory.end_writeback(pfn);
+            }
+        }
     }
 
     /// A page of a file was written.
@@ -305,7 +324,10 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
             end += 1;
         }
         let Ok(is_placed) = kernel.allocate_space(file, first, end - first) else {
-            panic!("the disk of file {} is full: workloads are larger than it", file.0);
+            kernel.lose_dirty(file, first..end);
+            left = left.saturating_sub(end - first);
+            from = end;
+            continue;
         };
         if is_placed {
             inodes::note_change(cx, file);
@@ -380,7 +402,19 @@ pub(crate) fn wait_on_writeback(cx: &mut KernelCx<'_>, file: FileId) {
 }
 
 /// Writes a file's dirty pages and waits for them (`fsync`). Suspends.
-pub fn fsync(cx: &mut KernelCx<'_>, file: FileId) {
+///
+/// # Errors
+/// The disk is full.
+pub fn fsync(cx: &mut KernelCx<'_>, file: FileId) -> Result<(), FileError> {
+    write_and_wait(cx, file);
+    match cx.world().file_table[file.0 as usize].is_some() && cx.world().has_lost_writes(file) {
+        true => Err(FileError::NoSpace),
+        false => Ok(()),
+    }
+}
+
+/// Writes a file's dirty pages and waits for them. Suspends.
+fn write_and_wait(cx: &mut KernelCx<'_>, file: FileId) {
     // The first time passes over pages that were being written already, and are dirty again. What becomes
     // dirty from now on is for the next call.
     for _ in 0..2 {
@@ -403,7 +437,7 @@ pub fn sync(cx: &mut KernelCx<'_>) {
     }
     for file in files {
         if cx.world().file_table[file.0 as usize].is_some() {
-            fsync(cx, file);
+            write_and_wait(cx, file);
         }
     }
     // What that changed in turn: committed, and written to its place.
@@ -411,7 +445,7 @@ pub fn sync(cx: &mut KernelCx<'_>) {
         journal::commit(cx, device);
         xfs_log::checkpoint(cx, device);
         if let Some(metadata) = cx.world().vfs.metadata(device) {
-            fsync(cx, metadata);
+            write_and_wait(cx, metadata);
         }
     }
     // What others dirtied meanwhile is theirs.
