@@ -20,6 +20,7 @@ mod run_inputs;
 pub mod target;
 pub mod times;
 pub mod trace_text;
+pub mod unknowns;
 pub mod validate;
 
 pub use block_lives::BLOCK_LIVES;

@@ -63,6 +63,12 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// The price of so many nanoseconds, to the picosecond.
+    #[must_use]
+    pub fn of_ns(ns: f64, source: impl Into<String>) -> Self {
+        Self { picoseconds: (ns * 1000.0).round() as u64, source: source.into() }
+    }
+
     /// One of it, rounded down to nanoseconds.
     #[must_use]
     pub const fn once(&self) -> Ns {
@@ -94,6 +100,15 @@ macro_rules! costs {
             #[must_use]
             pub fn about() -> Vec<(&'static str, &'static str)> {
                 vec![$((stringify!($name), concat!($($doc),+).trim())),*]
+            }
+
+            /// The one of this name, to be changed.
+            #[must_use]
+            pub fn named_mut(&mut self, name: &str) -> Option<&mut Cost> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
             }
 
             /// All of them by the names that machine files use.
@@ -714,7 +729,7 @@ impl CostValue {
             checks.refuse(&self.ns.span(), message);
             return Cost { picoseconds: 0, source: String::new() };
         }
-        Cost { picoseconds: (ns * 1000.0).round() as u64, source: self.source.into_inner() }
+        Cost::of_ns(ns, self.source.into_inner())
     }
 }
 
