@@ -60,6 +60,7 @@ impl Results {
                     notes: &[explanation],
                     picture: &self.matrix_picture(),
                     picture_description: "The table, darker where a value is larger",
+                    links: &[],
                     sections: &[Section {
                         heading: self.title(),
                         tables: std::iter::once(table).chain(memory).collect(),

@@ -6,8 +6,8 @@ use crate::output::{self, Force, VERSION};
 use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_files::Destination;
+use highorder_lab::Sweep;
 use highorder_lab::memory_map::Moment;
-use highorder_lab::{BLOCK_LIVES, Sweep};
 use highorder_page::{Image, Map, Page, shown_runs};
 use highorder_record::compare::{self, Detail};
 use highorder_record::end_state;
@@ -19,6 +19,7 @@ use highorder_record::{
     Comparison, Form, Group, Identity, Inputs, PublishedForm, Record, Scale, Source, published,
     time_lines, vmstat_listing,
 };
+use highorder_report::BLOCK_LIVES;
 use highorder_tables::text::counted;
 use highorder_tables::{Column, Table, Value};
 use serde_json::{Value as Json, json};

@@ -56,6 +56,7 @@ impl Results {
                     version: VERSION,
                     verdict: &findings.text,
                     notes: &[],
+                    links: &[],
                     picture: &self.sweep_picture(sweep)?,
                     picture_description: "What was measured, over the values of the key",
                     sections: &[Section { heading: self.title(), tables: tables.collect() }],

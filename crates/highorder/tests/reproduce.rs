@@ -2,10 +2,13 @@
 
 mod common;
 
-use common::{printed, refused, text, without_command};
+use common::{names, printed, project, refused, text, without_command};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// What the program prints of one published experiment at a scale at which it takes seconds.
 #[track_caller]
@@ -157,5 +160,109 @@ fn help_says_what_verdicts_mean() {
     let help = printed(&["reproduce", "--help"]);
     for word in ["held", "failed", "not run", "prose", "--score", "--no-run"] {
         assert!(help.contains(word), "{word} in {help}");
+    }
+}
+
+/// What programs are told of usemem on three machines, but for the command, which names the store.
+fn on_three_machines(store: &Path, workers: &str) -> Value {
+    let more =
+        ["--only", "000_usemem", "--machines", "3", "--workers", workers, "--format", "json"];
+    let mut told = json(&reproduced(store, &more));
+    told.as_object_mut().expect("an object").remove("command");
+    told
+}
+
+#[test]
+fn machines_are_judged_alike_with_any_number_of_workers_and_after_being_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (alone, killed) = (folder.path().join("alone"), folder.path().join("killed"));
+    let told = on_three_machines(&alone, "1");
+    let all = [
+        "reproduce",
+        "--scale",
+        "1/64",
+        "--store",
+        text(&killed),
+        "--only",
+        "000_usemem",
+        "--machines",
+        "3",
+    ];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_highorder"))
+        .args(all)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program");
+    // Until some runs are there; how long that takes depends on the machine.
+    while !killed.is_dir() || names(&killed).len() < 5 {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before it was killed");
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("a child of ours can be killed");
+    child.wait().expect("a child");
+    let left = names(&killed).len();
+    assert!(left < 42, "{left} of 42 records are there: it was not killed in the middle");
+    assert!(
+        on_three_machines(&killed, "2") == told,
+        "the same after being killed, with two workers"
+    );
+
+    assert_eq!(told["machines"]["number"], 3);
+    let unknowns = told["machines"]["documents"][0]["unknowns"].as_array().expect("unknowns");
+    assert!(unknowns.len() >= 9, "{unknowns:?}");
+    for unknown in unknowns {
+        let values = unknown["values"].as_array().expect("values");
+        assert_eq!(values.len(), 3, "{unknown}");
+    }
+    for claim in told["claims"].as_array().expect("claims") {
+        let on = &claim["on_machines"];
+        let is_judged = claim["verdict"] == "held" || claim["verdict"] == "failed";
+        assert_eq!(on["judged"], if is_judged { 3 } else { 0 }, "{claim}");
+        assert_eq!(is_judged, claim["instead"].is_null(), "{claim}");
+        let quantities = on["quantities"].as_array().expect("quantities");
+        assert_eq!(quantities.len(), 3, "{claim}");
+    }
+    let row = &told["parts"][0]["tables"][0]["rows"][0];
+    for key in ["base_least", "base_most", "base_published_is"] {
+        assert!(!row[key].is_null(), "{key} in {row}");
+    }
+}
+
+#[test]
+fn what_was_measured_is_written_in_the_form_of_the_published_files_and_as_pages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name);
+    let (store, csv, report) = (file("store"), file("csv"), file("report"));
+    let more = ["--only", "000_usemem", "--machines", "2", "--score"];
+    let places = ["--csv", text(&csv), "--report", text(&report)];
+    let printed = reproduced(&store, &[&more[..], &places].concat());
+    assert!(printed.contains("must robust"), "{printed}");
+    assert!(printed.contains("Score on 2 machines"), "{printed}");
+    assert!(printed.contains("Coverage"), "{printed}");
+
+    assert_eq!(names(&report), ["000.html", "index.html"]);
+    let page = fs::read_to_string(report.join("000.html")).expect("a page");
+    for expected in ["Where claims hold", "thp-defrag-usemem", "data-film=", "href=\"index.html\""]
+    {
+        assert!(page.contains(expected), "{expected}");
+    }
+    let index = fs::read_to_string(report.join("index.html")).expect("a page");
+    assert!(index.contains("href=\"000.html\""), "{index}");
+
+    let tables = ["000_usemem_duration.csv", "000_usemem_times.csv", "000_usemem_vmstat.csv"];
+    let mut with_machine = tables.to_vec();
+    with_machine.push("machine-2");
+    assert_eq!(names(&csv), with_machine);
+    assert_eq!(names(&csv.join("machine-2")), tables);
+    for name in tables {
+        let published = project().join("published").join(name);
+        let published = fs::read_to_string(published).expect("a published file");
+        let ours = fs::read_to_string(csv.join(name)).expect("ours");
+        assert_eq!(ours.lines().next(), published.lines().next(), "{name}");
+        let keys = |text: &str| -> Vec<Vec<String>> {
+            let lines = text.lines().skip(1);
+            lines.map(|line| line.split(',').take(6).map(str::to_owned).collect()).collect()
+        };
+        assert_eq!(keys(&ours), keys(&published), "{name}");
     }
 }

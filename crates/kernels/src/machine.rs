@@ -305,9 +305,9 @@ impl CostValue {
         if !(0.0..=1e9).contains(&ns) {
             let message = format!("`{name}` costs {ns} ns, expected 0..=1000000000");
             checks.refuse(&self.ns.span(), message);
-            return Cost::new(0, String::new());
+            return Cost::of_ns(0.0, String::new());
         }
-        Cost::new((ns * 1000.0).round() as u64, self.source.into_inner())
+        Cost::of_ns(ns, self.source.into_inner())
     }
 }
 

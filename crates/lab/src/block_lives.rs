@@ -9,13 +9,11 @@ use highorder_mm::memory::Memory;
 use highorder_mm::types::Pfn;
 use highorder_model::Watch;
 use highorder_record::Inputs;
-use highorder_report::{BlockLives, Caption, UseClass, ZoneLives};
+use highorder_report::{BLOCK_LIVES, BlockLives, Caption, UseClass, ZoneLives};
 use highorder_sim::Ns;
 use highorder_sim::kernel::Kernel;
 use highorder_snapshot::FrameUse;
 
-/// The picture's name in a record.
-pub const BLOCK_LIVES: &str = "block-lives";
 /// Most pageblocks of a picture: of larger memory every second is shown, or every third, and so on. Our choice: as many
 /// as a page shows.
 const BLOCKS_MAX: usize = 240;

@@ -7,6 +7,7 @@
 use crate::Target;
 use crate::demands::DemandValues;
 use crate::sweep::{Place, Setting, Sweep, SweepValues};
+use crate::unknowns::MachineNumber;
 use highorder_files::limits;
 use highorder_input::{InputError, Source};
 use highorder_kernels::KernelFile;
@@ -71,6 +72,8 @@ pub struct Variant {
     pub name: String,
     /// The machine at full scale, with the variant's swap.
     pub machine: Machine,
+    /// Which of the machines that were drawn from what is unknown it is; none if it is as its file says.
+    pub drawn: Option<MachineNumber>,
     /// The kernel.
     pub kernel: KernelFile,
     /// Knobs that differ from what the kernel sets at boot.
@@ -704,6 +707,7 @@ impl VariantValues {
         Some(Variant {
             name: label.to_owned(),
             machine: machine?,
+            drawn: None,
             kernel: kernel?,
             knobs,
             knobs_at_full_scale: BTreeMap::new(),

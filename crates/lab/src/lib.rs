@@ -21,9 +21,9 @@ mod sweep;
 pub mod target;
 pub mod times;
 pub mod trace_text;
+pub mod unknowns;
 pub mod validate;
 
-pub use block_lives::BLOCK_LIVES;
 pub use experiment::{Experiment, Scale, Variant};
 pub use recording::Recording;
 pub use run::{ExecuteError, Executed, ModelSize, Plan, Run, RunKind, Watch};

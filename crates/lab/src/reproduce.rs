@@ -14,6 +14,12 @@ pub struct Reproduction {
 }
 
 impl Reproduction {
+    /// The number of the document that printed the tables.
+    #[must_use]
+    pub fn document(&self) -> &'static str {
+        self.form.name.split('_').next().unwrap_or_default()
+    }
+
     /// Whether one of these words chooses it: the beginning of its tables' name, which is the document's number
     /// for all of a document, or the experiment's name.
     #[must_use]
@@ -44,6 +50,7 @@ pub fn reproductions() -> Result<Vec<Reproduction>, InputError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highorder_sim::machine::FileSystem;
 
     #[test]
     fn every_published_form_is_repeated_by_one_experiment_at_most() {
@@ -51,6 +58,18 @@ mod tests {
         let forms: Vec<&str> = found.iter().map(|reproduction| reproduction.form.name).collect();
         assert!(forms.windows(2).all(|pair| pair[0] < pair[1]), "{forms:?}");
         assert!(forms.len() >= 9, "{forms:?}");
+    }
+
+    #[test]
+    fn the_machines_of_004_have_xfs_for_their_files() {
+        let found = reproductions().unwrap();
+        let of_document: Vec<&Reproduction> =
+            found.iter().filter(|reproduction| reproduction.document() == "004").collect();
+        assert_eq!(of_document.len(), 2);
+        for variant in of_document.iter().flat_map(|one| &one.experiment.variants) {
+            let machine = &variant.machine;
+            assert_eq!(machine.file_systems[0], FileSystem::Xfs, "{}", machine.name);
+        }
     }
 
     #[test]

@@ -291,7 +291,7 @@ impl Experiment {
                 demands_text(&variant.demands)
             ),
             machine: Named {
-                name: variant.machine.name.clone(),
+                name: variant.machine_name(),
                 values: machine_values(&variant.machine),
             },
             kernel: Named {
@@ -383,6 +383,14 @@ impl Variant {
         Ok((scaled, at_full_scale))
     }
 
+    /// What tables call its machine.
+    fn machine_name(&self) -> String {
+        match self.drawn {
+            None => self.machine.name.clone(),
+            Some(number) => format!("{}, machine {number}", self.machine.name),
+        }
+    }
+
     /// The knobs as inputs of a run tell them.
     pub(crate) fn knob_texts(&self) -> Values {
         let text = |(name, value): (&String, &String)| {
@@ -408,10 +416,10 @@ impl Run {
     /// What it has in common with runs that take about as long.
     #[must_use]
     pub fn kind(&self) -> RunKind {
-        let Inputs { source, machine, workload, .. } = &self.inputs;
+        let Inputs { source, workload, .. } = &self.inputs;
         let values = workload.values.iter().filter(|(name, _)| *name != "threads");
         RunKind {
-            workload: format!("{source:?} {} {}", machine.name, workload.name),
+            workload: format!("{source:?} {} {}", self.machine.name, workload.name),
             values: format!("{:?}", values.collect::<Vec<_>>()),
         }
     }

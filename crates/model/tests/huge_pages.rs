@@ -24,7 +24,7 @@ use highorder_record::Inputs;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::ThpNuma;
 use highorder_sim::kernel::thp::{Defrag, Enabled};
-use highorder_sim::kernel::trace::{TraceEvent, Traced};
+use highorder_sim::kernel::trace::{ReclaimEvent, TraceEvent, Traced};
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
 use highorder_sim::{Affinity, DeviceId, Machine, Ns, Sim, TaskSpec};
 use std::cell::Cell;
@@ -91,6 +91,64 @@ fn every_unit_of_an_empty_machine_becomes_huge_where_the_setting_allows_it() {
     }
 }
 
+/// Leaves every second frame in use, so that nothing of order 1 is free.
+fn scatter(cx: &mut KernelCx<'_>) {
+    let memory = &mut cx.world().memory;
+    let mut taken = Vec::new();
+    let request = highorder_mm::alloc::Request {
+        order: highorder_mm::Order(0),
+        gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
+        cpu: CpuId(0),
+        node: NodeId(0),
+        past_lists: false,
+    };
+    let flags = memory.fast_path_flags(request);
+    while let Some(pfn) = memory.get_page_from_freelist(request, None, flags) {
+        taken.push(pfn);
+    }
+    for pfn in taken.into_iter().filter(|pfn| pfn.0 % 2 == 0) {
+        memory.free(pfn, highorder_mm::Order(0), CpuId(0));
+    }
+}
+
+#[test]
+fn the_defrag_setting_says_who_reclaims_for_a_huge_fault_and_whether_kswapd_is_woken() {
+    const KERNEL: &str = "linux-4.4-nodefrag";
+    let kernel = KernelFile::load(KERNEL).unwrap();
+    let at_boot = Knobs::at_boot(&kernel.policy, &kernel.flows);
+    assert_eq!(at_boot.thp.defrag, Defrag::Madvise, "the default");
+    for (defrag, advice, stalls, wakes) in [
+        (Defrag::Always, HugeAdvice::None, true, false),
+        (Defrag::Always, HugeAdvice::Huge, true, false),
+        (Defrag::Defer, HugeAdvice::None, false, true),
+        (Defrag::Defer, HugeAdvice::Huge, false, true),
+        (Defrag::Madvise, HugeAdvice::None, false, false),
+        (Defrag::Madvise, HugeAdvice::Huge, true, false),
+        (Defrag::Never, HugeAdvice::None, false, false),
+        (Defrag::Never, HugeAdvice::Huge, false, false),
+    ] {
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| {
+            knobs.thp.enabled = Enabled::Always;
+            knobs.thp.defrag = defrag;
+        };
+        let woken = Rc::new(Cell::new(false));
+        let seen = woken.clone();
+        let sim = run(&small(), KERNEL, set, move |cx| {
+            scatter(cx);
+            cx.world().keep_trace();
+            write(cx, 16 * 512, advice);
+            cx.sleep(Ns::from_secs(1));
+            let trace = cx.world().trace.take().unwrap_or_default();
+            let is_wake = |traced: &Traced| {
+                matches!(traced.event, TraceEvent::Reclaim(ReclaimEvent::KswapdWake { .. }))
+            };
+            seen.set(trace.iter().any(is_wake));
+        });
+        let stalled = count(&sim, Vm::AllocStall) + count(&sim, Vm::CompactStall) > 0;
+        assert_eq!((stalled, woken.get()), (stalls, wakes), "{defrag:?}, {advice:?}");
+    }
+}
+
 #[test]
 fn a_fault_that_may_not_reclaim_falls_back_once_for_each_unit() {
     for kernel in KERNELS {
@@ -99,23 +157,7 @@ fn a_fault_that_may_not_reclaim_falls_back_once_for_each_unit() {
             knobs.thp.defrag = Defrag::Never;
         };
         let sim = run(&small(), kernel, set, |cx| {
-            // Odd frames stay in use: nothing of order 1 is free.
-            let memory = &mut cx.world().memory;
-            let mut taken = Vec::new();
-            let request = highorder_mm::alloc::Request {
-                order: highorder_mm::Order(0),
-                gfp: highorder_mm::gfp::Gfp::HIGHUSER_MOVABLE,
-                cpu: CpuId(0),
-                node: NodeId(0),
-                past_lists: false,
-            };
-            let flags = memory.fast_path_flags(request);
-            while let Some(pfn) = memory.get_page_from_freelist(request, None, flags) {
-                taken.push(pfn);
-            }
-            for pfn in taken.into_iter().filter(|pfn| pfn.0 % 2 == 0) {
-                memory.free(pfn, highorder_mm::Order(0), CpuId(0));
-            }
+            scatter(cx);
             write(cx, 16 * 512, HugeAdvice::None);
         });
         assert_eq!(count(&sim, Vm::ThpFaultAlloc), 0, "{kernel}");

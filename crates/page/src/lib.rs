@@ -29,6 +29,7 @@
 //!
 //! Equal pages give equal bytes.
 
+pub mod document;
 mod heading;
 mod latency;
 mod memory;
@@ -201,6 +202,8 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     });
     environment.add_template("base.html", include_str!("base.html"))?;
     environment.add_template("page.html", include_str!("page.html"))?;
+    environment.add_template("plots.html", include_str!("plots.html"))?;
+    environment.add_template("document.html", include_str!("document.html"))?;
     environment.add_template("reproduction.html", include_str!("reproduction.html"))?;
     Ok(environment)
 }

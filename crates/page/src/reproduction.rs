@@ -26,6 +26,8 @@ pub struct Page<'a> {
     pub picture: &'a str,
     /// What is seen on it, for those who do not see it.
     pub picture_description: &'a str,
+    /// Other pages: their addresses and what they are called.
+    pub links: &'a [(String, String)],
     /// The tables; the picture comes after the first section.
     pub sections: &'a [Section],
 }
@@ -54,6 +56,7 @@ pub fn render(page: &Page<'_>) -> Result<String, PageError> {
         notes: page.notes,
         picture: Image::Svg(page.picture).data(),
         picture_description: page.picture_description,
+        links: page.links,
         sections: page.sections.iter().enumerate().map(SectionView::new).collect(),
     };
     Ok(environment()?.get_template("reproduction.html")?.render(Serde(&view))?)
@@ -70,11 +73,12 @@ struct View<'a> {
     notes: &'a [String],
     picture: String,
     picture_description: &'a str,
+    links: &'a [(String, String)],
     sections: Vec<SectionView<'a>>,
 }
 
 #[derive(Serialize)]
-struct SectionView<'a> {
+pub(crate) struct SectionView<'a> {
     id: String,
     heading: &'a str,
     tables: Vec<TableView<'a>>,
@@ -95,7 +99,7 @@ struct CellView {
 }
 
 impl<'a> SectionView<'a> {
-    fn new((number, section): (usize, &'a Section)) -> Self {
+    pub(crate) fn new((number, section): (usize, &'a Section)) -> Self {
         Self {
             id: format!("section-{number}"),
             heading: &section.heading,
@@ -116,7 +120,7 @@ impl<'a> TableView<'a> {
             text: value.show(),
             class: match value.show().as_str() {
                 "failed" | "no" => "worse",
-                "held" | "yes" => "better",
+                "held" | "yes" | "robust" => "better",
                 _ => class(is_words(at)),
             },
         };
@@ -147,6 +151,7 @@ mod tests {
             notes: &["A note.".to_owned()],
             picture: "<svg/>",
             picture_description: "dots",
+            links: &[("000.html".to_owned(), "a & b".to_owned())],
             sections: &sections,
         };
         let html = render(&page).unwrap();
@@ -160,6 +165,7 @@ mod tests {
             "A note.",
             "x &gt; y",
             "<li>by 1 &amp; 2</li>",
+            r#"<a href="000.html">a &amp; b</a>"#,
             r#"<code id="command">highorder reproduce</code>"#,
         ] {
             assert!(html.contains(expected), "{expected} in {html}");

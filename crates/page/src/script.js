@@ -1,4 +1,4 @@
-// Values under the pointer or the slider, the choice of a step, and the copying of the command.
+// Values under the pointer or the slider, the map over time, the choice of a step, and the copying of the command.
 // Without it everything is there, one step under the other.
 (() => {
   'use strict';
@@ -73,6 +73,67 @@
     return before ? low - 1 : low;
   }
 
+  // What pageblocks held: one cell each, from moment to moment.
+  const CELLS_WIDE = 32;
+  const films = new Map();
+  const colours = new Map(all('.legend li').map((item) => {
+    const hex = getComputedStyle(item).getPropertyValue('--colour').trim();
+    return [item.dataset.letter, [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16))];
+  }));
+
+  function stays(row, moments) {
+    const letters = new Array(moments);
+    let at = 0;
+    for (const [, letter, count] of row.matchAll(/(\D)(\d+)/g)) {
+      letters.fill(letter, at, at += Number(count));
+    }
+    return letters;
+  }
+
+  function open(figure) {
+    const film = JSON.parse(figure.querySelector('script').textContent);
+    const room = figure.querySelector('.zones');
+    film.zones = film.zones.map((zone) => {
+      const canvas = document.createElement('canvas');
+      canvas.width = CELLS_WIDE;
+      canvas.height = Math.ceil(zone.rows.length / CELLS_WIDE);
+      const name = document.createElement('span');
+      name.textContent = zone.name;
+      room.append(name, canvas);
+      return { canvas, rows: zone.rows.map((row) => stays(row, film.seconds.length)) };
+    });
+    const held = new Set(film.zones.flatMap((zone) => zone.rows.flat()));
+    for (const item of all('.legend li', figure.closest('.step'))) {
+      if (held.has(item.dataset.letter)) item.dataset.there = '';
+    }
+    return { figure, film, when: figure.querySelector('.when'), shown: -1 };
+  }
+
+  function showFilm(one, time) {
+    const { seconds, zones } = one.film;
+    let at = seconds.findIndex((second) => second > time) - 1;
+    if (at < -1) at = seconds.length - 1;
+    if (at < 0) at = 0;
+    one.when.textContent = show('s', seconds[at]) + (time > seconds[seconds.length - 1] ? ', its end' : '');
+    if (at === one.shown) return;
+    one.shown = at;
+    for (const { canvas, rows } of zones) {
+      const context = canvas.getContext('2d');
+      const image = context.createImageData(canvas.width, canvas.height);
+      rows.forEach((row, cell) => {
+        image.data.set([...(colours.get(row[at]) || [255, 255, 255]), 255], 4 * cell);
+      });
+      context.putImageData(image, 0, 0);
+    }
+  }
+
+  for (const figure of all('figure[data-film]')) {
+    const group = figure.dataset.film;
+    if (!films.has(group)) films.set(group, []);
+    films.get(group).push(open(figure));
+    showFilm(films.get(group).at(-1), 0);
+  }
+
   function point(group, share) {
     const reader = readers.get(group);
     const axis = scale(reader);
@@ -96,6 +157,7 @@
         value.textContent = number === null ? '–' : show(figure.dataset.unit, number);
       });
     }
+    for (const one of films.get(group) || []) showFilm(one, axis.value(share));
     const text = show(reader.dataset.unit, read);
     reader.value = 1000 * share;
     reader.setAttribute('aria-valuetext', text);
@@ -115,9 +177,37 @@
     }
   }
 
-  const choice = document.getElementById('step-choice');
-  if (choice) {
-    const choose = () => all('.step').forEach((step) => { step.hidden = step.id !== choice.value; });
+  // From where the slider stands to its end, in so many milliseconds for all of it.
+  const PLAYED_IN = 12000;
+  for (const button of all('button.play')) {
+    const group = button.dataset.group, reader = readers.get(group);
+    let timer = 0;
+    const stop = () => {
+      clearInterval(timer);
+      timer = 0;
+      button.setAttribute('aria-pressed', 'false');
+      button.textContent = 'Play';
+    };
+    button.addEventListener('click', () => {
+      if (timer) {
+        stop();
+        return;
+      }
+      const first = reader.value >= 1000 ? 0 : reader.value / 1000;
+      const began = performance.now();
+      button.setAttribute('aria-pressed', 'true');
+      button.textContent = 'Pause';
+      timer = setInterval(() => {
+        const share = Math.min(1, first + (performance.now() - began) / PLAYED_IN);
+        point(group, share);
+        if (share === 1) stop();
+      }, 40);
+    });
+  }
+
+  for (const choice of all('#step-choice, .step-choice')) {
+    const steps = all('.step', choice.closest('section'));
+    const choose = () => steps.forEach((step) => { step.hidden = step.id !== choice.value; });
     choice.addEventListener('change', choose);
     choose();
   }

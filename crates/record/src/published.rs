@@ -187,6 +187,12 @@ pub fn find(name: &str) -> Option<PublishedForm> {
     })
 }
 
+/// The names of all files, without their ending.
+#[must_use]
+pub fn file_names() -> Vec<&'static str> {
+    all_files().map(|(name, _)| name).collect()
+}
+
 /// All files, each once.
 pub(crate) fn all_files() -> impl Iterator<Item = File> {
     let of_one = FORMS.iter().filter(|(name, ..)| *name != CHOSEN[1].0);

@@ -4,6 +4,8 @@
 //! - [`relation`]: the language in which a claim says what has to be true of cells.
 //! - [`claims`]: the claims, and what becomes of one on given cells.
 //! - [`mod@directions`]: published rows that changed, and whether ours changed the same way.
+//! - [`machines`]: where a claim holds among many machines, and which unknown decides it.
+//! - [`tidy`]: what was measured, in the form of the published files.
 //!
 //! This is the only code that reads a published figure. Nothing that runs depends on it.
 //!
@@ -17,9 +19,12 @@
 pub mod cells;
 pub mod claims;
 pub mod directions;
+pub mod machines;
 pub mod relation;
+pub mod tidy;
 
 pub use cells::{Cell, Cells, Measured};
-pub use claims::{Claim, Claims, Judged, Number, Strength, Verdict};
+pub use claims::{Claim, Claims, Instead, Judged, Number, Strength, Verdict};
 pub use directions::{Direction, directions};
+pub use machines::{Decision, Side, Standing, Tally, decision};
 pub use relation::{Relation, RelationError};

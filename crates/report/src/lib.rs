@@ -27,7 +27,7 @@ pub use cells::{Cell, CellGrid};
 pub use chart::{BarChart, LineChart, Panel, ScatterChart, Series};
 pub use dots::{DotPanel, DotPlot, DotRow};
 pub use heat::{HeatColumn, HeatPanel, HeatRow, HeatTable};
-pub use lives::{BlockLives, ZoneLives};
+pub use lives::{BLOCK_LIVES, BlockLives, ZoneLives};
 pub use map::{Caption, Holders, MapZone, MemoryMap, Pinner, Statistics};
 pub use palette::{DifferenceClass, Mobility, Rgb, Swatch, UseClass};
 pub use picture::{render, render_coarse, render_difference, render_side_by_side};

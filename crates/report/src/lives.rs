@@ -1,4 +1,8 @@
 //! What became of pageblocks over time: a row for each, coloured by what most of it holds.
+//!
+//! The picture carries what it shows in its `metadata`, so that it can be read back: a line `seconds` with the moments,
+//! then for each zone a line `zone NAME` and one for each pageblock, in which a class stands as its letter with the
+//! number of moments for which it stayed: `f12h3`.
 
 use crate::map::Caption;
 use crate::palette::UseClass;
@@ -6,6 +10,9 @@ use crate::picture::draw_caption;
 use crate::svg::{INK, QUIET, Style, Svg};
 use highorder_tables::text;
 use std::fmt::Write as _;
+
+/// The picture's name in a record.
+pub const BLOCK_LIVES: &str = "block-lives";
 
 const MARGIN: f64 = 28.0;
 const TITLE: Style = Style::new(18.0, INK).bold();
@@ -77,7 +84,47 @@ impl BlockLives {
         let below_legend = self.draw_legend(&mut svg, width - LEGEND_WIDTH - MARGIN + 18.0, top);
         let caption = [("", &self.caption)];
         let y = draw_caption(&mut svg, &caption, width, y.max(below_legend) + 12.0);
-        svg.finish(width, y)
+        let picture = svg.finish(width, y);
+        // Behind the opening tag.
+        let at = picture.find("<svg").and_then(|tag| Some(tag + picture[tag..].find('>')? + 1));
+        let (head, body) = picture.split_at(at.unwrap_or(0));
+        format!("{head}\n<metadata>\n{}</metadata>{body}", self.lines())
+    }
+
+    /// The lines that say what is shown.
+    fn lines(&self) -> String {
+        let mut lines = "seconds".to_owned();
+        for seconds in &self.seconds {
+            let _ = write!(lines, " {seconds}");
+        }
+        lines.push('\n');
+        for zone in &self.zones {
+            let _ = writeln!(lines, "zone {}", zone.name);
+            for stays in zone.stays() {
+                let _ = writeln!(lines, "{stays}");
+            }
+        }
+        lines
+    }
+
+    /// What a picture shows that was drawn by [`BlockLives::svg`], but for its words; none if it is no such picture.
+    #[must_use]
+    pub fn read(picture: &str) -> Option<Self> {
+        let (_, rest) = picture.split_once("<metadata>\n")?;
+        let (lines, _) = rest.split_once("</metadata>")?;
+        let mut lines = lines.lines();
+        let seconds = lines.next()?.strip_prefix("seconds")?.split_whitespace();
+        let seconds = seconds.map(|text| text.parse().ok()).collect::<Option<Vec<f64>>>()?;
+        let mut zones: Vec<ZoneLives> = Vec::new();
+        for line in lines {
+            match line.strip_prefix("zone ") {
+                Some(name) => {
+                    zones.push(ZoneLives { name: name.to_owned(), blocks: Vec::new() });
+                }
+                None => zones.last_mut()?.blocks.push(read_stays(line, seconds.len())?),
+            }
+        }
+        Some(Self { seconds, zones, ..Self::default() })
     }
 
     /// The classes that are there, the ones that a map stacks highest first. Returns where it ends.
@@ -97,6 +144,14 @@ impl BlockLives {
 }
 
 impl ZoneLives {
+    /// For each pageblock, how long it stayed in which class: `f12h3`.
+    pub fn stays(&self) -> impl Iterator<Item = String> + '_ {
+        self.blocks.iter().map(|block| {
+            let stays = block.chunk_by(|one, next| one == next);
+            stays.map(|stay| format!("{}{}", stay[0].swatch().letter, stay.len())).collect()
+        })
+    }
+
     /// A path for each class, of a piece for as long as a pageblock stays in it.
     fn draw(&self, svg: &mut Svg, top: u64) {
         for class in UseClass::ALL {
@@ -118,9 +173,46 @@ impl ZoneLives {
     }
 }
 
+/// The classes of a pageblock at each of so many moments.
+fn read_stays(line: &str, moments: usize) -> Option<Vec<UseClass>> {
+    let mut classes = Vec::new();
+    let mut rest = line;
+    while let Some(letter) = rest.chars().next() {
+        let class = UseClass::ALL.into_iter().find(|class| class.swatch().letter == letter)?;
+        rest = &rest[letter.len_utf8()..];
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let stay: usize = rest[..digits].parse().ok()?;
+        if stay > moments - classes.len() {
+            return None;
+        }
+        classes.extend(std::iter::repeat_n(class, stay));
+        rest = &rest[digits..];
+    }
+    (classes.len() == moments).then_some(classes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_drawn_can_be_read_again() {
+        let row = |classes: [usize; 5]| classes.map(|at| UseClass::ALL[at]).to_vec();
+        let zone = |name: &str, blocks| ZoneLives { name: name.to_owned(), blocks };
+        let lives = BlockLives {
+            seconds: vec![0.0, 0.5, 1.0, 1.25, 20.0],
+            zones: vec![
+                zone("node 0, zone DMA", vec![row([0, 0, 1, 2, 2])]),
+                zone("node 1, zone Normal", vec![row([3, 4, 5, 6, 7]), row([20, 20, 20, 20, 20])]),
+            ],
+            ..BlockLives::default()
+        };
+        assert_eq!(BlockLives::read(&lives.svg()), Some(lives.clone()));
+        assert_eq!(lives.zones[0].stays().collect::<Vec<_>>().len(), 1);
+        for bad in ["", "<svg></svg>", &lives.svg().replacen("seconds 0", "seconds 0 0", 1)] {
+            assert_eq!(BlockLives::read(bad), None);
+        }
+    }
 
     #[test]
     fn a_block_has_a_piece_for_each_stay_in_a_class() {

@@ -51,10 +51,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// A price in thousandths of a nanosecond, and where it is from.
+    /// The price of so many nanoseconds, to the picosecond.
     #[must_use]
-    pub const fn new(picoseconds: u64, source: String) -> Self {
-        Self { picoseconds, source }
+    pub fn of_ns(ns: f64, source: impl Into<String>) -> Self {
+        Self { picoseconds: (ns * 1000.0).round() as u64, source: source.into() }
     }
 
     /// One of it, rounded down to nanoseconds.
@@ -93,6 +93,15 @@ macro_rules! costs {
                 vec![$((stringify!($name), concat!($($doc),+).trim())),*]
             }
 
+            /// The one of this name, to be changed.
+            #[must_use]
+            pub fn named_mut(&mut self, name: &str) -> Option<&mut Cost> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
+            }
+
             /// All of them by the names that machine files use.
             #[must_use]
             pub fn by_name(&self) -> Vec<(&'static str, &Cost)> {
@@ -104,7 +113,7 @@ macro_rules! costs {
         impl Costs {
             /// Whatever is done takes this long.
             pub(crate) fn same(picoseconds: u64) -> Self {
-                Self { $($name: Cost::new(picoseconds, String::new())),* }
+                Self { $($name: Cost { picoseconds, source: String::new() }),* }
             }
         }
 

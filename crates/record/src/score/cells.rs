@@ -202,7 +202,12 @@ pub(crate) fn better(table: &PublishedTable, row: &PublishedRow) -> Better {
     let (header, mut lines) = csv(text);
     let [metric, stat, better] = ["metric", "stat", "better"].map(|column| at(&header, column));
     let line = lines.find(|line| line[metric] == row.cells.metric && line[stat] == row.cells.stat);
-    match line.map_or("", |line| line[better]) {
+    better_of(line.map_or("", |line| line[better]))
+}
+
+/// What a word of the column `better` means.
+pub(crate) fn better_of(word: &str) -> Better {
+    match word {
         "lower" => Better::Lower,
         "higher" => Better::Higher,
         _ => Better::Neutral,

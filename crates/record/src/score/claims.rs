@@ -41,8 +41,19 @@ pub struct Claim {
     pub quote: String,
     /// What has to be true, as it was written.
     pub relation: String,
+    /// Of a claim that no figures of ours judge, what stands instead.
+    pub instead: Option<Instead>,
     /// What there is to judge.
     subject: Subject,
+}
+
+/// What stands for the judgement of a claim that figures do not judge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// Tests that show it, each as `folder/file.rs::name` of a crate.
+    ShownBy(Vec<String>),
+    /// Why it is not judged.
+    Unjudged(String),
 }
 
 /// How much hangs on a claim.
@@ -109,6 +120,9 @@ pub struct Judged {
     pub numbers: Vec<Number>,
     /// Of the thread counts that it is about, for how many it holds; none if it is about no counts.
     pub counts: Option<[usize; 2]>,
+    /// The number that the relation compares first; of a claim about several thread counts, for how many it holds.
+    /// None if it is not known, or is no number.
+    pub quantity: Option<f64>,
 }
 
 /// Whether a claim holds.
@@ -205,7 +219,12 @@ impl Claim {
     #[must_use]
     pub fn judge(&self, cells: &Cells) -> Judged {
         match &self.subject {
-            Subject::Prose => Judged { verdict: Verdict::Prose, numbers: Vec::new(), counts: None },
+            Subject::Prose => Judged {
+                verdict: Verdict::Prose,
+                numbers: Vec::new(),
+                counts: None,
+                quantity: None,
+            },
             Subject::Cells { relation, cells: named } => {
                 let values: BTreeMap<&str, f64> = named
                     .iter()
@@ -213,17 +232,19 @@ impl Claim {
                         Some((name.as_str(), reading.of(cells, wanted)?))
                     })
                     .collect();
-                let verdict = verdict(relation.holds(&|name| values.get(name).copied()));
+                let value = |name: &str| values.get(name).copied();
+                let verdict = verdict(relation.holds(&value));
+                let quantity = relation.quantity(&value);
                 let number = |name: &str| {
                     let value = *values.get(name)?;
                     Some(Number { name: name.to_owned(), threads: None, value })
                 };
                 let numbers = relation.names().into_iter().filter_map(number).collect();
-                Judged { verdict, numbers, counts: None }
+                Judged { verdict, numbers, counts: None, quantity }
             }
             Subject::Pair { relation, row, baseline, variant, threads, is_majority } => {
                 let mut numbers = Vec::new();
-                let mut found = Vec::new();
+                let (mut found, mut quantity) = (Vec::new(), None);
                 for threads in threads {
                     let of = |variant: &String| {
                         let variant = variant.clone();
@@ -233,6 +254,7 @@ impl Claim {
                     let (base, new) = (of(baseline), of(variant));
                     let value = |name: &str| pair_value(name, base?, new?);
                     found.push(relation.holds(&value));
+                    quantity = relation.quantity(&value);
                     for name in relation.names() {
                         let name = name.to_owned();
                         let value = value(&name);
@@ -250,7 +272,10 @@ impl Claim {
                     false => nr_held == all.len(),
                 });
                 let counts = (threads.len() > 1).then_some([nr_held, threads.len()]);
-                Judged { verdict: verdict(holds), numbers, counts }
+                if counts.is_some() {
+                    quantity = holds.map(|_| nr_held as f64);
+                }
+                Judged { verdict: verdict(holds), numbers, counts, quantity }
             }
         }
     }
@@ -274,6 +299,26 @@ fn pair_value(name: &str, base: f64, new: f64) -> Option<f64> {
         "base" => Some(base),
         "new" => Some(new),
         _ => None,
+    }
+}
+
+impl Instead {
+    /// The tests that show it.
+    #[must_use]
+    pub fn tests(&self) -> &[String] {
+        match self {
+            Self::ShownBy(tests) => tests,
+            Self::Unjudged(_) => &[],
+        }
+    }
+}
+
+impl fmt::Display for Instead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ShownBy(tests) => write!(f, "shown by {}", tests.join(", ")),
+            Self::Unjudged(reason) => f.write_str(reason),
+        }
     }
 }
 
@@ -331,6 +376,8 @@ struct ClaimValues {
     machine: Option<String>,
     config: Option<String>,
     posting: Option<String>,
+    shown_by: Option<Vec<String>>,
+    unjudged: Option<String>,
     /// What the posting told, and what is to be said of it: for readers of the file.
     #[serde(rename = "published")]
     _published: Option<toml::Value>,
@@ -350,6 +397,9 @@ struct CellValues {
     threads: Option<u32>,
     baseline: Option<String>,
     variant: String,
+    machine: Option<String>,
+    config: Option<String>,
+    posting: Option<String>,
     value: Option<CellReading>,
 }
 
@@ -379,8 +429,21 @@ enum Aggregate {
 impl ClaimValues {
     fn finish(self) -> Result<Claim, String> {
         let subject = self.subject()?;
-        let Self { id, experiment, strength, kind, quote, relation, .. } = self;
-        Ok(Claim { id, experiment, strength, kind, quote, relation, subject })
+        let Self { id, experiment, strength, kind, quote, relation, shown_by, unjudged, .. } = self;
+        let instead = match (shown_by, unjudged) {
+            (None, None) => None,
+            (Some(tests), None) => Some(Instead::ShownBy(tests)),
+            (None, Some(reason)) => Some(Instead::Unjudged(reason)),
+            (Some(_), Some(_)) => {
+                return Err(format!("{id}: both `shown_by` and `unjudged`, expected one of them"));
+            }
+        };
+        if instead.is_some() && subject != Subject::Prose && strength != Strength::Record {
+            return Err(format!(
+                "{id}: figures judge it, expected neither `shown_by` nor `unjudged`"
+            ));
+        }
+        Ok(Claim { id, experiment, strength, kind, quote, relation, instead, subject })
     }
 
     fn subject(&self) -> Result<Subject, String> {
@@ -468,7 +531,7 @@ impl CellValues {
             stat: self.stat.clone(),
             threads: self.threads,
             variant: self.variant.clone(),
-            settings: Default::default(),
+            settings: [self.machine.clone(), self.config.clone(), self.posting.clone()],
         };
         Ok((self.name.clone(), wanted, reading))
     }
@@ -497,7 +560,25 @@ mod tests {
                 nr += 1;
             }
         }
-        assert_eq!((claims.0.len(), nr), (208, 166), "all claims, and those that can be judged");
+        assert_eq!((claims.0.len(), nr), (208, 169), "all claims, and those that can be judged");
+    }
+
+    #[test]
+    fn each_claim_is_judged_by_figures_or_shown_by_a_test_or_has_a_reason() {
+        for claim in &Claims::built_in().0 {
+            let is_judged = claim.subject != Subject::Prose && claim.strength != Strength::Record;
+            assert_eq!(is_judged, claim.instead.is_none(), "{}", claim.id);
+            for test in claim.instead.iter().flat_map(|instead| instead.tests()) {
+                let (file, name) = test.split_once("::").expect("a file and a test");
+                let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
+                let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+                let marked = format!(
+                    "#[test]\n{}fn {name}(",
+                    if file.contains("/src/") { "    " } else { "" }
+                );
+                assert!(text.contains(&marked), "{}: no test {test}", claim.id);
+            }
+        }
     }
 
     #[test]

@@ -106,6 +106,18 @@ impl Relation {
         names
     }
 
+    /// The number that it compares first, beside another; none if a name in it has no value, or if it cannot be
+    /// computed.
+    ///
+    /// Of `0 < new < 10` that is `new`: a literal number is what something is compared with.
+    #[must_use]
+    pub fn quantity(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<f64> {
+        let is_computable = Cell::new(true);
+        let values = Values { value, is_computable: &is_computable };
+        let number = self.0.compared_first()?.number(&values)?;
+        is_computable.get().then_some(number)
+    }
+
     /// Whether it is true of these values; none if a name has none.
     ///
     /// A relation of which some number cannot be computed, such as `1 / 0`, is not true, nor is its opposite.
@@ -202,6 +214,21 @@ impl Expression {
             Self::Or(inner) => all(inner)?.into_iter().any(|holds| holds),
             _ => unreachable!("the parser takes no number for a truth"),
         })
+    }
+}
+
+impl Expression {
+    /// The first number of the first comparison that is no literal.
+    fn compared_first(&self) -> Option<&Self> {
+        match self {
+            Self::Chain(first, rest) => {
+                let mut all = std::iter::once(&**first).chain(rest.iter().map(|(_, other)| other));
+                all.find(|number| !matches!(number, Self::Number(_)))
+            }
+            Self::Not(inner) => inner.compared_first(),
+            Self::And(all) | Self::Or(all) => all.first()?.compared_first(),
+            _ => None,
+        }
     }
 }
 
@@ -540,6 +567,29 @@ mod tests {
             "base == 200 or base / zero > 1",
         ] {
             assert_eq!(holds(text), Some(false), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_quantity_is_what_is_compared_first_and_no_literal() {
+        let quantity = |text: &str| {
+            let value = |name: &str| match name {
+                "base" => Some(200.0),
+                "new" => Some(50.0),
+                "zero" => Some(0.0),
+                _ => None,
+            };
+            Relation::parse(text).unwrap().quantity(&value)
+        };
+        for (text, expected) in [
+            ("new / base >= 0.5", Some(0.25)),
+            ("0 < new < 10", Some(50.0)),
+            ("not (base > 1 or new > 1)", Some(200.0)),
+            ("base == 0 and new == 0", Some(200.0)),
+            ("base / zero > 1", None),
+            ("unheard > 1", None),
+        ] {
+            assert_eq!(quantity(text), expected, "{text}");
         }
     }
 

@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_lock_s_line_is_fetched_from_others_and_once_it_never_rests_each_waits_for_all() {
         let costs = Costs::same(40_000);
-        let costs = Costs { remote_access: Cost::new(130_000, String::new()), ..costs };
+        let costs = Costs { remote_access: Cost::of_ns(130.0, ""), ..costs };
         let (near, far) = (costs.cache_read.times(20), costs.remote_access.times(20));
         let line = |lock: &MmapLock, cpus, node, nr_faults, alone| {
             lock.line_time(&costs, |_| cpus, node, nr_faults, alone)
