@@ -11,13 +11,12 @@
 //! `xlog_cil_committed`, fs/xfs/xfs_log_cil.c; `xfs_log_worker`, fs/xfs/xfs_log.c; `xfs_inode_item_size`,
 //! fs/xfs/xfs_inode_item.c; `xfs_iflush`, fs/xfs/xfs_inode.c; v4.20.
 //! Departs: inodes alone are logged, no directories, no free space. Visible as: a hundredth of changes less. A
-//! checkpoint may be as large as before 5.6, and nobody who makes it too large is held back; the log is never full. Visible as: nothing where a disk can write what
-//! changes. A file's new size is logged when its pages are sent to the disk, not once they are there. Visible as: a
-//! vector is taken some hundredths of a second earlier. Writes to the log have to wait for others as any that
-//! somebody waits for, and do not have the disk empty its cache (`REQ_PREFLUSH`). Visible as: a checkpoint takes another
-//! time beside much writing. Inodes of files that are read first go to their buffers with
-//! the others, and all that a checkpoint has written goes there when half a minute has passed. Visible as: nothing that
-//! is known.
+//! checkpoint may be as large as before 5.6, nobody who makes it too large is held back, and the log is never full.
+//! Visible as: larger bursts on later kernels. A file's new size is logged when its pages are sent to the disk, not once
+//! they are there. Visible as: a vector is taken some hundredths of a second earlier. Writes to the log are to the disk
+//! what any others are that somebody waits for, and do not have it empty its cache (`REQ_PREFLUSH`). Visible as:
+//! beside much writing a checkpoint takes longer or shorter. What a checkpoint has written goes to the inodes' buffers
+//! when half a minute has passed, however full the log. Visible as: nothing where that is large.
 
 use super::inodes::EntryRef;
 use super::journal::{Ring, TAG};
@@ -196,6 +195,7 @@ impl Log {
     }
 
     /// Whether it is time for a checkpoint.
+    #[doc(alias = "xlog_cil_push_background")]
     fn is_full(&self) -> bool {
         self.space >= self.ring.bytes() / CHECKPOINTS_OF_LOG
     }
