@@ -220,7 +220,13 @@ fn a_run_of_which_a_process_was_killed_from_outside_leaves_no_record() {
         |spec| spec.kills_are_the_kernels = false,
         |sys| {
             let child = ThreadSpec::process("victim");
-            let child = sys.spawn(child, Box::new(|_| Ok(kill_me())))?;
+            let child = sys.spawn(
+                child,
+                Box::new(|_| {
+                    kill_me();
+                    Ok(())
+                }),
+            )?;
             assert_eq!(sys.join(child), Err(Failure::Killed));
             Ok(())
         },

@@ -259,7 +259,7 @@ impl Scenario {
                 Piece::Demand(lines) => text.push_str(&format!("\n[[demand]]\n{lines}")),
                 Piece::Variant(line) => variant.push_str(&format!("{line}\n")),
                 Piece::Knob(name, value) => {
-                    settings.push_str(&format!("\"{name}\" = \"{value}\"\n"))
+                    settings.push_str(&format!("\"{name}\" = \"{value}\"\n"));
                 }
                 Piece::Node(..) | Piece::Disk(_) => {}
             }

@@ -15,6 +15,7 @@ use super::node_reclaim::RECLAIM_DISTANCE;
 use super::policy::{DefragNoretry, HalfReferenced, ThpDisable, ThpNuma};
 use super::slowpath::{Want, alloc_pages};
 use super::swap::{SwappedEntry, swap_in_for_collapse};
+use super::throttle::JIFFY;
 use super::trace::{self, TraceEvent, UnitCounts};
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
@@ -330,6 +331,9 @@ const IDLE_SLEEP: Ns = Ns::from_secs(10);
 const FIRST_UNIT: (ProcessId, Vpn) = (ProcessId(0), Vpn(0));
 
 /// The kernel thread that makes huge pages of base pages. Never returns.
+///
+/// Departs: told not to sleep (`scan_sleep_millisecs` 0) it only lets others run (`cond_resched`); here it rests for a
+/// tick, as a pass over nothing takes no time. Visible as: it leaves a CPU idle that it would keep busy.
 pub(crate) fn khugepaged(cx: &mut KernelCx<'_>) {
     let mut at = FIRST_UNIT;
     // The node that last took a huge page for a unit spread evenly.
@@ -341,7 +345,7 @@ pub(crate) fn khugepaged(cx: &mut KernelCx<'_>) {
             continue;
         }
         scan_pass(cx, &mut at, &mut last_node);
-        cx.sleep(knobs.khugepaged.scan_sleep);
+        cx.sleep(knobs.khugepaged.scan_sleep.max(JIFFY));
     }
 }
 
