@@ -120,8 +120,6 @@ fn the_defrag_setting_says_who_reclaims_for_a_huge_fault_and_whether_kswapd_is_w
     for (defrag, advice, stalls, wakes) in [
         (Defrag::Always, HugeAdvice::None, true, false),
         (Defrag::Always, HugeAdvice::Huge, true, false),
-        (Defrag::Defer, HugeAdvice::None, false, true),
-        (Defrag::Defer, HugeAdvice::Huge, false, true),
         (Defrag::Madvise, HugeAdvice::None, false, false),
         (Defrag::Madvise, HugeAdvice::Huge, true, false),
         (Defrag::Never, HugeAdvice::None, false, false),
@@ -140,7 +138,7 @@ fn the_defrag_setting_says_who_reclaims_for_a_huge_fault_and_whether_kswapd_is_w
             cx.sleep(Ns::from_secs(1));
             let trace = cx.world().trace.take().unwrap_or_default();
             let is_wake = |traced: &Traced| {
-                matches!(traced.event, TraceEvent::Reclaim(ReclaimEvent::KswapdWake { .. }))
+                matches!(traced.event, TraceEvent::Reclaim(ReclaimEvent::WakeupKswapd { .. }))
             };
             seen.set(trace.iter().any(is_wake));
         });

@@ -18,6 +18,8 @@ pub(super) struct Machines {
 /// An unknown and its value on each machine; none where the machine has no such thing.
 struct Known {
     unknown: Unknown,
+    /// The published files that its experiments repeat: of claims about others it decides nothing.
+    files: Vec<&'static str>,
     values: Vec<Option<f64>>,
 }
 
@@ -40,10 +42,12 @@ impl Machines {
         for unknown in &unknowns.0 {
             let of = |one: &&Reproduction| unknown.experiments.contains(&one.experiment.name);
             let Some(one) = chosen.iter().find(of) else { continue };
+            let tables = chosen.iter().filter(of).flat_map(|one| &one.form.tables);
             let nominal = one.experiment.variants.first().map(|variant| &variant.machine);
             let nominal = nominal.and_then(|machine| unknown.nominal(machine));
             let value = |number: &MachineNumber| unknown.value(*number).or(nominal);
             by_document.entry(unknown.document.clone()).or_default().push(Known {
+                files: tables.map(|table| table.file).collect(),
                 values: numbers.iter().map(value).collect(),
                 unknown: unknown.clone(),
             });
@@ -74,8 +78,12 @@ impl Machines {
         let held: Vec<Option<bool>> =
             one.ours.iter().map(|judged| judged.verdict.holds()).collect();
         let known = self.of(one.claim.document());
+        let files = one.claim.files();
+        let concerns = |known: &Known| known.files.iter().any(|file| files.contains(file));
+        let value =
+            |known: &Known, machine: usize| known.values[machine].filter(|_| concerns(known));
         let values: Vec<Vec<Option<f64>>> = (0..self.numbers.len())
-            .map(|machine| known.iter().map(|known| known.values[machine]).collect())
+            .map(|machine| known.iter().map(|known| value(known, machine)).collect())
             .collect();
         Where {
             tally: Tally::of(held.iter().copied()),
