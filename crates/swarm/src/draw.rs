@@ -292,14 +292,14 @@ impl Dice {
         let mut lines = format!(
             "nr_requests = {}\nmax_request_kib = {}\nfilesystem = \"{}\"\n",
             self.one_of(&[4, 128, 1024]),
-            self.one_of(&[4, 128, 1280]),
+            self.one_of(&[64, 128, 1280]),
             self.one_of(&["ext4", "xfs"])
         );
         if self.one_in(2) {
             let mut times = || {
                 format!(
                     "{{ access_ns = {}, command_ns = {}, bytes_per_second = {} }}",
-                    self.one_of(&[0, 50_000, 20_000_000]),
+                    self.one_of(&[0, 50_000, 1_000_000]),
                     self.one_of(&[0, 100_000]),
                     self.one_of(&[5_000_000, 100_000_000, 4_000_000_000_u64])
                 )
@@ -365,7 +365,7 @@ impl Dice {
         ]);
         let mut lines = format!(
             "kind = \"{kind}\"\nrate_per_s = {}\nlifetime_s = {}\n",
-            self.one_of(&["0.5", "20.0", "2000.0"]),
+            self.one_of(&["0.5", "20.0", "100.0"]),
             self.one_of(&["0.1", "2.0", "100.0"])
         );
         match kind {
