@@ -284,12 +284,16 @@ fn what_cannot_be_run_is_told_in_a_line_and_leaves_nothing() {
 #[test]
 fn a_knob_that_the_model_lacks_is_for_real_kernels_only() {
     let folder = tempfile::tempdir().expect("a folder");
-    let knobs = "knobs = { \"vm.no_such_setting\" = 1 }\n";
-    let (experiment, store) = (experiment(folder.path(), knobs), folder.path().join("store"));
-    let told = refused(&["run", text(&experiment), "--store", text(&store)]);
-    assert!(told.contains("small.toml:13: unknown knob `vm.no_such_setting`"), "{told}");
-    let told = refused(&["run", text(&experiment), "--on", "host", "--store", text(&store)]);
-    assert!(told.contains("vm.no_such_setting") && told.contains("no such setting"), "{told}");
+    let store = folder.path().join("store");
+    let with = |knob: &str| experiment(folder.path(), &format!("knobs = {{ \"{knob}\" = 1 }}\n"));
+    let told = refused(&["run", text(&with("vm.no_such_setting")), "--store", text(&store)]);
+    assert!(told.contains("small.toml:13: knob `vm.no_such_setting`, expected one of "), "{told}");
+    let told = refused(&["run", text(&with("vm.admin_reserve_kbytes")), "--store", text(&store)]);
+    assert!(told.contains("small.toml:13: unknown knob `vm.admin_reserve_kbytes`"), "{told}");
+    // No kernel has huge pages of this size.
+    let knob = "hugepages/hugepages-3kB/nr_hugepages";
+    let told = refused(&["run", text(&with(knob)), "--on", "host", "--store", text(&store)]);
+    assert!(told.contains(knob) && told.contains("no such setting"), "{told}");
 }
 
 #[test]
