@@ -286,13 +286,15 @@ fn a_knob_that_the_model_lacks_is_for_real_kernels_only() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = folder.path().join("store");
     let with = |knob: &str| experiment(folder.path(), &format!("knobs = {{ \"{knob}\" = 1 }}\n"));
-    let told = refused(&["run", text(&with("vm.no_such_setting")), "--store", text(&store)]);
-    assert!(told.contains("small.toml:13: knob `vm.no_such_setting`, expected one of "), "{told}");
     let told = refused(&["run", text(&with("vm.admin_reserve_kbytes")), "--store", text(&store)]);
     assert!(told.contains("small.toml:13: unknown knob `vm.admin_reserve_kbytes`"), "{told}");
+    let on_host =
+        |knob| refused(&["run", text(&with(knob)), "--on", "host", "--store", text(&store)]);
+    let told = on_host("vm.no_such_setting");
+    assert!(told.contains("small.toml:13: knob `vm.no_such_setting`, expected one of "), "{told}");
     // No kernel has huge pages of this size.
     let knob = "hugepages/hugepages-3kB/nr_hugepages";
-    let told = refused(&["run", text(&with(knob)), "--on", "host", "--store", text(&store)]);
+    let told = on_host(knob);
     assert!(told.contains(knob) && told.contains("no such setting"), "{told}");
 }
 
