@@ -2,7 +2,7 @@
 
 use crate::{
     calibrate, compare, completions, import, list, man, map, replay, reproduce, restore_knobs, run,
-    show, snapshot, trace, validate,
+    show, snapshot, trace, validate, what_if,
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
@@ -39,6 +39,10 @@ pub(crate) enum Verb {
     Calibrate(calibrate::Arguments),
     /// Replay a recording of a real kernel, and compare
     Replay(replay::Arguments),
+    /// Ask what a recorded machine would do under other settings
+    WhatIf(what_if::Arguments),
+    /// Try the known settings on a recorded machine, and say which help
+    Advise(what_if::AdviseArguments),
     /// Show runs of compaction in a trace: where the scanners were, and what they moved
     Trace(trace::Arguments),
     /// Repeat published experiments, and say which of their claims hold
@@ -68,6 +72,8 @@ pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
             "import",
             "calibrate",
             "replay",
+            "what-if",
+            "advise",
             "trace",
             "validate",
             "restore-knobs",
@@ -89,6 +95,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  highorder reproduce --scale 1/16 --score     do published claims hold here?\n",
     "  highorder replay RECORDING --lockstep        does the model choose as the kernel did?\n",
     "  highorder replay RECORDING --vs linux-6.1    the same demand under another kernel's rules\n",
+    "  highorder what-if RECORDING --set transparent_hugepage/defrag=defer   ... and other settings?\n",
     "  highorder trace trace.txt --picture out.png  where compaction was, and what it moved\n",
 );
 

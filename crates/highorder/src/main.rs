@@ -38,6 +38,7 @@ mod snapshot;
 mod sweep;
 mod trace;
 mod validate;
+mod what_if;
 
 use cli::Verb;
 use failure::Failure;
@@ -98,6 +99,8 @@ fn run(verb: &Verb) -> Result<(), Failure> {
         Verb::Map(arguments) => map::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
+        Verb::WhatIf(arguments) => what_if::run(arguments),
+        Verb::Advise(arguments) => what_if::advise(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
         Verb::List(arguments) => list::run(arguments),
         Verb::Show(arguments) => show::run(arguments),

@@ -142,7 +142,7 @@ fn with_progress<T>(
 }
 
 /// The kernel file for the release that was recorded.
-fn recorded_kernel(recording: &Recording, path: &Path) -> Result<KernelFile, Failure> {
+pub(crate) fn recorded_kernel(recording: &Recording, path: &Path) -> Result<KernelFile, Failure> {
     match recording.before.kernel_release.as_deref() {
         Some(release) => Ok(KernelFile::for_release(release)?),
         None => Err(Failure::input(format!(

@@ -15,6 +15,7 @@ pub mod passes;
 pub mod reclaim_events;
 pub mod recording;
 pub mod reproduce;
+pub mod residents;
 pub mod run;
 mod run_inputs;
 mod sweep;
@@ -23,6 +24,7 @@ pub mod times;
 pub mod trace_text;
 pub mod unknowns;
 pub mod validate;
+pub mod what_if;
 
 pub use experiment::{Experiment, Scale, Variant};
 pub use recording::Recording;

@@ -206,6 +206,33 @@ impl Event {
     }
 }
 
+/// What is told beside the events about blocks, for those who ask what was wanted and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// Nanoseconds since the first event.
+    pub time_ns: u64,
+    /// The task.
+    pub pid: u32,
+    /// What happened.
+    pub kind: AsideKind,
+}
+
+/// What an [`Aside`] tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsideKind {
+    /// A request got nothing.
+    Refused {
+        /// The order wanted.
+        order: Order,
+        /// Flags of the request.
+        gfp: Gfp,
+    },
+    /// The task begins to reclaim for its own request.
+    ReclaimBegin,
+    /// It ends.
+    ReclaimEnd,
+}
+
 /// A recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -219,6 +246,8 @@ pub struct Recording {
     pub events: Vec<Event>,
     /// What compaction tells, by [`Self::compact_step`].
     compact_steps: Vec<CompactStep>,
+    /// What is told besides, in the order of time.
+    pub asides: Vec<Aside>,
     /// Lines of the trace.
     pub nr_lines: u64,
     /// Lines of events lost to an overrun of the trace buffer.
@@ -260,6 +289,7 @@ impl Recording {
             after,
             events: built.events,
             compact_steps: built.compact_steps,
+            asides: built.asides,
             nr_lines: built.lines,
             nr_lost: built.lost,
             cut_line,
@@ -365,6 +395,7 @@ struct Builder<'a> {
     migratetypes: Vec<Migratetype>,
     events: Vec<Event>,
     compact_steps: Vec<CompactStep>,
+    asides: Vec<Aside>,
     lines: u64,
     lost: u64,
     first_ns: Option<u64>,
@@ -409,6 +440,7 @@ impl<'a> Builder<'a> {
             migratetypes,
             events: Vec::new(),
             compact_steps: Vec::new(),
+            asides: Vec::new(),
             lines: 0,
             lost: 0,
             first_ns: None,
@@ -427,9 +459,9 @@ impl<'a> Builder<'a> {
             let dropped = self.nr_problems - self.problems.len();
             return Err(InputError::new(self.problems).and_more(dropped));
         }
-        let Self { mut events, dones, compact_steps, lines, lost, .. } = self;
+        let Self { mut events, dones, compact_steps, asides, lines, lost, .. } = self;
         merge(&mut events, dones);
-        Ok(Built { events, compact_steps, lines, lost })
+        Ok(Built { events, compact_steps, asides, lines, lost })
     }
 
     fn bad(&mut self, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) {
@@ -499,6 +531,7 @@ impl<'a> Builder<'a> {
                     self.has_marks = true;
                     self.events.clear();
                     self.compact_steps.clear();
+                    self.asides.clear();
                     self.rounds.clear();
                     self.dones.clear();
                     self.isolating.clear();
@@ -523,6 +556,9 @@ impl<'a> Builder<'a> {
             migratetype: Migratetype::Unmovable,
             cpu,
         };
+        if let Some(kind) = self.aside(event) {
+            self.asides.push(Aside { time_ns: made.time_ns, pid: made.pid, kind });
+        }
         if self.fill(&mut made, event).is_some() && self.block_exists(&made) {
             self.events.push(made);
         }
@@ -561,6 +597,19 @@ impl<'a> Builder<'a> {
             self.bad("an event names", block, "one within a zone of the state before");
         }
         is_in_zone
+    }
+
+    /// What the event tells besides, if it does.
+    fn aside(&mut self, event: &TraceEvent<'_>) -> Option<AsideKind> {
+        Some(match event {
+            TraceEvent::MmPageAlloc(e) if e.is_failure() => AsideKind::Refused {
+                order: self.order(e.order.into())?,
+                gfp: self.gfp(e.gfp_flags.0)?,
+            },
+            TraceEvent::DirectReclaimBegin(_) => AsideKind::ReclaimBegin,
+            TraceEvent::DirectReclaimEnd(_) => AsideKind::ReclaimEnd,
+            _ => return None,
+        })
     }
 
     /// Fills in what the event says; `None` if it is none of ours, or bad.
@@ -754,6 +803,7 @@ impl<'a> Builder<'a> {
 struct Built {
     events: Vec<Event>,
     compact_steps: Vec<CompactStep>,
+    asides: Vec<Aside>,
     lines: u64,
     lost: u64,
 }

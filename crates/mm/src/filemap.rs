@@ -199,7 +199,7 @@ impl PageCache {
     }
 
     /// Notes a page that came into memory. Returns its owner, and the shadow that lay there.
-    fn insert(&mut self, file: FileId, index: u64, pfn: Pfn) -> (u32, Option<u64>) {
+    pub(crate) fn insert(&mut self, file: FileId, index: u64, pfn: Pfn) -> (u32, Option<u64>) {
         let (chunk, at) = self.place_to_fill(file, index);
         let this = &mut self.chunks[chunk];
         let before = decode(this.entries[at]);

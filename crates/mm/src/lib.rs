@@ -14,6 +14,7 @@
 #![forbid(clippy::disallowed_types)]
 extern crate alloc as std_alloc;
 
+pub mod adopt;
 pub mod alloc;
 pub mod anon;
 pub mod audit;

@@ -102,7 +102,7 @@ impl Generations {
         &mut self.lists[generation as usize][file][zone as usize]
     }
 
-    const fn slot(seq: u64) -> u8 {
+    pub(crate) const fn slot(seq: u64) -> u8 {
         (seq % MAX_NR_GENS as u64) as u8
     }
 
@@ -257,7 +257,7 @@ impl Memory {
         Generations::slot(seq)
     }
 
-    fn enter_generation(&mut self, pfn: Pfn, generation: u8, end: End) {
+    pub(crate) fn enter_generation(&mut self, pfn: Pfn, generation: u8, end: End) {
         self.link_generation(pfn, generation, end);
         self.frames.set_home_generation(pfn, generation);
         self.account_generation(pfn, generation, 1);

@@ -9,14 +9,15 @@ mod fragmentation;
 pub mod knob_scaling;
 mod knobs;
 mod pageblocks;
+mod residents;
 mod settings;
 mod state;
 mod thread;
 
 pub use knobs::{Knob, KnobValue, knob_scaling, knobs};
+pub use residents::{Found, Residents};
 pub use settings::{check_knob, check_knob_of};
 
-use highorder_mm::Memory;
 use highorder_mm::policy::Policy;
 use highorder_record::killed::killed_note;
 use highorder_record::{Durations, Inputs, Latencies, Metric, Record, State};
@@ -221,8 +222,8 @@ pub fn run_traced(
     Ok((record, kernel, Trace { events, tasks }))
 }
 
-/// As [`run`], with memory in a state that was found somewhere else: its marks stay as they are, and so
-/// does its policy but for the knobs given.
+/// As [`run`], with memory in a state that was found somewhere else: its policy stays as it is but for the knobs given,
+/// and so do its marks, unless they are to be set. Those whose pages they are live beside the workload.
 ///
 /// # Errors
 /// As [`run`].
@@ -230,18 +231,26 @@ pub fn run_traced(
 /// # Panics
 /// As [`run`]; and if the memory is of other CPUs than the machine.
 pub fn run_from(
-    mut memory: Memory,
+    found: Found,
     spec: ModelSpec,
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel), RunError> {
+    let Found { mut memory, residents, sets_marks } = found;
     let ModelSpec { machine, policy: _, flows, knobs, seed, demands, sample_interval, draw, watch } =
         spec;
     let settings = settings_of(&memory.policy, &flows, &knobs);
     settings.apply(&mut memory.policy);
-    let sim = kernel::start(&machine, memory, flows, settings.knobs);
+    let mut sim = kernel::start(&machine, memory, flows, settings.knobs);
+    if sets_marks {
+        settings.apply_to_marks(sim.world_mut());
+    }
     let course = Course { seed, demands, sample_interval, draw, watch, is_checked: false };
-    run_in(sim, settings, course, inputs, workload)
+    if residents.is_empty() {
+        return run_in(sim, settings, course, inputs, workload);
+    }
+    residents::settle(sim.world_mut(), &residents, !machine.disks.is_empty());
+    run_in(sim, settings, course, inputs, residents::beside(workload, residents.freed))
 }
 
 /// The machine of a specification as its kernel finds it, and what else is said of the run.

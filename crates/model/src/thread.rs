@@ -661,6 +661,12 @@ impl System for Thread<'_, '_> {
     fn take_block(&mut self, kind: KernelBlock) -> Result<Option<BlockId>, Failure> {
         self.system_call()?;
         let huge_order = self.cx.world().memory.policy.freelist.pageblock_order;
+        let possible = |order: u8| match order {
+            0..=MAX_PAGE_ORDER => Ok(Order(order)),
+            _ => Err(Failure::Refused(format!(
+                "a block of order {order}, expected 0 to {MAX_PAGE_ORDER}"
+            ))),
+        };
         // `alloc_buddy_hugetlb_folio`, mm/hugetlb.c: user pages that migration can move, and that are worth
         // some trying (`__GFP_REPEAT` before 4.13). `anon_pipe_get_page`, fs/pipe.c: GFP_HIGHUSER.
         let (order, gfp, of) = match kind {
@@ -671,12 +677,13 @@ impl System for Thread<'_, '_> {
             }
             KernelBlock::PipeBuffer => (Order(0), Gfp::HIGHUSER, KernelUse::Pipe),
             KernelBlock::Module { order } => {
-                if order > MAX_PAGE_ORDER {
-                    return Err(Failure::Refused(format!(
-                        "a block of order {order}, expected 0 to {MAX_PAGE_ORDER}"
-                    )));
-                }
-                (Order(order), Gfp::HIGHUSER_MOVABLE | Gfp::NOWARN, KernelUse::Module)
+                (possible(order)?, Gfp::HIGHUSER_MOVABLE | Gfp::NOWARN, KernelUse::Module)
+            }
+            KernelBlock::Own { order, may_wait, is_reclaimable } => {
+                let mut gfp = if may_wait { Gfp::KERNEL } else { Gfp::NOWAIT } | Gfp::NOWARN;
+                gfp |= if is_reclaimable { Gfp::RECLAIMABLE } else { Gfp::NONE };
+                gfp |= if order > 0 { Gfp::COMP } else { Gfp::NONE };
+                (possible(order)?, gfp, KernelUse::Unknown)
             }
         };
         let found = slab::take_block(self.cx, order, gfp, of, Some(self.process));

@@ -233,6 +233,16 @@ pub enum KernelBlock {
         /// The order.
         order: u8,
     },
+    /// 2^order pages, asked for as the kernel asks for memory of its own, which does not move. Only the model has
+    /// such a caller.
+    Own {
+        /// The order.
+        order: u8,
+        /// Whether the caller may sleep, and so reclaim.
+        may_wait: bool,
+        /// Whether it is memory that could be given back (`__GFP_RECLAIMABLE`), though nobody asks for it.
+        is_reclaimable: bool,
+    },
 }
 
 /// A block that [`System::take_block`] gave.

@@ -444,6 +444,9 @@ impl System for HostThread {
                     }
                 }
             }
+            KernelBlock::Own { order, .. } => Err(Failure::Refused(format!(
+                "a block of order {order} of the kernel's own: only the model takes one on request"
+            ))),
             KernelBlock::Module { order } => Err(Failure::Refused(format!(
                 "a block of order {order} for a module of the kernel's: only the model has such a module"
             ))),

@@ -5,6 +5,7 @@
 
 use super::{Kernel, PAGE_BYTES};
 use crate::sched::DeviceId;
+use highorder_mm::Pfn;
 use highorder_mm::filemap::FileId;
 use highorder_words::Ns;
 use std::collections::BTreeMap;
@@ -199,6 +200,22 @@ impl Kernel {
         }
         self.file_table[file.0 as usize] = Some(File::new(device));
         file
+    }
+
+    /// Makes a file of these pages, which were restored and belong to nobody: clean, in this order, and with a place on
+    /// the disk each. Nothing where the disk is too small for them.
+    pub fn adopt_file(&mut self, device: DeviceId, pages: &[Pfn]) -> Option<FileId> {
+        let file = self.create_file(device);
+        let nr = pages.len() as u64;
+        if self.allocate_space(file, 0, nr).is_err() {
+            self.forget_file(file);
+            return None;
+        }
+        self.file_mut(file).size = nr * PAGE_BYTES;
+        for (&pfn, index) in pages.iter().zip(0..) {
+            self.memory.adopt_cached(file, index, pfn);
+        }
+        Some(file)
     }
 
     /// Forgets a file without pages in memory, and frees its space.

@@ -1,0 +1,588 @@
+//! What a recorded machine would do under other settings: its demand, in the model, from the state it was in.
+//!
+//! The model has the recording's memory with all lists, and those whose pages they are; reclaim, compaction, kswapd,
+//! kcompactd and khugepaged run in virtual time. What the recorded kernel counted under its own settings says how far
+//! the model is to be believed there.
+
+mod replayed;
+pub mod wanted;
+
+use crate::machine::populated;
+use crate::recording::Recording;
+use crate::residents::with_residents;
+use highorder_files::limits;
+use highorder_input::InputError;
+use highorder_kernelfs::{Meminfo, Settings, TextFile, Vmstat};
+use highorder_kernels::{KernelFile, machine};
+use highorder_mm::types::NodeId;
+use highorder_model::{ModelSpec, check_knob_of, knobs, run_from};
+use highorder_record::{Inputs, Record, State};
+use highorder_sim::{Machine, Ns};
+use highorder_system::Area;
+pub use replayed::Course;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use wanted::Wanted;
+
+/// Knobs by name.
+pub type Knobs = BTreeMap<String, String>;
+
+/// A recorded machine that can be asked.
+pub struct Recorded {
+    recording: Recording,
+    kernel: KernelFile,
+    machine: Machine,
+    /// What its knobs were, of those that the model has.
+    pub present: Knobs,
+    wanted: Arc<Wanted>,
+    /// Where the pages are that were given back, and when.
+    freed: Vec<(Ns, Area)>,
+    /// What had to be assumed, a sentence each.
+    pub assumed: Vec<String>,
+}
+
+/// Of one setting, what came of it with each seed.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The records, by seed.
+    pub records: Vec<Record>,
+}
+
+/// A figure of a run, for tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its unit, if it has one.
+    pub unit: &'static str,
+    /// Whether less of it is better.
+    pub less_is_better: bool,
+    of: fn(&Record) -> Option<f64>,
+}
+
+impl Measure {
+    /// Its values in the runs of an answer: the median, the least and the most.
+    #[must_use]
+    pub fn of(&self, answer: &Answer) -> Option<[f64; 3]> {
+        let mut values: Vec<f64> = answer.records.iter().filter_map(self.of).collect();
+        values.sort_by(f64::total_cmp);
+        let (first, last) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = match values.len().is_multiple_of(2) {
+            true => values[middle - 1].midpoint(values[middle]),
+            false => values[middle],
+        };
+        Some([median, first, last])
+    }
+}
+
+/// Classes of latencies in which a task waits until there is memory.
+const STALLS: [&str; 7] = [
+    "stall-direct-reclaim",
+    "stall-direct-compaction",
+    "stall-pfmemalloc",
+    "stall-fragmentation",
+    "stall-swap-in",
+    "stall-dirty-throttle",
+    "stall-reclaim-writeback",
+];
+
+fn delta(record: &Record, counter: &str) -> Option<f64> {
+    record.delta(counter).map(|delta| delta as f64)
+}
+
+fn deltas(record: &Record, prefix: &str) -> Option<f64> {
+    let names = record.after.counters.keys().filter(|name| name.starts_with(prefix));
+    let mut found = names.filter_map(|name| delta(record, name)).peekable();
+    found.peek().is_some().then(|| found.sum())
+}
+
+fn at_end(record: &Record) -> &State {
+    record.held.as_ref().unwrap_or(&record.after)
+}
+
+fn stalled_seconds(record: &Record) -> Option<f64> {
+    let all = STALLS.iter().filter_map(|class| record.latencies.get(*class));
+    Some(all.map(|latencies| latencies.sum_ns() as f64).sum::<f64>() / 1e9)
+}
+
+fn huge_share(record: &Record) -> Option<f64> {
+    let served = delta(record, "thp_fault_alloc")?;
+    let asked = served + delta(record, "thp_fault_fallback")?;
+    (asked > 0.0).then(|| 100.0 * served / asked)
+}
+
+fn longest_ms(record: &Record) -> Option<f64> {
+    let all = STALLS.iter().filter_map(|class| record.latencies.get(*class)?.max_ns());
+    Some(all.max().unwrap_or(0) as f64 / 1e6)
+}
+
+fn huge_p99_ms(record: &Record) -> Option<f64> {
+    Some(record.latencies.get(replayed::HUGE_LATENCY)?.quantile_ns(0.99)? as f64 / 1e6)
+}
+
+/// CPU time in the kernel that is no program's: kswapd's, kcompactd's, khugepaged's, the flushers'.
+fn kernel_threads_seconds(record: &Record) -> Option<f64> {
+    let last = record.timeline.len().checked_sub(1)?;
+    let all = record.timeline.get("cpu_system_ns", last)?;
+    Some((all - record.durations.system_ns? as f64).max(0.0) / 1e9)
+}
+
+fn free_huge(record: &Record) -> Option<f64> {
+    let state = at_end(record);
+    let order = usize::from(state.pageblock_order?);
+    let blocks = |zone: &highorder_record::ZoneState| -> u64 {
+        let larger = zone.free_blocks.iter().enumerate().skip(order);
+        larger.map(|(found, nr)| nr << (found - order)).sum()
+    };
+    Some(state.zones.iter().map(blocks).sum::<u64>() as f64)
+}
+
+fn fragmenting(record: &Record) -> Option<f64> {
+    deltas(record, "mm_page_alloc_extfrag_")
+}
+
+/// What is told of every answer.
+pub const MEASURES: [Measure; 14] = [
+    Measure { name: "Time in stalls", unit: "s", less_is_better: true, of: stalled_seconds },
+    Measure { name: "Longest stall", unit: "ms", less_is_better: true, of: longest_ms },
+    Measure {
+        name: "Area for a huge page, 99th percentile",
+        unit: "ms",
+        less_is_better: true,
+        of: huge_p99_ms,
+    },
+    Measure { name: "Areas with a huge page", unit: "%", less_is_better: false, of: huge_share },
+    Measure {
+        name: "Compaction stalls",
+        unit: "",
+        less_is_better: true,
+        of: |r| delta(r, "compact_stall"),
+    },
+    Measure {
+        name: "Reclaim stalls",
+        unit: "",
+        less_is_better: true,
+        of: |r| deltas(r, "allocstall"),
+    },
+    Measure {
+        name: "CPU of kernel threads",
+        unit: "s",
+        less_is_better: true,
+        of: kernel_threads_seconds,
+    },
+    Measure {
+        name: "Pages migrated",
+        unit: "",
+        less_is_better: true,
+        of: |r| delta(r, "pgmigrate_success"),
+    },
+    Measure {
+        name: "Pages reclaimed",
+        unit: "",
+        less_is_better: true,
+        of: |r| Some(deltas(r, "pgsteal_kswapd")? + deltas(r, "pgsteal_direct")?),
+    },
+    Measure {
+        name: "Pages swapped out",
+        unit: "",
+        less_is_better: true,
+        of: |r| delta(r, "pswpout"),
+    },
+    Measure {
+        name: "Pages swapped in",
+        unit: "",
+        less_is_better: true,
+        of: |r| delta(r, "pswpin"),
+    },
+    Measure {
+        name: "Collapsed by khugepaged",
+        unit: "",
+        less_is_better: false,
+        of: |r| delta(r, "thp_collapse_alloc"),
+    },
+    Measure { name: "Fragmentation events", unit: "", less_is_better: true, of: fragmenting },
+    Measure {
+        name: "Free blocks for huge pages at the end",
+        unit: "",
+        less_is_better: false,
+        of: free_huge,
+    },
+];
+
+/// The measure of this name.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn measure(name: &str) -> &'static Measure {
+    MEASURES.iter().find(|measure| measure.name == name).expect("a measure of that name")
+}
+
+/// A counter as the recorded machine had it, and as the model has it under the same settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agreement {
+    /// The counter, by the kernel's name, or what was summed.
+    pub name: &'static str,
+    /// There.
+    pub recorded: f64,
+    /// Here.
+    pub model: f64,
+}
+
+impl Agreement {
+    /// How far they are apart, as a share of the recorded one; nothing where both are too few to tell.
+    #[must_use]
+    pub fn error(&self) -> Option<f64> {
+        let is_few = self.recorded.max(self.model) < FEW;
+        (!is_few).then(|| (self.model - self.recorded).abs() / self.recorded.max(FEW))
+    }
+}
+
+/// Fewer events than this come and go from run to run.
+const FEW: f64 = 20.0;
+/// A model that is further off than this, in the median of the counters, gives no advice.
+pub const CREDIBLE: f64 = 0.25;
+
+/// What is compared with the recorded machine's own counters.
+const COUNTERS: [&str; 14] = [
+    "pgfault",
+    "thp_fault_alloc",
+    "thp_fault_fallback",
+    "compact_stall",
+    "compact_success",
+    "compact_fail",
+    "compact_isolated",
+    "compact_migrate_scanned",
+    "compact_free_scanned",
+    "pgmigrate_success",
+    "pgsteal_kswapd",
+    "pgsteal_direct",
+    "pswpout",
+    "pswpin",
+];
+
+/// The median of the errors, where there are any.
+#[must_use]
+pub fn median_error(agreement: &[Agreement]) -> Option<f64> {
+    let mut errors: Vec<f64> = agreement.iter().filter_map(Agreement::error).collect();
+    errors.sort_by(f64::total_cmp);
+    let middle = errors.len() / 2;
+    match errors.len() {
+        0 => None,
+        nr if nr.is_multiple_of(2) => Some(errors[middle - 1].midpoint(errors[middle])),
+        _ => Some(errors[middle]),
+    }
+}
+
+/// The machine file whose costs a machine has that nobody measured.
+pub const MACHINE: &str = "guest-tcg";
+const MEMINFO_KIB: u64 = 1024;
+
+impl Recorded {
+    /// A recording, to be asked. `settings` is what its knobs were; the costs are the machine file's.
+    ///
+    /// # Errors
+    /// The recorded machine is none that the model can be, or its kernel has no file.
+    pub fn new(
+        recording: Recording,
+        settings: Option<&Settings>,
+        kernel: KernelFile,
+        costs_of: &str,
+    ) -> Result<Self, InputError> {
+        let mut assumed = Vec::new();
+        let present = present_knobs(settings, &kernel, &mut assumed);
+        let defrag = present.get("transparent_hugepage/defrag").map(String::as_str);
+        let wanted = Wanted::of(&recording, defrag);
+        let machine = machine_like(&recording, costs_of, &mut assumed)?;
+        if recording.before.lru.is_empty() {
+            assumed.push(
+                "LRU lists are in the order of their frames: the recording has none".to_owned(),
+            );
+        }
+        if recording.nr_lost > 0 {
+            assumed.push(format!(
+                "{} events were lost, and with them what they asked for",
+                recording.nr_lost
+            ));
+        }
+        let mut this = Self {
+            recording,
+            kernel,
+            machine,
+            present,
+            wanted: Arc::new(wanted),
+            freed: Vec::new(),
+            assumed,
+        };
+        this.freed = this.freed_areas()?;
+        Ok(this)
+    }
+
+    /// What was wanted there.
+    #[must_use]
+    pub fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// The kernel whose rules the model has.
+    #[must_use]
+    pub fn kernel(&self) -> &KernelFile {
+        &self.kernel
+    }
+
+    /// The recording.
+    #[must_use]
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    fn restored(&self) -> Result<highorder_model::Found, InputError> {
+        let cpu_nodes = self.machine.cpu_nodes();
+        let memory = crate::machine::restore(&self.recording.before, &self.kernel, &cpu_nodes)?;
+        Ok(with_residents(&self.recording.before, memory))
+    }
+
+    /// Anonymous pages that were there before, by where they will be mapped, when they are given back.
+    fn freed_areas(&self) -> Result<Vec<(Ns, Area)>, InputError> {
+        let found = self.restored()?;
+        let places = found.residents.places(&found.memory);
+        let mut by_pfn = BTreeMap::new();
+        for (&(pfn, order), place) in found.residents.anon.iter().zip(places) {
+            let Some(vpn) = place else { continue };
+            by_pfn.extend((0..order.pages()).map(|page| (pfn + page, u64::from(vpn.0 + page))));
+        }
+        let mut freed: Vec<(Ns, Area)> = Vec::new();
+        for &(at, pfn) in &self.wanted.given_back {
+            let Some(&first) = by_pfn.get(&pfn) else { continue };
+            match freed.last_mut() {
+                Some((last, area)) if *last == at && area.first + area.pages == first => {
+                    area.pages += 1;
+                }
+                _ => freed.push((at, Area { first, pages: 1 })),
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Checks knobs that somebody proposes.
+    ///
+    /// # Errors
+    /// A name or value that the kernel does not know, in words.
+    pub fn check(&self, proposed: &Knobs) -> Result<(), String> {
+        let flows = &self.kernel.flows;
+        proposed
+            .iter()
+            .try_for_each(|(name, value)| check_knob_of(&self.kernel.policy, flows, name, value))
+    }
+
+    /// One run under the present knobs with these in place of them.
+    ///
+    /// # Errors
+    /// The run could not go on, in words.
+    pub fn run(&self, proposed: &Knobs, course: Course) -> Result<Record, String> {
+        let mut found = self.restored().map_err(|error| error.to_string())?;
+        found.residents.freed.clone_from(&self.freed);
+        found.sets_marks = proposed
+            .keys()
+            .any(|name| name.starts_with("vm.watermark_scale") || name == "vm.min_free_kbytes");
+        let mut knobs = self.present.clone();
+        knobs.extend(proposed.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let spec = ModelSpec {
+            machine: self.machine.clone(),
+            policy: self.kernel.policy.clone(),
+            flows: self.kernel.flows.clone(),
+            knobs,
+            seed: course.seed,
+            demands: Vec::new(),
+            sample_interval: Ns::from_millis(100),
+            draw: None,
+            watch: None,
+        };
+        let ran = run_from(found, spec, Inputs::default(), replayed::code(&self.wanted, course));
+        let (record, _) = ran.map_err(|error| error.to_string())?;
+        match record.notes.iter().find(|note| note.starts_with("main: ")) {
+            Some(note) => Err(note.clone()),
+            None => Ok(record),
+        }
+    }
+
+    /// Runs of each of these settings with each seed, over so many workers. `progress` is told of every run that ended.
+    ///
+    /// # Errors
+    /// A run could not go on, in words.
+    pub fn ask(
+        &self,
+        settings: &[Knobs],
+        seeds: u64,
+        loops: u32,
+        workers: NonZeroUsize,
+        progress: &(dyn Fn() + Sync),
+    ) -> Result<Vec<Answer>, String> {
+        let jobs: Vec<(usize, u64)> =
+            (0..settings.len()).flat_map(|at| (0..seeds).map(move |seed| (at, seed))).collect();
+        let next = AtomicUsize::new(0);
+        let done: Mutex<Vec<Option<Result<Record, String>>>> = Mutex::new(vec![None; jobs.len()]);
+        let work = || {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(&(at, seed)) = jobs.get(number) else { return };
+                let ran = self.run(&settings[at], Course { loops, seed });
+                done.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(ran);
+                progress();
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..workers.get().min(jobs.len()) {
+                scope.spawn(work);
+            }
+        });
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter();
+        let mut answers = Vec::with_capacity(settings.len());
+        for _ in settings {
+            let records = done.by_ref().take(seeds as usize).flatten().collect::<Result<_, _>>()?;
+            answers.push(Answer { records });
+        }
+        Ok(answers)
+    }
+
+    /// How the model's counters compare with the recorded machine's; nothing where its own were not recorded before and
+    /// after. `present` has run once through the recording, under its own settings, as recorded.
+    #[must_use]
+    pub fn agreement(&self, present: &Record) -> Vec<Agreement> {
+        let Some(recorded) = self.recorded_counters() else { return Vec::new() };
+        let with_parts = |counters: &BTreeMap<String, f64>, name: &str| {
+            counters.get(name).copied().or_else(|| {
+                // Counted by zone before 4.8.
+                let parts = counters.iter().filter(|(part, _)| {
+                    part.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'))
+                });
+                parts.map(|(_, nr)| *nr).reduce(|a, b| a + b)
+            })
+        };
+        let model: BTreeMap<String, f64> = present
+            .after
+            .counters
+            .keys()
+            .filter_map(|name| Some((name.clone(), delta(present, name)?)))
+            .collect();
+        let compared = COUNTERS.iter().filter_map(|&name| {
+            Some(Agreement {
+                name,
+                recorded: with_parts(&recorded, name)?,
+                model: with_parts(&model, name)?,
+            })
+        });
+        compared.collect()
+    }
+
+    fn recorded_counters(&self) -> Option<BTreeMap<String, f64>> {
+        let read = |snapshot: &highorder_snapshot::Snapshot| {
+            Vmstat::parse("vmstat", snapshot.files.get("vmstat")?).ok()
+        };
+        let (before, after) =
+            (read(&self.recording.before)?, read(self.recording.after.as_ref()?)?);
+        let deltas = after.counters.iter().filter_map(|(name, value)| {
+            let before = before.counters.get(name)?;
+            Some((name.to_owned(), value as f64 - before as f64))
+        });
+        Some(deltas.collect())
+    }
+}
+
+/// The settings that lie beside a recording's trace, if they do.
+///
+/// # Errors
+/// The file cannot be read, or is not one of settings.
+pub fn recorded_settings(recording: &Path) -> Result<Option<Settings>, InputError> {
+    let path = recording.join("settings");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = highorder_files::read(&path, limits::SETUP)
+        .map_err(|error| InputError::file(&path, error))?;
+    Settings::parse(&path.display().to_string(), &text).map(Some)
+}
+
+/// The knobs that the model has, as they were set.
+fn present_knobs(
+    settings: Option<&Settings>,
+    kernel: &KernelFile,
+    assumed: &mut Vec<String>,
+) -> Knobs {
+    let Some(settings) = settings else {
+        assumed
+            .push("knobs are as the kernel sets them at boot: the recording has none".to_owned());
+        return Knobs::new();
+    };
+    let value_of = |name: &str| {
+        let path = match name.split_once('.') {
+            Some((folder @ ("vm" | "kernel"), rest)) => format!("/proc/sys/{folder}/{rest}"),
+            _ => format!("/sys/kernel/mm/{name}"),
+        };
+        let value = settings.get(&path)?;
+        Some(value.chosen().map_or_else(|| value.to_string(), str::to_owned).trim().to_owned())
+    };
+    let known = knobs().iter().filter_map(|knob| Some((knob.name, value_of(knob.name)?)));
+    let mut present = Knobs::new();
+    for (name, value) in known {
+        match check_knob_of(&kernel.policy, &kernel.flows, name, &value) {
+            Ok(()) => drop(present.insert(name.to_owned(), value)),
+            Err(why) => assumed.push(format!("a knob of the recording is left aside: {why}")),
+        }
+    }
+    present
+}
+
+/// A machine with the recording's memory, CPUs and swap, and another one's costs and disks.
+fn machine_like(
+    recording: &Recording,
+    costs_of: &str,
+    assumed: &mut Vec<String>,
+) -> Result<Machine, InputError> {
+    let snapshot = &recording.before;
+    let mut machine = machine::load(costs_of)?;
+    assumed.push(format!("work costs what it costs on the machine `{}`", machine.name));
+    let named = recording.cpu_nodes();
+    let nr_cpus = crate::machine::machine_of(snapshot, &named)?.cpu_nodes.len();
+    let nr_nodes = populated(snapshot).map(|zone| zone.node + 1).max().unwrap_or(1);
+    let cpu_nodes: Vec<NodeId> =
+        (0..nr_cpus).map(|cpu| named.get(cpu).copied().unwrap_or(NodeId(0))).collect();
+    let template = machine.nodes[0].clone();
+    let mut next = 0;
+    let mut nodes = Vec::new();
+    for node in 0..nr_nodes {
+        let here = cpu_nodes.iter().filter(|of| of.0 == node).count() as u32;
+        let mut this = template.clone();
+        this.cpus = next..next + here;
+        next += here;
+        this.distances = (0..nr_nodes).map(|other| if other == node { 10 } else { 20 }).collect();
+        let pages: u64 = populated(snapshot)
+            .filter(|zone| zone.node == node)
+            .map(|zone| zone.present_pages)
+            .sum();
+        this.memory_bytes = pages * 4096;
+        nodes.push(this);
+    }
+    if !cpu_nodes.is_sorted() {
+        assumed.push("CPUs are numbered node by node, which they were not".to_owned());
+    }
+    machine.nodes = nodes;
+    let swap_kib = snapshot
+        .files
+        .get("meminfo")
+        .and_then(|text| Meminfo::parse("meminfo", text).ok())
+        .and_then(|meminfo| meminfo.get("SwapTotal"))
+        .unwrap_or(0);
+    let swap_bytes =
+        (swap_kib * MEMINFO_KIB).min(machine.disks.first().map_or(0, |d| d.capacity_bytes));
+    machine.swap.truncate(usize::from(swap_bytes > 0));
+    for area in &mut machine.swap {
+        area.bytes = swap_bytes;
+    }
+    Ok(machine)
+}
