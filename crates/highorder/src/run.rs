@@ -10,6 +10,7 @@ use crate::results::{Printing, Results, Variant};
 use crate::sweep::sweep_numbers;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_files::Replace;
+use highorder_lab::start::Start;
 use highorder_lab::{
     ExecuteError, Executed, Experiment, ModelSize, Plan, RealError, RealOptions, Run, RunKind,
     Scale, Target, Watch,
@@ -43,6 +44,13 @@ pub(crate) struct Arguments {
     /// Shrink memory, swap and sizes together to this share; CPUs stay
     #[arg(long, value_name = "RATIO", default_value = "1")]
     scale: Scale,
+    /// Begin in the memory of a machine as it lies: a snapshot, or a recording, whose state before is taken. Memory and
+    /// CPUs are that machine's, costs and disks the experiment's; --scale shrinks sizes alone
+    #[arg(long, value_name = "SNAPSHOT", conflicts_with_all = ["check", "trace"])]
+    from: Option<PathBuf>,
+    /// With --from, shrink sizes as far as that machine is smaller than the experiment's
+    #[arg(long, requires = "from", conflicts_with = "scale")]
+    fit: bool,
     /// The folder of records
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     store: PathBuf,
@@ -156,7 +164,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         _ => {}
     }
-    let plan = experiment.plan_on(&arguments.on, arguments.scale, &arguments.options())?;
+    let start = arguments.from.as_deref().map(Start::read).transpose()?.map(Arc::new);
+    let scale = match &start {
+        Some(start) if arguments.fit => start.fitting(experiment.memory_bytes())?,
+        _ => arguments.scale,
+    };
+    let mut plan = experiment.plan_on(&arguments.on, scale, &arguments.options())?;
+    if let Some(start) = &start {
+        plan = plan.from_state(start)?;
+    }
     if let Some(folder) = &arguments.trace {
         // Names of traces are those of records of this program.
         prepare_traces(folder, &arguments.on, &plan.clone().of_program(SOURCES))?;
@@ -217,6 +233,10 @@ impl Arguments {
         {
             words.extend(is_set.then(|| flag.to_owned()));
         }
+        if let Some(from) = &self.from {
+            words.extend(["--from".to_owned(), from.display().to_string()]);
+        }
+        words.extend(self.fit.then(|| "--fit".to_owned()));
         if self.scale != Scale::FULL {
             words.extend(["--scale".to_owned(), self.scale.to_string()]);
         }

@@ -182,6 +182,12 @@ impl Experiment {
         }
     }
 
+    /// Memory of its largest machine at full scale, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.variants.iter().map(|variant| variant.machine.memory_bytes()).max().unwrap_or(0)
+    }
+
     /// The experiment that a file's text describes; the path is for its name, for the files that it names,
     /// and for messages.
     ///

@@ -18,6 +18,7 @@ pub mod reproduce;
 pub mod residents;
 pub mod run;
 mod run_inputs;
+pub mod start;
 mod sweep;
 pub mod target;
 pub mod times;

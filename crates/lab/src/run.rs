@@ -6,13 +6,14 @@
 
 use crate::experiment::{Experiment, Scale, Variant};
 use crate::run_inputs::{kernel_values, machine_values};
+use crate::start::Start;
 use crate::target::{NO_FOLDER, Ready, Real, RealError, RealOptions, Target, different};
 use crate::trace_text::{self, Whose};
 use crate::{block_lives, memory_map};
 use highorder_input::InputError;
 use highorder_kernels::KernelFile;
 use highorder_mm::Memory;
-use highorder_model::{self as model, ModelSpec, knob_scaling};
+use highorder_model::{self as model, Found, ModelSpec, knob_scaling};
 use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
 use highorder_sim::kernel::demand::Demand;
 use highorder_sim::{Machine, Ns, RunError};
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// Values by name.
@@ -58,6 +59,8 @@ pub struct Run {
     shows_blocks: bool,
     /// Invariants are checked on the way.
     is_checked: bool,
+    /// The memory that it begins in, if that is not a machine's at boot.
+    start: Option<Arc<Start>>,
 }
 
 /// What runs have in common that take about as long.
@@ -318,6 +321,7 @@ impl Experiment {
             sample_interval,
             shows_blocks: self.block_lives,
             is_checked: false,
+            start: None,
         }
     }
 }
@@ -430,6 +434,34 @@ impl Run {
         self.real.is_none()
     }
 
+    /// Has it begin in the memory of a machine that was looked at.
+    pub(crate) fn begin_in(&mut self, start: &Arc<Start>) -> Result<(), InputError> {
+        if self.real.is_some() {
+            let name = self.inputs.readable_name();
+            return Err(InputError::other(format!(
+                "run {name} is on a real kernel, expected the model: only its memory can begin as {}",
+                start.name
+            )));
+        }
+        self.machine = start.machine(&self.machine)?;
+        self.found(start)?;
+        self.inputs.machine.values = machine_values(&self.machine);
+        self.inputs.machine.name = format!("{} in {}", self.inputs.machine.name, start.name);
+        self.inputs.machine.values.insert("begins_in".to_owned(), start.identity.clone());
+        self.notes.push(format!(
+            "begins in the memory of {}, with the knobs of the experiment",
+            start.name
+        ));
+        self.start = Some(start.clone());
+        Ok(())
+    }
+
+    fn found(&self, start: &Start) -> Result<Found, InputError> {
+        let mut found = start.found(&self.kernel, &self.machine)?;
+        found.sets_marks = model::sets_marks(self.knobs.keys());
+        Ok(found)
+    }
+
     /// Makes the run, on this thread; a model's record has a picture of memory. `traced` is given its
     /// events, if that is wanted.
     fn make(
@@ -464,6 +496,12 @@ impl Run {
         };
         let failed = |error| ExecuteError::Run { name: name(), error };
         let code = self.workload.code();
+        if let Some(start) = &self.start {
+            let found =
+                self.found(start).expect("the plan has looked whether the kernel can have it");
+            let made = model::run_from(found, spec, self.inputs.clone(), code).map_err(failed)?;
+            return Ok((made.0, Some(ModelSize::of(&made.1.memory))));
+        }
         let Some(traced) = traced else {
             let run = if self.is_checked { model::run_checked } else { model::run_on };
             let made = run(spec, self.inputs.clone(), code);

@@ -7,17 +7,16 @@
 mod replayed;
 pub mod wanted;
 
-use crate::machine::populated;
 use crate::recording::Recording;
 use crate::residents::with_residents;
+use crate::start::machine_like;
 use highorder_files::limits;
 use highorder_input::InputError;
-use highorder_kernelfs::{Meminfo, Settings, TextFile, Vmstat};
+use highorder_kernelfs::{Settings, TextFile, Vmstat};
 use highorder_kernels::{KernelFile, machine};
-use highorder_mm::types::NodeId;
-use highorder_model::{ModelSpec, check_knob_of, knobs, run_from};
+use highorder_model::{ModelSpec, check_knob_of, knobs, run_from, sets_marks};
 use highorder_record::{Inputs, Record, State};
-use highorder_sim::{Machine, Ns};
+use highorder_sim::{Cost, Machine, Ns};
 use highorder_system::Area;
 pub use replayed::Course;
 use std::collections::BTreeMap;
@@ -107,7 +106,8 @@ fn at_end(record: &Record) -> &State {
 
 fn stalled_seconds(record: &Record) -> Option<f64> {
     let all = STALLS.iter().filter_map(|class| record.latencies.get(*class));
-    Some(all.map(|latencies| latencies.sum_ns() as f64).sum::<f64>() / 1e9)
+    // A sum of no floating-point numbers is -0.
+    Some(all.map(|latencies| latencies.sum_ns()).sum::<u64>() as f64 / 1e9)
 }
 
 fn huge_share(record: &Record) -> Option<f64> {
@@ -281,7 +281,6 @@ pub fn median_error(agreement: &[Agreement]) -> Option<f64> {
 
 /// The machine file whose costs a machine has that nobody measured.
 pub const MACHINE: &str = "guest-tcg";
-const MEMINFO_KIB: u64 = 1024;
 
 impl Recorded {
     /// A recording, to be asked. `settings` is what its knobs were; the costs are the machine file's.
@@ -298,7 +297,13 @@ impl Recorded {
         let present = present_knobs(settings, &kernel, &mut assumed);
         let defrag = present.get("transparent_hugepage/defrag").map(String::as_str);
         let wanted = Wanted::of(&recording, defrag);
-        let machine = machine_like(&recording, costs_of, &mut assumed)?;
+        let template = machine::load(costs_of)?;
+        assumed.push(format!("work costs what it costs on the machine `{}`", template.name));
+        let cpu_nodes = recording.cpu_nodes();
+        let mut machine = machine_like(&recording.before, &cpu_nodes, &template, &mut assumed)?;
+        if let Some(fault) = wanted.told.fault {
+            slow_down(&mut machine, fault, &mut assumed);
+        }
         if recording.before.lru.is_empty() {
             assumed.push(
                 "LRU lists are in the order of their frames: the recording has none".to_owned(),
@@ -387,9 +392,7 @@ impl Recorded {
     pub fn run(&self, proposed: &Knobs, course: Course) -> Result<Record, String> {
         let mut found = self.restored().map_err(|error| error.to_string())?;
         found.residents.freed.clone_from(&self.freed);
-        found.sets_marks = proposed
-            .keys()
-            .any(|name| name.starts_with("vm.watermark_scale") || name == "vm.min_free_kbytes");
+        found.sets_marks = sets_marks(proposed.keys());
         let mut knobs = self.present.clone();
         knobs.extend(proposed.iter().map(|(name, value)| (name.clone(), value.clone())));
         let spec = ModelSpec {
@@ -477,7 +480,17 @@ impl Recorded {
                 model: with_parts(&model, name)?,
             })
         });
-        compared.collect()
+        let told = &self.wanted.told;
+        let stalled = Agreement {
+            name: "ms in reclaim and compaction",
+            recorded: told.stalled.0 as f64 / 1e6,
+            model: ["stall-direct-reclaim", "stall-direct-compaction"]
+                .iter()
+                .filter_map(|class| present.latencies.get(*class))
+                .map(|latencies| latencies.sum_ns() as f64 / 1e6)
+                .sum(),
+        };
+        compared.chain([stalled]).collect()
     }
 
     fn recorded_counters(&self) -> Option<BTreeMap<String, f64>> {
@@ -538,51 +551,19 @@ fn present_knobs(
     present
 }
 
-/// A machine with the recording's memory, CPUs and swap, and another one's costs and disks.
-fn machine_like(
-    recording: &Recording,
-    costs_of: &str,
-    assumed: &mut Vec<String>,
-) -> Result<Machine, InputError> {
-    let snapshot = &recording.before;
-    let mut machine = machine::load(costs_of)?;
-    assumed.push(format!("work costs what it costs on the machine `{}`", machine.name));
-    let named = recording.cpu_nodes();
-    let nr_cpus = crate::machine::machine_of(snapshot, &named)?.cpu_nodes.len();
-    let nr_nodes = populated(snapshot).map(|zone| zone.node + 1).max().unwrap_or(1);
-    let cpu_nodes: Vec<NodeId> =
-        (0..nr_cpus).map(|cpu| named.get(cpu).copied().unwrap_or(NodeId(0))).collect();
-    let template = machine.nodes[0].clone();
-    let mut next = 0;
-    let mut nodes = Vec::new();
-    for node in 0..nr_nodes {
-        let here = cpu_nodes.iter().filter(|of| of.0 == node).count() as u32;
-        let mut this = template.clone();
-        this.cpus = next..next + here;
-        next += here;
-        this.distances = (0..nr_nodes).map(|other| if other == node { 10 } else { 20 }).collect();
-        let pages: u64 = populated(snapshot)
-            .filter(|zone| zone.node == node)
-            .map(|zone| zone.present_pages)
-            .sum();
-        this.memory_bytes = pages * 4096;
-        nodes.push(this);
-    }
-    if !cpu_nodes.is_sorted() {
-        assumed.push("CPUs are numbered node by node, which they were not".to_owned());
-    }
-    machine.nodes = nodes;
-    let swap_kib = snapshot
-        .files
-        .get("meminfo")
-        .and_then(|text| Meminfo::parse("meminfo", text).ok())
-        .and_then(|meminfo| meminfo.get("SwapTotal"))
-        .unwrap_or(0);
-    let swap_bytes =
-        (swap_kib * MEMINFO_KIB).min(machine.disks.first().map_or(0, |d| d.capacity_bytes));
-    machine.swap.truncate(usize::from(swap_bytes > 0));
-    for area in &mut machine.swap {
-        area.bytes = swap_bytes;
-    }
-    Ok(machine)
+/// Makes work cost as much more, or less, than on the machine whose costs these are as a fault does.
+fn slow_down(machine: &mut Machine, fault: Ns, assumed: &mut Vec<String>) {
+    let costs = &machine.costs;
+    let own = [&costs.fault_entry, &costs.clear_base_page, &costs.local_access];
+    let own: u64 = own.iter().map(|cost| cost.picoseconds()).sum();
+    let times = fault.0 as f64 * 1000.0 / own as f64;
+    let source = "as a fault takes where it was recorded";
+    machine.costs = machine
+        .costs
+        .clone()
+        .map(|_, cost| Cost::of_ns(cost.picoseconds() as f64 / 1000.0 * times, source));
+    assumed.push(format!(
+        "all work takes {times:.2} times as long as there, as a fault did with its tracing: {:.1} us",
+        fault.0 as f64 / 1000.0
+    ));
 }

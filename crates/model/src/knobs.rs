@@ -25,6 +25,13 @@ pub struct Knob {
     scaling: Scaling,
 }
 
+/// Whether one of these knobs says where a zone's marks are.
+pub fn sets_marks<'a>(names: impl IntoIterator<Item = &'a String>) -> bool {
+    names
+        .into_iter()
+        .any(|name| matches!(name.as_str(), "vm.min_free_kbytes" | "vm.watermark_scale_factor"))
+}
+
 /// What a knob takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Values {

@@ -14,7 +14,7 @@ mod settings;
 mod state;
 mod thread;
 
-pub use knobs::{Knob, KnobValue, knob_scaling, knobs};
+pub use knobs::{Knob, KnobValue, knob_scaling, knobs, sets_marks};
 pub use residents::{Found, Residents};
 pub use settings::{check_knob, check_knob_of};
 

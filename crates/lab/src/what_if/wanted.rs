@@ -100,6 +100,9 @@ pub struct Told {
     pub moved: u64,
     /// Reclaims that tasks waited for.
     pub reclaim_stalls: u64,
+    /// From one base page to the next where a task faults page after page, in the median: what a fault costs there,
+    /// with what tracing it costs. None where too few were seen.
+    pub fault: Option<Ns>,
 }
 
 /// In tables by frame: nobody.
@@ -110,6 +113,8 @@ const AT_ONCE_NS: u64 = 2_000_000;
 /// Between two pages that a program takes in a row it does no more than fault: 100 us at most on the slowest of machines,
 /// an emulated one. What is far above is the program's own time.
 const IN_A_ROW_NS: u64 = 1_000_000;
+/// Fewer faults in a row say nothing of what one costs.
+const FAULTS_TO_TELL: usize = 100;
 
 /// A block that was handed out.
 struct Taken {
@@ -177,6 +182,10 @@ struct Reader {
     askers: BTreeSet<u32>,
     /// How long each task has been kept by reclaim and compaction since it last got something.
     kept_ns: BTreeMap<u32, u64>,
+    /// When each task was given a base page, if nothing else has happened to it since.
+    faulted_ns: BTreeMap<u32, u64>,
+    /// Times between two such.
+    fault_gaps_ns: Vec<u64>,
     told: Told,
 }
 
@@ -200,6 +209,8 @@ impl Wanted {
                 .map(|event| event.pid)
                 .collect(),
             kept_ns: BTreeMap::new(),
+            faulted_ns: BTreeMap::new(),
+            fault_gaps_ns: Vec::new(),
             told: Told::default(),
             askers: recording
                 .events
@@ -291,6 +302,9 @@ impl Reader {
 
     fn event(&mut self, event: &Event) {
         let pid = event.pid;
+        if !matches!(event.kind, Kind::Take | Kind::Alloc) {
+            self.faulted_ns.remove(&pid);
+        }
         match event.kind {
             Kind::Alloc if self.is_kernels(pid) => self.forget(event.pfn, event.order),
             Kind::Alloc => self.alloc(event),
@@ -346,6 +360,12 @@ impl Reader {
         };
         let kept_ns = self.kept_ns.remove(&pid).unwrap_or(0);
         let at_ns = time_ns.saturating_sub(kept_ns);
+        let is_fault = matches!(what, What::Base | What::Rest { .. });
+        let before = match is_fault {
+            true => self.faulted_ns.insert(pid, time_ns),
+            false => self.faulted_ns.remove(&pid).and(None),
+        };
+        self.fault_gaps_ns.extend(before.map(|before| time_ns - before));
         if let What::Rest { of } = what {
             self.taken[of as usize].end_ns = time_ns;
         }
@@ -402,7 +422,11 @@ impl Reader {
     }
 
     fn finish(self, length_ns: u64) -> Wanted {
-        let Self { pageblock, taken, given_back, told, .. } = self;
+        let Self { pageblock, taken, given_back, mut told, mut fault_gaps_ns, .. } = self;
+        if fault_gaps_ns.len() >= FAULTS_TO_TELL {
+            let middle = fault_gaps_ns.len() / 2;
+            told.fault = Some(Ns(*fault_gaps_ns.select_nth_unstable(middle).1));
+        }
         let mut parts: BTreeMap<u32, u32> = BTreeMap::new();
         for block in &taken {
             if let What::Rest { of } = block.what {
