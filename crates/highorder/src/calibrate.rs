@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::{self, Force};
 use crate::real::Guests;
 use clap_complete::engine::ArgValueCompleter;
-use highorder_calibrate::{Disk, Found, Place, check, machine_file, measure};
+use highorder_calibrate::{Disk, Found, Place, check, machine_file, measure_until_possible};
 use highorder_kernels::machine;
 use highorder_lab::{RealOptions, Target};
 use highorder_real::{Image, Limits, VmSpec, vm};
@@ -117,7 +117,7 @@ fn this_machine(arguments: &Arguments) -> Result<String, Failure> {
     }
     let folder = arguments.disks.first().cloned().unwrap_or_else(std::env::temp_dir);
     let cpus: Vec<Vec<u32>> = found.nodes.iter().map(|node| node.cpus.clone()).collect();
-    let costs = measure(&Place::Folder(folder), &cpus, &mut tell)
+    let costs = measure_until_possible(&Place::Folder(folder), &cpus, &mut tell)
         .map_err(|error| Failure::input(format!("this machine cannot be measured: {error}")))?;
     spinner.finish_and_clear();
     check(&costs).map_err(input)?;

@@ -1,4 +1,7 @@
 //! Whose the pages of a snapshot are, as far as it tells.
+//!
+//! Departs: shared memory (tmpfs), which lies on the anonymous lists and is swapped as anonymous memory is, counts as
+//! such. Visible as: that much more `nr_anon_pages`.
 
 use crate::machine::populated;
 use highorder_kernelfs::PageFlags;
@@ -40,7 +43,10 @@ fn residents(snapshot: &Snapshot, memory: &Memory) -> Residents {
                     }
                 }
                 Some(FrameUse::File | FrameUse::FileMapped) if is_block(pfn, Order(0)) => {
-                    cached.push(pfn);
+                    match flags_of(snapshot, pfn).contains(PageFlags::SWAPBACKED) {
+                        true => found.anon.push((pfn, Order(0))),
+                        false => cached.push(pfn),
+                    }
                 }
                 Some(FrameUse::PageTable) if is_block(pfn, Order(0)) => found.tables.push(pfn),
                 _ => {}

@@ -340,6 +340,12 @@ impl Recorded {
         &self.kernel
     }
 
+    /// The machine that the model is.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// The recording.
     #[must_use]
     pub fn recording(&self) -> &Recording {

@@ -3,7 +3,7 @@
 use super::told::{self, is_same};
 use super::{Asked, Format};
 use crate::failure::Failure;
-use highorder_lab::what_if::{Answer, Knobs, Recorded, measure};
+use highorder_lab::what_if::{Answer, Knobs, MEASURES, Recorded, measure};
 use highorder_tables::{Table, Value};
 
 /// Pairs that are tried of the settings that help alone.
@@ -86,6 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     {
         first.extend(lines(&recorded, &tried[best].knobs));
     }
+    first.extend(idle(&now, &tried).map(|idle| format!("\n{idle}")));
     arguments.asked.print(&recorded, &first, &[table], &shown)
 }
 
@@ -138,7 +139,12 @@ fn helps(now: &Answer, then: &Answer) -> bool {
         return false;
     }
     let better = |name: &str| {
-        let (Some(a), Some(b)) = (measure(name).of(now), measure(name).of(then)) else { return 0 };
+        let (a, b) = match (measure(name).of(now), measure(name).of(then)) {
+            (Some(a), Some(b)) => (a, b),
+            // Nobody asks any more for what some had.
+            (Some(a), None) if a[0] > 0.0 => return -1,
+            _ => return 0,
+        };
         match is_same(a, b) {
             true => 0,
             false if (b[0] < a[0]) == measure(name).less_is_better => 1,
@@ -196,47 +202,59 @@ fn ranked(now: &Answer, tried: &[Tried], best: &[usize]) -> Table {
         row(label(&tried[at].knobs), "yes", &tried[at].answer);
     }
     for (at, this) in tried.iter().enumerate() {
-        if !best.contains(&at) {
+        if !best.contains(&at) && !changes_nothing(now, &this.answer) {
             row(label(&this.knobs), "no", &this.answer);
         }
     }
     table
 }
 
-/// Lines that apply a setting from the next boot on, and those that put back what is now.
+/// Whether every figure is what it is now.
+fn changes_nothing(now: &Answer, then: &Answer) -> bool {
+    MEASURES.iter().all(|measure| measure.of(now) == measure.of(then))
+}
+
+/// A sentence that names the settings that change nothing.
+fn idle(now: &Answer, tried: &[Tried]) -> Option<String> {
+    let idle = tried.iter().filter(|this| changes_nothing(now, &this.answer));
+    let labels: Vec<String> = idle.map(|this| label(&this.knobs)).collect();
+    (!labels.is_empty()).then(|| format!("Without any effect here: {}.", labels.join(", ")))
+}
+
+/// What applies a setting from the next boot on, and what puts back what is now.
 fn lines(recorded: &Recorded, knobs: &Knobs) -> Vec<String> {
-    let (mut sysctl, mut tmpfiles) = (Vec::new(), Vec::new());
-    let (mut sysctl_back, mut tmpfiles_back) = (Vec::new(), Vec::new());
-    for (name, value) in knobs {
-        let present = recorded.present.get(name);
-        match name.contains('/') {
-            true => {
-                let line = |value: &str| format!("w /sys/kernel/mm/{name} - - - - {value}");
-                tmpfiles.push(line(value));
-                tmpfiles_back.extend(present.map(|present| line(present)));
-            }
-            false => {
-                let line = |value: &str| format!("{name} = {value}");
-                sysctl.push(line(value));
-                sysctl_back.extend(present.map(|present| line(present)));
-            }
-        }
-    }
+    let (files, sysctls): (Vec<_>, Vec<_>) = knobs.iter().partition(|(name, _)| name.contains('/'));
     let mut all = Vec::new();
-    for (what, file, lines) in [
-        ("To apply", "/etc/sysctl.d/90-highorder.conf", sysctl),
-        ("To apply", "/etc/tmpfiles.d/90-highorder.conf", tmpfiles),
-        ("To undo, remove that file, and once", "sysctl -w", sysctl_back),
-        (
-            "To undo, remove that file, and once through systemd-tmpfiles --create",
-            "a file with",
-            tmpfiles_back,
-        ),
-    ] {
+    let mut add = |heading: String, lines: Vec<String>| {
         if !lines.is_empty() {
-            all.push(format!("\n{what}, {file}:"));
+            all.push(format!("\n{heading}:"));
             all.extend(lines.into_iter().map(|line| format!("  {line}")));
         }
-    }
+    };
+    let of = |these: &[(&String, &String)], line: &dyn Fn(&str, &str) -> String| {
+        these.iter().map(|(name, value)| line(name, value)).collect::<Vec<_>>()
+    };
+    let present: Knobs = knobs
+        .keys()
+        .filter_map(|name| Some((name.clone(), recorded.present.get(name)?.clone())))
+        .collect();
+    let (files_now, sysctls_now): (Vec<_>, Vec<_>) =
+        present.iter().partition(|(name, _)| name.contains('/'));
+    let sysctl = |name: &str, value: &str| format!("{name} = {value}");
+    let tmpfile = |name: &str, value: &str| format!("w /sys/kernel/mm/{name} - - - - {value}");
+    add(format!("To apply, as {SYSCTL}, read by `sysctl --system`"), of(&sysctls, &sysctl));
+    add(
+        format!("To apply, as {TMPFILES}, read by `systemd-tmpfiles --create`"),
+        of(&files, &tmpfile),
+    );
+    let mut undo: Vec<String> = Vec::new();
+    undo.extend((!sysctls.is_empty()).then(|| format!("rm {SYSCTL}")));
+    undo.extend((!files.is_empty()).then(|| format!("rm {TMPFILES}")));
+    undo.extend(of(&sysctls_now, &|name, value| format!("sysctl -w {name}={value}")));
+    undo.extend(of(&files_now, &|name, value| format!("echo {value} > /sys/kernel/mm/{name}")));
+    add("To undo".to_owned(), undo);
     all
 }
+
+const SYSCTL: &str = "/etc/sysctl.d/90-highorder.conf";
+const TMPFILES: &str = "/etc/tmpfiles.d/90-highorder.conf";

@@ -1,0 +1,107 @@
+//! `highorder what-if`, `advise` and `run --from`: recorded machines under other settings.
+
+mod common;
+
+use common::{printed, refused, text};
+use serde_json::Value;
+
+const RECORDING: &str = "tests/data/recordings/612-rec-fragslab";
+const DEFER: &str = "transparent_hugepage/defrag=defer";
+
+#[test]
+fn the_first_line_says_what_would_become_of_it() {
+    let said = printed(&["what-if", RECORDING, "--set", DEFER, "--seeds", "1"]);
+    let first = said.lines().next().expect("a line");
+    assert!(
+        first.starts_with(&format!("With {DEFER}, tasks would wait 0.00 s for memory instead of ")),
+        "{said}"
+    );
+    for heading in ["What would come of it", "Under the present settings", "Assumed:"] {
+        assert!(said.lines().any(|line| line.starts_with(heading)), "no `{heading}` in {said}");
+    }
+    assert_eq!(
+        said,
+        printed(&["what-if", RECORDING, "--set", DEFER, "--seeds", "1", "--workers", "1"])
+    );
+}
+
+#[test]
+fn values_stand_beside_each_other_for_programs_too() {
+    let vary = "vm.compaction_proactiveness=0,80";
+    let said = printed(&["what-if", RECORDING, "--vary", vary, "--seeds", "1", "--format", "json"]);
+    let said: Value = serde_json::from_str(&said).expect("one object");
+    assert_eq!(said["is_credible"], true);
+    assert_eq!(said["says"].as_array().expect("sentences").len(), 2);
+    let rows = said["tables"][0]["rows"].as_array().expect("rows");
+    assert!(rows.iter().any(|row| row["measure"] == "Time in stalls"), "{rows:?}");
+    let counters = said["agreement"]["rows"].as_array().expect("rows");
+    assert!(counters.len() > 10, "{counters:?}");
+}
+
+#[test]
+fn where_the_model_is_far_off_there_is_no_advice() {
+    let recording = "tests/data/recordings/612-rec-churn";
+    let said = printed(&["what-if", recording, "--set", DEFER, "--seeds", "1", "--format", "json"]);
+    let said: Value = serde_json::from_str(&said).expect("one object");
+    let error = said["median_error"].as_f64().expect("a number");
+    let first = said["says"][0].as_str().expect("a sentence");
+    assert_eq!(said["is_credible"], error <= 0.25);
+    assert_eq!(first.starts_with("No advice: "), error > 0.25, "{first}");
+}
+
+#[test]
+fn advice_names_what_helps_and_how_to_apply_and_undo_it() {
+    let said = printed(&["advise", RECORDING, "--seeds", "1"]);
+    assert!(said.starts_with("With "), "{said}");
+    for part in ["\nTo apply, as /etc/", "\nTo undo:\n  rm /etc/", "Without any effect here: "] {
+        assert!(said.contains(part), "no `{part}` in {said}");
+    }
+    let rows: Vec<&str> = said.lines().filter(|line| line.contains(" yes  ")).collect();
+    assert!(!rows.is_empty(), "{said}");
+    assert!(rows.iter().all(|row| !row.contains("enabled=never")), "{rows:?}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_before_anything_runs() {
+    let refusal = refused(&["what-if", RECORDING, "--set", "vm.swapines=10"]);
+    assert!(refusal.contains("unknown knob `vm.swapines`"), "{refusal}");
+    assert!(refused(&["what-if", RECORDING]).contains("--set"));
+    assert!(
+        refused(&["what-if", RECORDING, "--set", "vm.swappiness"]).contains("expected KNOB=VALUE")
+    );
+    assert!(
+        refused(&["what-if", RECORDING, "--vary", "vm.swappiness=1,,2"])
+            .contains("expected KNOB=A,B,C")
+    );
+    let idle = refused(&["what-if", "tests/data/recordings/612-rec-compact", "--set", DEFER]);
+    assert!(idle.contains("no task asked for memory"), "{idle}");
+}
+
+#[test]
+fn an_experiment_begins_in_the_memory_of_a_recorded_machine() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("store");
+    let from = ["run", "usemem-small", "--from", RECORDING, "--fit", "--store", text(&store)];
+    let said = printed(&from);
+    assert!(said.contains("begins in the memory of 612-rec-fragslab"), "{said}");
+    // Part of the memory is in use there, so that it swaps or reclaims where a machine at boot does not.
+    let counted = |said: &str, row: &str| {
+        said.lines().find(|line| line.starts_with(row)).map(str::to_owned).unwrap_or_default()
+    };
+    let at_boot = printed(&["run", "usemem-small", "--scale", "1/2", "--store", text(&store)]);
+    let row = "Kswapd pages scanned";
+    assert_ne!(counted(&said, row), counted(&at_boot, row), "{said}{at_boot}");
+    // A run that is there is not run again, and another machine's is another one.
+    assert_eq!(common::without_command(&printed(&from)), common::without_command(&said));
+    let refusal = refused(&[
+        "run",
+        "usemem-small",
+        "--from",
+        RECORDING,
+        "--on",
+        "host",
+        "--store",
+        text(&store),
+    ]);
+    assert!(refusal.contains("expected the model"), "{refusal}");
+}
