@@ -4,7 +4,7 @@ CARGO ?= cargo
 HIGHORDER = $(CARGO) run --release --locked --quiet --package highorder --
 RECORDING = tests/data/recordings/612-rec-churn
 
-.PHONY: demo test static lint fuzz mutate swarm miri guest-setup python-setup
+.PHONY: demo test static lint fuzz mutate swarm miri sanitize guest-setup python-setup
 
 # A recording of a real kernel, replayed decision by decision, then freely; the memory it began with; and
 # one workload under two variants of a kernel, as a page to look at.
@@ -51,6 +51,14 @@ swarm:
 # What the compiler cannot see of unsafe code: takes a nightly compiler with miri and rust-src.
 miri:
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=4 $(CARGO) +nightly miri test --package highorder-words --package highorder-mm --lib
+
+# Memory that processes of a run share, under the address and the thread sanitizer: takes a nightly compiler with
+# rust-src, since the standard library is built with them.
+sanitize:
+	for sanitizer in address thread; do \
+	    RUSTFLAGS="-Zsanitizer=$$sanitizer" $(CARGO) +nightly test -Zbuild-std --locked --package highorder-real --lib \
+	        --target $(shell uname -m)-unknown-linux-gnu --target-dir target/$$sanitizer shared || exit 1; \
+	done
 
 lint:
 	$(CARGO) fmt --all --check

@@ -6,6 +6,7 @@
 
 mod compaction;
 mod fragmentation;
+mod handles;
 pub mod knob_scaling;
 mod knobs;
 mod pageblocks;

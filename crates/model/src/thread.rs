@@ -3,8 +3,8 @@
 //! Departs: huge pages of the pool are asked for as since 3.12 (86cdb465cf3a). Visible as: on 3.3 and 3.4 they
 //! come from movable pageblocks, too.
 
+use super::handles::Handles;
 use super::{Barrier, Moment, Shared, SharedRef, Spent, state};
-use highorder_mm::filemap::FileId;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
 use highorder_mm::page_table::Vpn;
@@ -52,9 +52,8 @@ pub(super) fn run(
         process,
         id,
         policy: MemPolicy::Default,
-        files: Vec::new(),
-        opened: Vec::new(),
-        blocks: Vec::new(),
+        files: Handles::new(),
+        blocks: Handles::new(),
     };
     let outcome = code(&mut thread);
     thread.exit(outcome);
@@ -67,12 +66,10 @@ pub(super) struct Thread<'a, 'b> {
     process: ProcessId,
     id: ThreadId,
     policy: MemPolicy,
-    /// Files that it has opened, and how it reads them; none where it closed one again.
-    files: Vec<Option<(FileId, Readahead)>>,
-    /// What it has to close of them.
-    opened: Vec<OpenFile>,
-    /// Memory of the kernel's own that it has asked for; none where it gave that back.
-    blocks: Vec<Option<Block>>,
+    /// Files that it has open, and how it reads them.
+    files: Handles<(OpenFile, Readahead)>,
+    /// Memory of the kernel's own that it has asked for.
+    blocks: Handles<Block>,
 }
 
 /// Memory of the kernel's own.
@@ -84,6 +81,10 @@ struct Block {
 }
 
 /// What a program learns of an error of files.
+fn not_open(file: highorder_system::FileId) -> Failure {
+    Failure::Refused(format!("file {} is not open", file.0))
+}
+
 fn file_failure(error: FileError) -> Failure {
     match error {
         FileError::Killed => Failure::Killed,
@@ -106,13 +107,12 @@ fn touch_failure(error: TouchError) -> Failure {
 
 impl Thread<'_, '_> {
     fn exit(self, outcome: Result<(), Failure>) {
-        let Thread { cx, shared, process, id, files, opened, blocks, .. } = self;
-        for (_, open) in files.iter().zip(opened).filter(|(file, _)| file.is_some()) {
+        let Thread { cx, shared, process, id, files, blocks, .. } = self;
+        for (open, _) in files.into_held() {
             inodes::close(cx, open);
         }
         // Pipes and the module's file are closed with the thread; the pool of huge pages stays.
-        for block in blocks.into_iter().flatten().filter(|block| block.kind != KernelBlock::Hugetlb)
-        {
+        for block in blocks.into_held().filter(|block| block.kind != KernelBlock::Hugetlb) {
             slab::free_block(cx, block.pfn, block.order);
         }
         let waiting = {
@@ -231,9 +231,8 @@ impl Thread<'_, '_> {
     fn open(
         &mut self,
         file: highorder_system::FileId,
-    ) -> Result<&mut (FileId, Readahead), Failure> {
-        let open = self.files.get_mut(file.0 as usize).and_then(Option::as_mut);
-        open.ok_or_else(|| Failure::Refused(format!("file {} is not open", file.0)))
+    ) -> Result<&mut (OpenFile, Readahead), Failure> {
+        self.files.get_mut(file.0).ok_or_else(|| not_open(file))
     }
 
     /// Waits until `ready` holds; whoever changes what it looks at wakes all who wait.
@@ -521,15 +520,14 @@ impl System for Thread<'_, '_> {
             return Err(Failure::Refused("this machine has no disk for files".to_owned()));
         }
         let open = inodes::create(self.cx, self.process, name, DeviceId(0));
-        self.files.push(Some((open.file, Readahead::default())));
-        self.opened.push(open);
+        let number = self.files.add((open, Readahead::default()));
         let other = self.shared.borrow_mut().files.insert(name.to_owned(), open.file);
         if let Some(other) = other {
             // Another thread created it meanwhile.
             filemap::unlink(self.cx, other);
         }
         self.check()?;
-        Ok(highorder_system::FileId(self.files.len() as u32 - 1))
+        Ok(highorder_system::FileId(number))
     }
 
     fn open_file(&mut self, name: &str) -> Result<highorder_system::FileId, Failure> {
@@ -537,15 +535,14 @@ impl System for Thread<'_, '_> {
         let file = self.shared.borrow().files.get(name).copied();
         let file = file.ok_or_else(|| Failure::Refused(format!("no file `{name}`")))?;
         let open = inodes::open(self.cx, self.process, file);
-        self.files.push(Some((file, Readahead::default())));
-        self.opened.push(open);
+        let number = self.files.add((open, Readahead::default()));
         self.check()?;
-        Ok(highorder_system::FileId(self.files.len() as u32 - 1))
+        Ok(highorder_system::FileId(number))
     }
 
     fn file_bytes(&mut self, file: highorder_system::FileId) -> Result<u64, Failure> {
         self.system_call()?;
-        let (file, _) = *self.open(file)?;
+        let file = self.open(file)?.0.file;
         Ok(self.cx.world().file(file).size)
     }
 
@@ -556,7 +553,7 @@ impl System for Thread<'_, '_> {
         bytes: u64,
     ) -> Result<(), Failure> {
         self.system_call()?;
-        let (inode, mut readahead) = *self.open(file)?;
+        let (OpenFile { file: inode, .. }, mut readahead) = *self.open(file)?;
         let done = filemap::read(self.cx, self.process, inode, &mut readahead, offset, bytes);
         self.open(file)?.1 = readahead;
         done.map_err(file_failure)
@@ -569,7 +566,7 @@ impl System for Thread<'_, '_> {
         bytes: u64,
     ) -> Result<(), Failure> {
         self.system_call()?;
-        let (inode, mut readahead) = *self.open(file)?;
+        let (OpenFile { file: inode, .. }, mut readahead) = *self.open(file)?;
         let done = filemap::send(self.cx, self.process, inode, &mut readahead, offset, bytes);
         self.open(file)?.1 = readahead;
         done.map_err(file_failure)
@@ -582,14 +579,14 @@ impl System for Thread<'_, '_> {
         bytes: u64,
     ) -> Result<(), Failure> {
         self.system_call()?;
-        let (file, _) = *self.open(file)?;
+        let file = self.open(file)?.0.file;
         filemap::write(self.cx, self.process, file, offset, bytes).map_err(file_failure)?;
         Ok(())
     }
 
     fn fsync(&mut self, file: highorder_system::FileId) -> Result<(), Failure> {
         self.system_call()?;
-        let (file, _) = *self.open(file)?;
+        let file = self.open(file)?.0.file;
         writeback::fsync(self.cx, file).map_err(file_failure)?;
         self.check()
     }
@@ -625,16 +622,15 @@ impl System for Thread<'_, '_> {
         bytes: u64,
     ) -> Result<(), Failure> {
         self.system_call()?;
-        let (file, _) = *self.open(file)?;
+        let file = self.open(file)?.0.file;
         filemap::set_size(self.cx, self.process, file, bytes).map_err(file_failure)?;
         Ok(())
     }
 
     fn close_file(&mut self, file: highorder_system::FileId) -> Result<(), Failure> {
         self.system_call()?;
-        self.open(file)?;
-        self.files[file.0 as usize] = None;
-        inodes::close(self.cx, self.opened[file.0 as usize]);
+        let (open, _) = self.files.take(file.0).ok_or_else(|| not_open(file))?;
+        inodes::close(self.cx, open);
         Ok(())
     }
 
@@ -649,7 +645,7 @@ impl System for Thread<'_, '_> {
         if pages == 0 || pages > MAPPED_MOST {
             return Err(Failure::Refused(format!("{pages} pages, expected 1 to {MAPPED_MOST}")));
         }
-        let (file, _) = *self.open(file)?;
+        let file = self.open(file)?.0.file;
         let writable = access == Access::Write;
         let start = self.locked(Hold::Write, |thread| {
             Ok(filemap::map(thread.cx, thread.process, file, first, pages as u32, writable))
@@ -687,16 +683,14 @@ impl System for Thread<'_, '_> {
             }
         };
         let found = slab::take_block(self.cx, order, gfp, of, Some(self.process));
-        if let Some(pfn) = found {
-            self.blocks.push(Some(Block { pfn, order, kind }));
-        }
+        let number = found.map(|pfn| self.blocks.add(Block { pfn, order, kind }));
         self.check()?;
-        Ok(found.map(|_| BlockId(self.blocks.len() as u32 - 1)))
+        Ok(number.map(BlockId))
     }
 
     fn free_block(&mut self, block: BlockId) -> Result<(), Failure> {
         self.system_call()?;
-        let taken = self.blocks.get_mut(block.0 as usize).and_then(Option::take);
+        let taken = self.blocks.take(block.0);
         let Block { pfn, order, .. } =
             taken.ok_or_else(|| Failure::Refused(format!("block {} was not given", block.0)))?;
         slab::free_block(self.cx, pfn, order);

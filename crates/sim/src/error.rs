@@ -22,6 +22,13 @@ pub enum RunError {
         /// Each waiting task that is not a kernel thread: its name and what it waits for.
         waiting: Vec<(String, String)>,
     },
+    /// Tasks go on for ever and no time passes.
+    Livelock {
+        /// When.
+        at: Ns,
+        /// The tasks that went on last, by name.
+        tasks: Vec<String>,
+    },
 }
 
 impl fmt::Display for RunError {
@@ -36,6 +43,9 @@ impl fmt::Display for RunError {
                     write!(f, "{} {task} for {what}", if n == 0 { "" } else { "," })?;
                 }
                 Ok(())
+            }
+            Self::Livelock { at, tasks } => {
+                write!(f, "at {at} time stands still: {} go on for ever", tasks.join(", "))
             }
         }
     }

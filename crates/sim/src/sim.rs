@@ -25,7 +25,14 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use highorder_mm::types::NodeId;
 use highorder_words::{CpuId, Ns};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Resumptions at one moment after which tasks wake each other for ever: of our choice, a thousand times what a run
+/// with hundreds of tasks begins with.
+const STILL_MAX: u32 = 1_000_000;
+/// Resumptions after that whose tasks are named.
+const STILL_NAMED: u32 = 1000;
 
 /// What is handed to the task whose code runs.
 struct Core<W: 'static> {
@@ -58,6 +65,17 @@ pub struct Sim<W: 'static> {
     coroutines: Vec<Option<TaskCoroutine<W>>>,
     on_completion: Option<Handler<W>>,
     failed: Option<RunError>,
+    still: Still,
+}
+
+/// How long time has stood still.
+#[derive(Default)]
+struct Still {
+    since: Ns,
+    /// Resumptions since then.
+    nr: u32,
+    /// The tasks of the last ones, once there are too many.
+    tasks: BTreeSet<u32>,
 }
 
 impl<W: 'static> Sim<W> {
@@ -74,6 +92,7 @@ impl<W: 'static> Sim<W> {
             coroutines: Vec::new(),
             on_completion: None,
             failed: None,
+            still: Still::default(),
         }
     }
 
@@ -154,7 +173,10 @@ impl<W: 'static> Sim<W> {
             self.start_coroutines();
             let core = self.core_mut();
             match core.next.take().unwrap_or_else(|| core.sched.advance()) {
-                Next::Resume(task) => self.resume(task)?,
+                Next::Resume(task) => {
+                    self.note_progress(task)?;
+                    self.resume(task)?;
+                }
                 Next::Device(device) => self.complete(device),
                 Next::Limit => {
                     core.sched.reach_limit();
@@ -284,6 +306,27 @@ impl<W: 'static> Sim<W> {
             let number = self.coroutines.len() as u32;
             self.coroutines.push(Some(coroutine(number, code)));
         }
+    }
+
+    /// Counts a resumption at this moment; an error, once there were too many.
+    fn note_progress(&mut self, task: u32) -> Result<(), RunError> {
+        let now = self.now();
+        if now != self.still.since {
+            self.still = Still { since: now, ..Still::default() };
+        }
+        self.still.nr += 1;
+        if self.still.nr > STILL_MAX {
+            self.still.tasks.insert(task);
+        }
+        if self.still.nr <= STILL_MAX + STILL_NAMED {
+            return Ok(());
+        }
+        let sched = &self.core().sched;
+        let name = |&task: &u32| sched.name_of(TaskId(task)).to_owned();
+        let tasks = self.still.tasks.iter().map(name).collect();
+        let failed = RunError::Livelock { at: now, tasks };
+        self.failed = Some(failed.clone());
+        Err(failed)
     }
 
     /// Lets a task's code run until it suspends or ends.

@@ -823,6 +823,28 @@ fn tasks_that_wait_for_ever_are_named_with_what_they_wait_for() {
     assert!(text.ends_with("a for queue `pfmemalloc`, b for the end of a"), "{text}");
 }
 
+#[test]
+fn tasks_that_wake_each_other_while_no_time_passes_are_named() {
+    let mut sim = sim(&[0]);
+    let (ping, pong) = (sim.add_queue("ping"), sim.add_queue("pong"));
+    sim.spawn(TaskSpec::kernel_thread("kswapd0"), move |cx| {
+        loop {
+            cx.wake_one(ping);
+            cx.wait(pong);
+        }
+    });
+    sim.spawn(TaskSpec::user("a"), move |cx| {
+        cx.spend(Ns(5), Mode::User);
+        loop {
+            cx.wake_one(pong);
+            cx.wait(ping);
+        }
+    });
+    let error = sim.run().unwrap_err();
+    assert_eq!(error.to_string(), "at 5 ns time stands still: kswapd0, a go on for ever");
+    assert_eq!(sim.run(), Err(error));
+}
+
 /// Counts how many of it are alive.
 struct Counted(Rc<Cell<i32>>);
 

@@ -19,6 +19,11 @@ impl Problems {
         self.keep(|| Problem::message(file, Some(line), message));
     }
 
+    /// Takes over what another reader found.
+    pub(crate) fn append(&mut self, error: &InputError) {
+        error.problems().iter().for_each(|problem| self.keep(|| problem.clone()));
+    }
+
     fn keep(&mut self, problem: impl FnOnce() -> Problem) {
         match limits::PROBLEMS.check(self.kept.len() as u64 + 1) {
             Ok(()) => self.kept.push(problem()),

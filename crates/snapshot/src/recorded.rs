@@ -27,6 +27,7 @@ use crate::state::{
 };
 use highorder_files::limits;
 use highorder_input::InputError;
+use highorder_kernelfs::{Buddyinfo, TextFile};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NR_PAGE_ORDERS, Order, Pfn, ZoneKind};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -142,6 +143,7 @@ fn parse(folder: &Folder, problems: &mut Problems) -> Option<Snapshot> {
             files.insert(name.clone(), file.bytes.clone());
         }
     }
+    check_buddyinfo(folder, &state.zones, meta.exactness, problems);
     let pageblock_order = meta
         .pageblock_order
         .or_else(|| pageblock_order_of(files.get("pagetypeinfo")?))
@@ -181,6 +183,26 @@ fn parse(folder: &Folder, problems: &mut Problems) -> Option<Snapshot> {
     reader.kpageflags(&mut snapshot);
     reader.pagecounts(&mut snapshot);
     problems.is_empty().then_some(snapshot)
+}
+
+/// What counts alone are placed by has to be readable, and to count every zone's blocks where nothing else does.
+fn check_buddyinfo(
+    folder: &Folder,
+    zones: &[ZoneState],
+    exactness: Exactness,
+    problems: &mut Problems,
+) {
+    let Some(file) = folder.files.get("buddyinfo") else { return };
+    let table = match Buddyinfo::parse(&file.label, &file.bytes) {
+        Ok(table) => table,
+        Err(error) => return problems.append(&error),
+    };
+    for zone in zones.iter().filter(|_| exactness == Exactness::Counts) {
+        if table.zone(zone.node, zone.kind.name()).is_none() {
+            let zone = format!("node {} zone {}", zone.node, zone.kind);
+            problems.add(&file.label, format!("found no {zone}, expected every zone of {ZONES}"));
+        }
+    }
 }
 
 impl Reader<'_> {

@@ -127,6 +127,29 @@ fn a_counts_snapshot_places_exactly_the_blocks_that_buddyinfo_counts() {
     }
 }
 
+/// A map of counts drew no free block where they could not be read.
+#[test]
+fn counts_that_cannot_be_read_or_lack_a_zone_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = states().remove(0);
+    let proc = proc_of(&state, &read(&state));
+    let options = Options { way: Way::Counts, proc: proc.path().into(), ..Options::default() };
+    live::take(options).unwrap().write_dir(folder.path()).unwrap();
+    let path = folder.path().join("buddyinfo");
+    let text = fs::read_to_string(&path).unwrap();
+    for (altered, expected) in [
+        (text.replacen("zone", "zome", 1), "buddyinfo:1"),
+        (
+            text.lines().skip(1).map(|line| format!("{line}\n")).collect(),
+            "found no node 0 zone DMA",
+        ),
+    ] {
+        fs::write(&path, altered).unwrap();
+        let told = Snapshot::read(folder.path()).unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
 #[test]
 fn every_frame_of_a_recording_has_a_use_and_mixed_pageblocks_hold_several() {
     for state in states() {

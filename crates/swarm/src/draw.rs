@@ -53,7 +53,7 @@ const WORKLOADS: &[(&str, &[Choices])] = &[
             ADVICE,
         ],
     ),
-    ("dd", &[("size", &["0.3", "1.5", "\"9 GiB\""]), ("reads", &["0", "1"])]),
+    ("dd", &[("size", &["0.3", "1.5", "\"2 GiB\""]), ("reads", &["0", "1"])]),
     (
         "fleet",
         &[
@@ -159,9 +159,6 @@ const WORKLOADS: &[(&str, &[Choices])] = &[
         ],
     ),
 ];
-
-/// The knob that must stay below memory.
-const MIN_FREE: &str = "vm.min_free_kbytes";
 
 /// What is drawn from.
 struct Dice(Pcg64);
@@ -290,7 +287,8 @@ impl Dice {
             return None;
         }
         let mut lines = format!(
-            "nr_requests = {}\nmax_request_kib = {}\nfilesystem = \"{}\"\n",
+            "capacity_gb = {}\nnr_requests = {}\nmax_request_kib = {}\nfilesystem = \"{}\"\n",
+            self.one_of(&[2, 8]),
             self.one_of(&[4, 128, 1024]),
             self.one_of(&[64, 128, 1280]),
             self.one_of(&["ext4", "xfs"])
@@ -326,10 +324,6 @@ impl Dice {
                 continue;
             }
             let drawn = match value.allowed.strip_prefix("a whole number, ") {
-                // With more than there is of memory nothing is ever free, on a real kernel neither.
-                Some(_) if knob.name == MIN_FREE => {
-                    (*self.one_of(&["128", "1024", "16384"])).to_owned()
-                }
                 Some(range) => self.within(range),
                 None => {
                     let words: Vec<&str> = value.allowed.split(", ").collect();

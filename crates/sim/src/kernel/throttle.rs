@@ -173,7 +173,12 @@ pub(crate) fn throttle_direct_reclaim(cx: &mut KernelCx<'_>, want: Want) -> bool
     let queue = cx.world().nodes[node.index()].pfmemalloc_wait;
     let kswapd = cx.world().nodes[node.index()].kswapd_wait;
     while !cx.world().has_half_the_reserves(node) && !cx.world().process(process).killed {
-        cx.wake_one(kswapd);
+        if cx.nr_waiting(kswapd) > 0 {
+            // Whatever else it is asked for, the zones that the reserves are in have to be balanced.
+            let asked = &mut cx.world().nodes[node.index()].kswapd_highest_zoneidx;
+            *asked = Some(asked.map_or(ZoneKind::Normal, |other| other.min(ZoneKind::Normal)));
+            cx.wake_one(kswapd);
+        }
         if want.request.gfp.contains(Gfp::FS) {
             cx.wait(queue);
         } else {
