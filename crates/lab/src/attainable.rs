@@ -17,10 +17,13 @@ use highorder_input::InputError;
 use highorder_kernelfs::PageFlags;
 use highorder_kernels::KernelFile;
 use highorder_mm::Memory;
+use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
+use highorder_mm::compaction::CompactRequest;
+use highorder_mm::fast_search::MigrateMode;
 use highorder_mm::frame::State;
-use highorder_mm::gfp::AllocFlags;
-use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
+use highorder_mm::gfp::{AllocFlags, Gfp};
+use highorder_mm::types::{CpuId, MAX_PAGE_ORDER, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::{Zone, ZoneId};
 use highorder_report::{BlockPlace, UseClass};
@@ -29,6 +32,10 @@ use std::collections::BTreeMap;
 
 /// Bytes of a base page.
 const PAGE_BYTES: u64 = 4096;
+
+/// How often a request of a costly order compacts again (`MAX_COMPACT_RETRIES` is 16, of which costly orders get a
+/// quarter; mm/page_alloc.c, v6.12).
+const COMPACT_RETRIES: u32 = 16 / 4;
 
 /// A size in base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +230,14 @@ pub fn attainable(
             }),
         }
     }
+    if let Some(order) = size.order().filter(|order| *order >= snapshot.pageblock_order) {
+        let compacted = &mut states[1].1;
+        ways.push(Way {
+            name: "asked for until there are no more, compacting for each".to_owned(),
+            blocks: compacted.clone().ask_for_all(order),
+            above_min: None,
+        });
+    }
     for (name, state) in &states {
         let name = match name.split_once(", after compaction") {
             Some((gone, _)) => format!("{gone}, a range emptied for each"),
@@ -275,6 +290,7 @@ fn of_counts(
 }
 
 /// A state of memory, with what each frame is used for.
+#[derive(Clone)]
 struct Restored {
     memory: Memory,
     uses: Vec<FrameUse>,
@@ -322,6 +338,41 @@ impl Restored {
     fn compact(&mut self, snapshot: &Snapshot) {
         compact_memory::list_user_pages(&mut self.memory, snapshot, &self.uses);
         compact_memory::compact_zones(&mut self.memory, &mut self.uses);
+    }
+
+    /// Takes blocks one by one as `vm.nr_hugepages` does, each after as much direct compaction as such a request makes.
+    ///
+    /// Models: `__alloc_pages_slowpath` and `should_compact_retry`, mm/page_alloc.c, v6.12, for `__GFP_RETRY_MAYFAIL`: a
+    /// costly order compacts synchronously but for writeback, at first and once more for each of
+    /// [`COMPACT_RETRIES`] retries.
+    /// Departs: nothing is reclaimed meanwhile. Visible as: fewer blocks where there is page cache.
+    fn ask_for_all(&mut self, order: Order) -> u64 {
+        let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::COMP | Gfp::NOWARN | Gfp::RETRY_MAYFAIL;
+        let nodes = (0..self.memory.machine.nodes.len() as u32).map(NodeId);
+        nodes.map(|node| {
+            let request = Request { order, gfp, cpu: CpuId(0), node, past_lists: false };
+            let mut blocks = 0;
+            while self.ask_for_one(request) {
+                blocks += 1;
+            }
+            blocks
+        }).sum()
+    }
+
+    fn ask_for_one(&mut self, request: Request) -> bool {
+        let flags = AllocFlags::slow_path(request.gfp, request.order);
+        let zones = self.memory.zones_for(request.node, request.gfp);
+        for _ in 0..=1 + COMPACT_RETRIES {
+            if self.memory.get_page_from_freelist(request, Some(Mark::Min), flags).is_some() {
+                return true;
+            }
+            for zone in &zones {
+                let (mode, cpu) = (MigrateMode::SyncLight, request.cpu);
+                let run = CompactRequest::direct(*zone, request.order, request.gfp, mode, cpu, false);
+                compact_memory::compact_zone(&mut self.memory, run, &mut self.uses);
+            }
+        }
+        false
     }
 
     /// Stretches of this size that are free, or that can be emptied into what is free beside them: one costs as many free

@@ -314,7 +314,8 @@ pub(crate) fn restored(
 pub(crate) fn compact_zones(memory: &mut Memory, uses: &mut [FrameUse]) -> Vec<CompactedZone> {
     let all = (0..memory.zones.len() as u8).map(ZoneId);
     let managed: Vec<_> = all.filter(|id| memory.zones[id.index()].managed_pages > 0).collect();
-    managed.into_iter().map(|zone| compact_zone(memory, zone, uses)).collect()
+    let request = |zone| CompactRequest::user(zone, CpuId(0));
+    managed.into_iter().map(|zone| compact_zone(memory, request(zone), uses)).collect()
 }
 
 fn work_of(memory: &Memory) -> Work {
@@ -371,8 +372,13 @@ pub(crate) fn others_that_hold(snapshot: &Snapshot, pfn: Pfn, flags: PageFlags) 
 }
 
 /// One zone's run, from the first step to the last.
-fn compact_zone(memory: &mut Memory, id: ZoneId, uses: &mut [FrameUse]) -> CompactedZone {
-    let (node, kind) = (memory.zones[id.index()].node, memory.zones[id.index()].kind);
+pub(crate) fn compact_zone(
+    memory: &mut Memory,
+    request: CompactRequest,
+    uses: &mut [FrameUse],
+) -> CompactedZone {
+    let index = request.zone.index();
+    let (node, kind) = (memory.zones[index].node, memory.zones[index].kind);
     let mut zone = CompactedZone {
         node,
         kind,
@@ -382,7 +388,7 @@ fn compact_zone(memory: &mut Memory, id: ZoneId, uses: &mut [FrameUse]) -> Compa
         nr_moved: 0,
         nr_failed: 0,
     };
-    let mut run = match memory.begin_compaction(CompactRequest::user(id, CpuId(0))) {
+    let mut run = match memory.begin_compaction(request) {
         Ok(run) => run,
         Err(result) => {
             zone.result = result;
