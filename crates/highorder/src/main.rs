@@ -12,6 +12,7 @@
 //! Help, completions and man pages follow from the definition. What a verb prints and writes goes
 //! through [`output`]; what can go wrong is a [`failure::Failure`].
 
+mod attainable;
 mod calibrate;
 mod cli;
 mod compare;
@@ -97,6 +98,7 @@ fn run(verb: &Verb) -> Result<(), Failure> {
     match verb {
         Verb::Snapshot(arguments) => snapshot::run(arguments),
         Verb::Map(arguments) => map::run(arguments),
+        Verb::Attainable(arguments) => attainable::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::WhatIf(arguments) => what_if::run(arguments),

@@ -14,13 +14,13 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// The word that stands for this machine in place of a file.
-const LIVE: &str = "live";
+pub(crate) const LIVE: &str = "live";
 /// Pixels per unit of the SVG, so that text is sharp on dense screens too.
 const PNG_SCALE: f32 = 2.0;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum When {
+pub(crate) enum When {
     /// As the terminal can; letters into files and pipes, and where NO_COLOR is set
     Auto,
     /// 24-bit colour, whatever standard output is
@@ -152,12 +152,12 @@ fn write_pictures(
     Ok(())
 }
 
-fn terminal_width() -> usize {
+pub(crate) fn terminal_width() -> usize {
     let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
     width.unwrap_or(TerminalOptions::default().width)
 }
 
-fn colour(when: When) -> Colour {
+pub(crate) fn colour(when: When) -> Colour {
     match when {
         When::Always => Colour::True,
         When::Indexed => Colour::Indexed,

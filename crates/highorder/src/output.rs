@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use highorder_files::{Destination, Replace};
 use highorder_report::raster;
+use highorder_tables::Table;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -152,6 +153,13 @@ pub(crate) fn progress(len: Option<u64>, what: &'static str) -> ProgressBar {
 pub(crate) fn json(value: &serde_json::Value) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value);
     text.map(|text| text + "\n").map_err(|error| Failure::internal(format!("JSON: {error}")))
+}
+
+/// Tables as they stand in a document of JSON.
+pub(crate) fn tables_as_json(tables: &[Table]) -> Result<Vec<serde_json::Value>, Failure> {
+    let tables: Result<_, serde_json::Error> =
+        tables.iter().map(|table| serde_json::from_str(&table.json())).collect();
+    tables.map_err(|error| Failure::internal(error.to_string()))
 }
 
 /// A command line as it can be pasted into a shell.

@@ -188,19 +188,12 @@ fn print_text(
     output::print(out.as_bytes())
 }
 
-/// Tables as they stand in a document of JSON.
-fn as_json(tables: &[Table]) -> Result<Vec<serde_json::Value>, Failure> {
-    let tables: Result<_, serde_json::Error> =
-        tables.iter().map(|table| serde_json::from_str(&table.json())).collect();
-    tables.map_err(|error| Failure::internal(error.to_string()))
-}
-
 fn print_json(
     recording: &Recording,
     comparison: &Comparison,
     tables: &[Table],
 ) -> Result<(), Failure> {
-    let tables = as_json(tables)?;
+    let tables = output::tables_as_json(tables)?;
     let models: Vec<_> = comparison
         .models
         .iter()

@@ -77,30 +77,34 @@ impl Recorded {
     /// lists are known.
     #[must_use]
     pub fn assumed(&self) -> Vec<String> {
-        let state = &self.before;
-        if state.exactness != Exactness::Frames {
-            return Vec::new();
-        }
-        let nr_per_cpu: u64 = state.zones.iter().map(ZoneState::nr_per_cpu_pages).sum();
-        let uses = state.frame_uses();
-        let nr_unknown = uses.iter().filter(|usage| **usage == FrameUse::KernelOrPerCpu).count();
-        let mut assumed = Vec::new();
-        if nr_unknown > 0 {
-            assumed.push(format!(
-                "all {nr_unknown} frames without flags are kernel pages, which stay; {nr_per_cpu} pages were \
-                 free on per-CPU lists, and these are among them"
-            ));
-        }
-        assumed.push("free blocks lie on their lists in the order of their frames".to_owned());
-        if state.pagecounts.is_empty() {
-            assumed.push("no page is held by anything but its mappings".to_owned());
-        }
-        assumed
+        assumed_of(&self.before)
     }
 }
 
+/// What has to be assumed of a state for its pages to be moved, a sentence each.
+pub(crate) fn assumed_of(state: &Snapshot) -> Vec<String> {
+    if state.exactness != Exactness::Frames {
+        return Vec::new();
+    }
+    let nr_per_cpu: u64 = state.zones.iter().map(ZoneState::nr_per_cpu_pages).sum();
+    let uses = state.frame_uses();
+    let nr_unknown = uses.iter().filter(|usage| **usage == FrameUse::KernelOrPerCpu).count();
+    let mut assumed = Vec::new();
+    if nr_unknown > 0 {
+        assumed.push(format!(
+            "all {nr_unknown} frames without flags are kernel pages, which stay; {nr_per_cpu} pages were \
+             free on per-CPU lists, and these are among them"
+        ));
+    }
+    assumed.push("free blocks lie on their lists in the order of their frames".to_owned());
+    if state.pagecounts.is_empty() {
+        assumed.push("no page is held by anything but its mappings".to_owned());
+    }
+    assumed
+}
+
 /// A state that knows where pages lie.
-fn read_state(path: &Path) -> Result<Snapshot, InputError> {
+pub(crate) fn read_state(path: &Path) -> Result<Snapshot, InputError> {
     let state = Snapshot::read(path)?;
     if state.exactness == Exactness::Counts {
         let message = "found a state of exactness counts, expected frames or lists: counts do not say \
@@ -262,18 +266,11 @@ fn work_between(before: &Snapshot, after: &Snapshot) -> Result<Work, InputError>
 }
 
 fn model(snapshot: &Snapshot, kernel: &KernelFile) -> Result<Compacted, InputError> {
-    let mut memory = machine::restore(snapshot, kernel, &[])?;
-    let mut uses = snapshot.frame_uses();
-    uses.resize(memory.frames().len(), FrameUse::Hole);
+    let (mut memory, mut uses) = restored(snapshot, kernel)?;
     list_user_pages(&mut memory, snapshot, &uses);
     let began = work_of(&memory);
     memory.keep_compact_events();
-    let mut zones = Vec::new();
-    for zone in (0..memory.zones.len() as u8).map(ZoneId) {
-        if memory.zones[zone.index()].managed_pages > 0 {
-            zones.push(compact_zone(&mut memory, zone, &mut uses));
-        }
-    }
+    let zones = compact_zones(&mut memory, &mut uses);
     let ended = work_of(&memory);
     let events = memory.take_compact_events();
     let spans = memory.zones.iter().map(|zone| (zone.node, zone.kind, zone.start..zone.end));
@@ -302,6 +299,25 @@ fn model(snapshot: &Snapshot, kernel: &KernelFile) -> Result<Compacted, InputErr
     Ok(Compacted { side, zones, work, events, spans })
 }
 
+/// The recorded machine under a kernel's rules, and what each of its frames is used for.
+pub(crate) fn restored(
+    snapshot: &Snapshot,
+    kernel: &KernelFile,
+) -> Result<(Memory, Vec<FrameUse>), InputError> {
+    let memory = machine::restore(snapshot, kernel, &[])?;
+    let mut uses = snapshot.frame_uses();
+    uses.resize(memory.frames().len(), FrameUse::Hole);
+    Ok((memory, uses))
+}
+
+/// Compacts every zone that has memory; what was known of a page's use moves with the page.
+pub(crate) fn compact_zones(memory: &mut Memory, uses: &mut [FrameUse]) -> Vec<CompactedZone> {
+    let all = (0..memory.zones.len() as u8).map(ZoneId);
+    let managed: Vec<_> = all.filter(|id| memory.zones[id.index()].managed_pages > 0).collect();
+    let request = |zone| CompactRequest::user(zone, CpuId(0));
+    managed.into_iter().map(|zone| compact_zone(memory, request(zone), uses)).collect()
+}
+
 fn work_of(memory: &Memory) -> Work {
     Work {
         migrate_scanned: memory.vm.get(Vm::CompactMigrateScanned),
@@ -314,7 +330,7 @@ fn work_of(memory: &Memory) -> Work {
 
 /// Puts the user pages of a restored machine on its LRU lists, as pages of one file, and pins those that
 /// somebody holds. What a machine had in its CPUs' batches is listed too: that is the first thing done.
-fn list_user_pages(memory: &mut Memory, snapshot: &Snapshot, uses: &[FrameUse]) {
+pub(crate) fn list_user_pages(memory: &mut Memory, snapshot: &Snapshot, uses: &[FrameUse]) {
     let file = memory.files.open();
     for (pfn, usage) in (0..).map(Pfn).zip(uses) {
         let is_user = matches!(
@@ -345,7 +361,7 @@ fn list_user_pages(memory: &mut Memory, snapshot: &Snapshot, uses: &[FrameUse]) 
 }
 
 /// References to a page beyond those of its mappings, its cache and its place on a list.
-fn others_that_hold(snapshot: &Snapshot, pfn: Pfn, flags: PageFlags) -> i64 {
+pub(crate) fn others_that_hold(snapshot: &Snapshot, pfn: Pfn, flags: PageFlags) -> i64 {
     let Some(counts) = snapshot.pagecounts.get(pfn.index()) else { return 0 };
     let mappings = i64::from(counts.mapcount) + 1;
     let is_cached = !flags.contains(PageFlags::ANON) || flags.contains(PageFlags::SWAPCACHE);
@@ -355,9 +371,14 @@ fn others_that_hold(snapshot: &Snapshot, pfn: Pfn, flags: PageFlags) -> i64 {
     i64::from(counts.refcount) - known
 }
 
-/// One zone's run, from the first step to the last; what was known of a page's use moves with the page.
-fn compact_zone(memory: &mut Memory, id: ZoneId, uses: &mut [FrameUse]) -> CompactedZone {
-    let (node, kind) = (memory.zones[id.index()].node, memory.zones[id.index()].kind);
+/// One zone's run, from the first step to the last.
+pub(crate) fn compact_zone(
+    memory: &mut Memory,
+    request: CompactRequest,
+    uses: &mut [FrameUse],
+) -> CompactedZone {
+    let index = request.zone.index();
+    let (node, kind) = (memory.zones[index].node, memory.zones[index].kind);
     let mut zone = CompactedZone {
         node,
         kind,
@@ -367,7 +388,7 @@ fn compact_zone(memory: &mut Memory, id: ZoneId, uses: &mut [FrameUse]) -> Compa
         nr_moved: 0,
         nr_failed: 0,
     };
-    let mut run = match memory.begin_compaction(CompactRequest::user(id, CpuId(0))) {
+    let mut run = match memory.begin_compaction(request) {
         Ok(run) => run,
         Err(result) => {
             zone.result = result;

@@ -1,5 +1,6 @@
 //! Kernel files, experiments and their runs, recordings and their replay.
 
+pub mod attainable;
 mod block_lives;
 pub mod catalogue;
 pub mod compact_memory;

@@ -3,11 +3,12 @@
 //! [`map`] holds what lies in every frame of a machine and counts it; [`terminal`] and [`picture`]
 //! draw it, the first in coloured text, the second as SVG. [`chart`] draws curves, bars and scatters
 //! on the scales of [`axis`] and [`plane`], [`lives`] what became of pageblocks, [`scanners`] where compaction is,
-//! [`dots`] and [`heat`] what tables say. [`raster`] turns any of the SVGs into a PNG with an embedded font.
+//! [`blocked`] which blocks can be had, [`dots`] and [`heat`] what tables say. [`raster`] turns any of the SVGs into a PNG with an embedded font.
 //!
 //! Nothing here reads a file, a clock or the environment: equal arguments give equal bytes.
 
 pub mod axis;
+pub mod blocked;
 pub mod cells;
 pub mod chart;
 pub mod dots;
@@ -23,6 +24,7 @@ mod svg;
 pub mod terminal;
 
 pub use axis::{Axis, Zero};
+pub use blocked::{BlockPlace, BlockedMap};
 pub use cells::{Cell, CellGrid};
 pub use chart::{BarChart, LineChart, Panel, ScatterChart, Series};
 pub use dots::{DotPanel, DotPlot, DotRow};

@@ -20,9 +20,11 @@ pub mod kcore;
 pub mod live;
 mod placed;
 mod problems;
+mod process;
 pub mod recorded;
 pub mod state;
 pub mod uses;
 
 pub use placed::FilledFrom;
+pub use process::frames_of_process;
 pub use state::*;

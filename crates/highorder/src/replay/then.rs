@@ -1,6 +1,6 @@
 //! What compaction of all zones makes of a recorded state, beside what the recorded kernel made of it.
 
-use super::{Arguments, Format, PNG_SCALE, as_json, tables};
+use super::{Arguments, Format, PNG_SCALE, tables};
 use crate::failure::Failure;
 use crate::output::{self, VERSION};
 use highorder_input::InputError;
@@ -187,7 +187,7 @@ fn print_json(
     comparison: &Comparison,
     tables: &[Table],
 ) -> Result<(), Failure> {
-    let tables = as_json(tables)?;
+    let tables = output::tables_as_json(tables)?;
     let work = |work: &Work| {
         serde_json::json!({
             "compact_migrate_scanned": work.migrate_scanned,

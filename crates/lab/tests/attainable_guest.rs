@@ -1,0 +1,173 @@
+//! What is attainable in a real kernel's memory: boots Debian's 6.1 and 6.12 under QEMU, brings memory into states of
+//! many kinds, and compares the model's compaction of each with the huge pages that the kernel gave when asked for as many
+//! as there can be.
+//!
+//! Needs what `tests/guest/setup.sh` gets; where something is missing the tests say SKIPPED and why.
+
+use highorder_kernelfs::{Buddyinfo, TextFile};
+use highorder_kernels::{KernelFile, machine};
+use highorder_lab::attainable::{Size, attainable};
+use highorder_real::{Image, Limits, VmSpec, vm};
+use highorder_sim::Machine;
+use highorder_sim::machine::SwapArea;
+use highorder_snapshot::Snapshot;
+use highorder_system::Ns;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A guest that takes longer than this hangs. Booting takes 10 to 30 s under emulation.
+const GUEST_SECONDS_MAX: u64 = 500;
+const MEMORY_BYTES: u64 = 512 << 20;
+/// Where there is a disk, its size: what is read into the page cache.
+const DISK_BYTES: u64 = 256 << 20;
+
+/// The order of a huge page.
+const HUGE: u8 = 9;
+/// The way that is `vm.nr_hugepages`'s.
+const ASKED: &str = "asked for until there are no more, compacting for each";
+/// Where the model is off: compaction gives 147 blocks for 155 there, and asking on gives none, where the kernel's further
+/// runs give 40. Why is not known.
+const OFF: [&str; 1] = ["6.12 churn"];
+/// What a guest sends.
+const PARTS: [&str; 3] = ["state", "after", "pool"];
+const STATES: [&str; 10] = [
+    "anon",
+    "comb",
+    "scatter",
+    "slab",
+    "cache",
+    "pipes",
+    "tables",
+    "churn",
+    "scatter+slab",
+    "anon+cache",
+];
+
+fn cache() -> PathBuf {
+    std::env::var_os("HIGHORDER_CACHE")
+        .map_or_else(|| PathBuf::from("/tmp/highorder-cache"), PathBuf::from)
+}
+
+/// The guest's program, an example of this crate; or why there is none.
+fn init() -> Result<PathBuf, String> {
+    let found = Command::new(vm::QEMU).arg("--version").stdout(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        return Err(format!("{} does not run", vm::QEMU));
+    }
+    // Tests lie in `deps`, beside `examples`.
+    let test = std::env::current_exe().map_err(|e| e.to_string())?;
+    let folder = test.parent().and_then(Path::parent).expect("a test lies in a folder of cargo's");
+    let program = folder.join("examples/pool_init");
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(format!("there is no {}", program.display())),
+    }
+}
+
+fn machine(state: &str) -> Machine {
+    let mut machine = machine::load("guest-tcg").unwrap();
+    machine.nodes[0].memory_bytes = MEMORY_BYTES;
+    let device = machine.swap[0].device;
+    let disk = SwapArea { device, offset_bytes: 0, bytes: DISK_BYTES };
+    machine.swap = if state.contains("cache") { vec![disk] } else { Vec::new() };
+    machine
+}
+
+/// Boots a guest if all it needs is there, and returns what it sent.
+fn ask(kernel: &str, state: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+    let skipped = |why: String| {
+        eprintln!("SKIPPED: {kernel} {state}: {why} (see tests/guest/setup.sh)");
+        None
+    };
+    let image = cache().join(kernel).join("vmlinuz");
+    if !image.is_file() {
+        return skipped(format!("there is no {}", image.display()));
+    }
+    let program = match init() {
+        Ok(program) => program,
+        Err(why) => return skipped(why),
+    };
+    let mut spec = VmSpec::new(Image::Debian(kernel.to_owned()), machine(state)).unwrap();
+    spec.program = program;
+    spec.cache = cache();
+    spec.options = "mitigations=off".to_owned();
+    spec.limits = Limits::of(Ns::from_secs(GUEST_SECONDS_MAX), spec.limits.memory_bytes);
+    let sent = vm::ask(&spec, state);
+    Some(sent.unwrap_or_else(|error| panic!("{kernel} {state}: {error}")).into_iter().collect())
+}
+
+/// How many blocks the model says can be had, by way.
+fn attainable_in(state: &[u8]) -> (u64, BTreeMap<String, u64>) {
+    let snapshot = Snapshot::from_bytes(state, "state").unwrap();
+    let release = snapshot.kernel_release.clone().expect("a live snapshot knows its kernel");
+    let kernel = KernelFile::for_release(&release).unwrap();
+    let found = attainable(&snapshot, &kernel, Size::of_order(HUGE), &[]).unwrap();
+    (found.blocks, found.ways.into_iter().map(|way| (way.name, way.blocks)).collect())
+}
+
+/// Blocks of a huge page in `/proc/buddyinfo`.
+fn free_huge(buddyinfo: &[u8]) -> u64 {
+    let table = Buddyinfo::parse("buddyinfo", buddyinfo).unwrap();
+    let large = |counts: &[u64]| -> u64 {
+        (0..).zip(counts).skip(HUGE.into()).map(|(order, nr)| nr << (order - HUGE)).sum()
+    };
+    table.zones.iter().map(|zone| large(&zone.counts)).sum()
+}
+
+/// Prints a row for a state, and checks both of the model's answers against the kernel's: compaction alone, and huge pages
+/// asked for until there are no more, which lie between what compaction alone gives and what it gives without caches.
+fn check(kernel: &str, state: &str, sent: &BTreeMap<String, Vec<u8>>) {
+    let (blocks, ways) = attainable_in(&sent["state"]);
+    let pool: u64 = String::from_utf8_lossy(&sent["pool"]).trim().parse().unwrap();
+    let after = free_huge(&sent["after"]);
+    let (compacted, asked) = (ways["after compaction"], ways[ASKED]);
+    let without_caches = ways["caches dropped, after compaction"];
+    println!(
+        "{kernel:4} {state:14} blocks {blocks} | as it is {} | compacted: kernel {after}, model {compacted} | \
+         nr_hugepages: kernel {pool}, model {asked}, caches dropped {without_caches}",
+        ways["as it is"]
+    );
+    let most = blocks.div_ceil(20);
+    assert!(after.abs_diff(compacted) <= most, "compaction: {after} there, {compacted} here");
+    let expected = asked.saturating_sub(most)..=asked.max(without_caches) + most;
+    assert!(expected.contains(&pool), "nr_hugepages: {pool} there, {expected:?} expected");
+}
+
+fn check_guest(kernel: &str, state: &str) {
+    if let Some(sent) = ask(kernel, state) {
+        check(kernel, state, &sent);
+    }
+}
+
+#[test]
+fn as_many_huge_pages_as_linux_6_12_gives_amid_scattered_anonymous_memory() {
+    check_guest("6.12", "anon");
+}
+
+#[test]
+fn as_many_huge_pages_as_linux_6_1_gives_amid_a_scattered_file_and_slab() {
+    check_guest("6.1", "scatter+slab");
+}
+
+/// All kinds under both kernels; `HIGHORDER_POOL=DIR` keeps what guests sent, and reads what is there already.
+#[test]
+#[ignore = "takes ten minutes"]
+fn as_many_huge_pages_in_states_of_ten_kinds() {
+    let kept = std::env::var_os("HIGHORDER_POOL").map(PathBuf::from);
+    let mut failed = Vec::new();
+    for (state, kernel) in STATES.iter().flat_map(|state| [(state, "6.1"), (state, "6.12")]) {
+        let path = |name: &str| Some(kept.as_ref()?.join(format!("{kernel}-{state}.{name}")));
+        let read = |name: &str| Some((name.to_owned(), fs::read(path(name)?).ok()?));
+        let sent = PARTS.iter().map(|name| read(name)).collect::<Option<BTreeMap<_, _>>>();
+        let Some(sent) = sent.or_else(|| ask(kernel, state)) else { return };
+        for (name, bytes) in &sent {
+            let _ = path(name).map(|path| fs::write(path, bytes));
+        }
+        if std::panic::catch_unwind(|| check(kernel, state, &sent)).is_err() {
+            failed.push(format!("{kernel} {state}"));
+        }
+    }
+    assert_eq!(failed, OFF);
+}
