@@ -1,8 +1,8 @@
 //! The one definition of the command line, from which help, completions and man pages follow.
 
 use crate::{
-    calibrate, compare, completions, import, list, man, map, replay, reproduce, restore_knobs, run,
-    show, snapshot, trace, validate,
+    calibrate, compare, completions, import, list, man, map, record, replay, reproduce,
+    restore_knobs, run, show, snapshot, trace, validate,
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
@@ -27,6 +27,8 @@ pub(crate) enum Verb {
     Snapshot(snapshot::Arguments),
     /// Draw physical memory: of this machine, or of a snapshot
     Map(map::Arguments),
+    /// Record what happens in this machine's memory, every page of it, into a file
+    Record(record::Arguments),
     /// List the names there are: experiments, kernels, machines, workloads, knobs, tables, claims
     List(list::Arguments),
     /// Show all about one of them, or about a .toml file of your own
@@ -57,7 +59,7 @@ pub(crate) enum Verb {
 
 /// The headings under which `--help` lists the verbs.
 pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
-    ("Look at memory", &["snapshot", "map"]),
+    ("Look at memory", &["snapshot", "map", "record"]),
     ("Find out what there is", &["list", "show"]),
     (
         "Ask the model and real kernels",
@@ -81,6 +83,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  highorder map                                the memory of this machine\n",
     "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
     "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
+    "  sudo highorder record -o now.recording       ... and what happens in it, for 30 seconds\n",
     "  highorder list                               what there is to run, by name\n",
     "  highorder show usemem-anon                   what an experiment compares, and how long it takes\n",
     "  highorder run usemem-anon --scale 1/16       the same work under two kernels\n",

@@ -26,6 +26,7 @@ mod map;
 mod matrix;
 mod output;
 mod real;
+mod record;
 mod replay;
 mod reproduce;
 mod restore_knobs;
@@ -96,6 +97,7 @@ fn run(verb: &Verb) -> Result<(), Failure> {
     match verb {
         Verb::Snapshot(arguments) => snapshot::run(arguments),
         Verb::Map(arguments) => map::run(arguments),
+        Verb::Record(arguments) => record::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
