@@ -68,6 +68,9 @@ limits! {
     /// 30 for each free block, so that this is 2 TiB of memory.
     SNAPSHOT_UNPACKED: Limit = 16 * GIB, "a state's tables";
 
+    /// A recording: two snapshots and a packed trace, of which an event takes some 10 bytes.
+    RECORDING: Limit = 64 * GIB, "a recording file";
+
     /// The document of a record. It has counters, not samples, and some 100 KiB.
     RECORD: Limit = 64 * MIB, "a record's document";
 

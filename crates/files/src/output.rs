@@ -135,7 +135,18 @@ impl Destination {
     /// # Errors
     /// As [`Destination::new`], since things may have changed; or it cannot be written.
     pub fn write(&self, bytes: &[u8]) -> Result<(), WriteError> {
-        let into = |open: &mut dyn Write| match open.write_all(bytes).and_then(|()| open.flush()) {
+        self.write_with(&mut |out| out.write_all(bytes))
+    }
+
+    /// As [`Destination::write`], for what is not all in memory: `content` writes it.
+    ///
+    /// # Errors
+    /// As [`Destination::write`], and what `content` returns.
+    pub fn write_with(
+        &self,
+        content: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), WriteError> {
+        let mut into = |open: &mut dyn Write| match content(open).and_then(|()| open.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             written => written,
         };
@@ -143,7 +154,7 @@ impl Destination {
             Place::Stdout => into(&mut io::stdout().lock()),
             Place::Stderr => into(&mut io::stderr().lock()),
             Place::Into(path) => open_to_write(&path).and_then(|mut open| into(&mut open)),
-            Place::File { path, there } => self.write_beside(&path, there.as_ref(), bytes),
+            Place::File { path, there } => self.write_beside(&path, there.as_ref(), content),
         };
         written.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => WriteError::IsThere { name: self.name.clone() },
@@ -152,14 +163,19 @@ impl Destination {
     }
 
     /// Writes a file beside its place, then gives it its name.
-    fn write_beside(&self, path: &Path, there: Option<&Metadata>, bytes: &[u8]) -> io::Result<()> {
+    fn write_beside(
+        &self,
+        path: &Path,
+        there: Option<&Metadata>,
+        content: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mode = if self.is_private { 0o600 } else { 0o666 };
         let file = tempfile::Builder::new()
             .prefix(PART)
             .permissions(Permissions::from_mode(mode))
             .tempfile_in(folder_of(path))?;
         // Not through the wrapper, whose errors name a file that nobody asked for.
-        file.as_file().write_all(bytes)?;
+        content(&mut file.as_file())?;
         if let Some(there) = there {
             keep_owner(file.as_file(), there);
             if !self.is_private {

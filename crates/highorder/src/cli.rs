@@ -1,7 +1,7 @@
 //! The one definition of the command line, from which help, completions and man pages follow.
 
 use crate::{
-    attainable, calibrate, compare, completions, import, list, man, map, replay, reproduce,
+    attainable, calibrate, compare, completions, import, list, man, map, record, replay, reproduce,
     restore_knobs, run, show, snapshot, trace, validate, what_if,
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -29,6 +29,8 @@ pub(crate) enum Verb {
     Map(map::Arguments),
     /// Say how many huge pages or contiguous ranges can be had, and what blocks the rest
     Attainable(attainable::Arguments),
+    /// Record what happens in this machine's memory, every page of it, into a file
+    Record(record::Arguments),
     /// List the names there are: experiments, kernels, machines, workloads, knobs, tables, claims
     List(list::Arguments),
     /// Show all about one of them, or about a .toml file of your own
@@ -63,7 +65,7 @@ pub(crate) enum Verb {
 
 /// The headings under which `--help` lists the verbs.
 pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
-    ("Look at memory", &["snapshot", "map", "attainable"]),
+    ("Look at memory", &["snapshot", "map", "attainable", "record"]),
     ("Find out what there is", &["list", "show"]),
     (
         "Ask the model and real kernels",
@@ -90,6 +92,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
     "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
     "  highorder attainable --order 9               how many huge pages could it have?\n",
+    "  sudo highorder record -o now.recording       ... and what happens in it, for 30 seconds\n",
     "  highorder list                               what there is to run, by name\n",
     "  highorder show usemem-anon                   what an experiment compares, and how long it takes\n",
     "  highorder run usemem-anon --scale 1/16       the same work under two kernels\n",

@@ -27,6 +27,7 @@ mod map;
 mod matrix;
 mod output;
 mod real;
+mod record;
 mod replay;
 mod reproduce;
 mod restore_knobs;
@@ -99,6 +100,7 @@ fn run(verb: &Verb) -> Result<(), Failure> {
         Verb::Snapshot(arguments) => snapshot::run(arguments),
         Verb::Map(arguments) => map::run(arguments),
         Verb::Attainable(arguments) => attainable::run(arguments),
+        Verb::Record(arguments) => record::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::WhatIf(arguments) => what_if::run(arguments),

@@ -8,7 +8,7 @@ use crate::snapshot::LABEL_FILE;
 use clap::{ValueEnum, value_parser};
 use highorder_files::Destination;
 use highorder_report::{Colour, MemoryMap, TerminalOptions, raster, render, render_terminal};
-use highorder_snapshot::{Exactness, Snapshot, live};
+use highorder_snapshot::{Exactness, RecordingFiles, Snapshot, live};
 use std::env;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ Examples:
   highorder map
   highorder map today.snap --png today.png")]
 pub(crate) struct Arguments {
-    /// A snapshot file, a recorded state's folder, or `live` for this machine as it is now
+    /// A snapshot file, a state of a recording (`RECORDING/state0`), or `live` for this machine as it is now
     #[arg(value_name = "SNAPSHOT|live", default_value = LIVE)]
     source: PathBuf,
     /// Also write the picture as PNG
@@ -99,7 +99,7 @@ fn read(source: &Path) -> Result<Snapshot, Failure> {
     if source == Path::new(LIVE) {
         return Ok(live::take(live::Options::default())?);
     }
-    if source.join("state0").is_dir() {
+    if RecordingFiles::are_at(source) {
         return Err(Failure::input(format!(
             "{0}: found a recording, expected one state of it: {0}/state0 or {0}/state1",
             source.display()

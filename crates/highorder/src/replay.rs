@@ -47,7 +47,7 @@ enum Then {
 /// What to replay, and how.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A recording is a folder with state0/ (every page before), trace.txt (plain, .gz or .zst: the events of \
+A recording is a file that `highorder record` wrote, or a folder with state0/ (every page before), trace.txt (plain, .gz or .zst: the events of \
 ftrace) and, to compare with, state1/ (every page after). tests/guest/record.sh makes one.
 
 Free-running, only the demand comes from the recording: which requests were made and which blocks freed, \
@@ -65,7 +65,7 @@ Examples:
   highorder replay tests/data/recordings/612-rec-compact --lockstep
   highorder replay tests/data/recordings/612-rec-fragslab --vs linux-6.12-ungrouped")]
 pub(crate) struct Arguments {
-    /// The recording's folder; with --then a snapshot or one state will do
+    /// The recording's file or folder; with --then a snapshot or one state will do
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
     /// Leave the recorded events aside, and see what this makes of the state before them
@@ -170,12 +170,17 @@ fn headline(recording: &Recording) -> String {
     line
 }
 
+/// What whoever recorded it has to say.
+fn notes(recording: &Recording) -> String {
+    recording.notes.iter().map(|note| format!("note: {note}\n")).collect()
+}
+
 fn print_text(
     recording: &Recording,
     comparison: &Comparison,
     tables: &[Table],
 ) -> Result<(), Failure> {
-    let mut out = format!("{}\n", headline(recording));
+    let mut out = format!("{}\n{}", headline(recording), notes(recording));
     for table in tables {
         out.push('\n');
         out.push_str(&table.text());

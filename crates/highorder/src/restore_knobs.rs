@@ -1,5 +1,5 @@
-//! `highorder restore-knobs`: what a run that was killed changed of this machine's settings, put back; and what it left
-//! of files, removed.
+//! `highorder restore-knobs`: what a run that was killed changed of this machine's settings, put back; and what it, or a
+//! recording, left of files and in tracefs, removed.
 
 use crate::failure::Failure;
 use crate::output;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 `highorder run --on host --apply-knobs` keeps in a file what settings were before it changes them, and puts \
 them back however it ends, but for a crash of the machine's kernel or of all its processes at once. Then \
 this finishes it, from the file. It takes root. With --folder it also removes what such a run left there of files, as the \
-next run in that folder does.
+next run in that folder does. And it removes what a killed `highorder record` left in tracefs, as the next recording does.
 
 Examples:
   sudo highorder restore-knobs
@@ -44,7 +44,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             text.push_str(&format!("{} is gone\n", path.display()));
         }
     }
-    if restored.is_empty() {
+    for left in highorder_recorder::remove_left().map_err(|e| Failure::input(e.to_string()))? {
+        text.push_str(&format!("{left} is gone\n"));
+    }
+    if text.is_empty() {
         text += &format!("nothing to put back: no setting in {}\n", arguments.state_dir.display());
     }
     output::print(text.as_bytes())

@@ -40,7 +40,7 @@ enum Of {
 /// What to read, and what to draw.
 #[derive(clap::Args)]
 #[command(after_help = "\
-TRACE is text as /sys/kernel/tracing/trace or `trace-cmd report` give it, plain, .gz or .zst, with the \
+TRACE is a recording, or text as /sys/kernel/tracing/trace, `trace-cmd report` or `perf script` give it, plain, .gz or .zst, with the \
 `compaction` events, or with `kmem/mm_page_alloc_extfrag` for fallbacks; `highorder run EXPERIMENT --trace DIR` writes such files for the model:
 
   echo 1 > /sys/kernel/tracing/events/compaction/enable

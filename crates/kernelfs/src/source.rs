@@ -49,20 +49,7 @@ pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, InputError> {
     let path = path.as_ref();
     let file = highorder_files::open_within(path, limits::TABLE);
     let file = file.map_err(|error| InputError::read(path, error))?;
-    let mut source = Source::new(&path.display().to_string(), file)?;
-    let mut bytes = Vec::new();
-    let mut chunk = vec![0; CHUNK_BYTES];
-    loop {
-        match source.read(&mut chunk) {
-            Ok(0) => return Ok(bytes),
-            Ok(read) if (bytes.len() + read) as u64 > limits::TABLE.most => {
-                return Err(source.too_long(limits::TABLE));
-            }
-            Ok(read) => bytes.extend_from_slice(&chunk[..read]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(source.explain(error)),
-        }
-    }
+    Source::new(&path.display().to_string(), file)?.read_table()
 }
 
 /// Reads the first bytes, which a pipe may hand over in pieces.
@@ -107,6 +94,27 @@ impl Source {
     /// Returns the name that errors carry.
     pub fn file(&self) -> &str {
         &self.file
+    }
+
+    /// Reads all there is, to its last byte.
+    ///
+    /// # Errors
+    /// [`InputError`] if it cannot be read, if compressed data is damaged or cut short, or if there is more than a
+    /// kernel's table can have ([`limits::TABLE`]).
+    pub fn read_table(mut self) -> Result<Vec<u8>, InputError> {
+        let mut bytes = Vec::new();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            match self.read(&mut chunk) {
+                Ok(0) => return Ok(bytes),
+                Ok(read) if (bytes.len() + read) as u64 > limits::TABLE.most => {
+                    return Err(self.too_long(limits::TABLE));
+                }
+                Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.explain(error)),
+            }
+        }
     }
 
     /// The error of a file of which more comes than is read.

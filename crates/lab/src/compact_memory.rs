@@ -11,7 +11,6 @@
 use crate::free_running::{self, FreeKind, Side};
 use crate::trace_text::{self, Whose};
 use crate::{machine, memory_map};
-use highorder_files::limits;
 use highorder_input::InputError;
 use highorder_kernelfs::{PageFlags, TextFile, Vmstat};
 use highorder_kernels::KernelFile;
@@ -24,7 +23,8 @@ use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_sim::kernel::trace::{TraceEvent, Traced};
 use highorder_sim::{CpuId, Ns, TaskId};
-use highorder_snapshot::{Exactness, FrameUse, Snapshot, ZoneState};
+use highorder_snapshot::recording_file::{STATE_AFTER, STATE_BEFORE};
+use highorder_snapshot::{Exactness, FrameUse, RecordingFiles, Snapshot, ZoneState};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub struct Recorded {
 const THEN: &str = "compact_memory";
 
 impl Recorded {
-    /// Reads a recording's folder, one state of it, or a snapshot file.
+    /// Reads a recording, one state of it, or a snapshot file.
     ///
     /// # Errors
     /// A state cannot be read or contradicts itself, knows nothing but counts, or both are of different
@@ -51,13 +51,21 @@ impl Recorded {
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !path.join("state0").is_dir() {
-            return Ok(Self { name, before: read_state(path)?, after: None });
+        if !RecordingFiles::are_at(path) {
+            let before = with_places(path, Snapshot::read(path)?)?;
+            return Ok(Self { name, before, after: None });
         }
-        let before = read_state(&path.join("state0"))?;
+        let files = RecordingFiles::open(path)?;
+        let state = |name| match files.state(name)? {
+            Some(state) => with_places(&path.join(name), state).map(Some),
+            None => Ok(None),
+        };
+        let before = state(STATE_BEFORE)?
+            .ok_or_else(|| InputError::file(path, format!("no {STATE_BEFORE} in it")))?;
         let mut after = None;
-        if is_of_compaction(path)? && path.join("state1").is_dir() {
-            let found = read_state(&path.join("state1"))?;
+        if is_of_compaction(&files)?
+            && let Some(found) = state(STATE_AFTER)?
+        {
             if found.nr_frames != before.nr_frames || found.zones.len() != before.zones.len() {
                 let message = format!(
                     "{} frames in {} zones, expected those of state0: {} in {}",
@@ -66,7 +74,7 @@ impl Recorded {
                     before.nr_frames,
                     before.zones.len()
                 );
-                return Err(InputError::file(path.join("state1"), message));
+                return Err(InputError::file(path.join(STATE_AFTER), message));
             }
             after = Some(found);
         }
@@ -104,8 +112,7 @@ pub(crate) fn assumed_of(state: &Snapshot) -> Vec<String> {
 }
 
 /// A state that knows where pages lie.
-pub(crate) fn read_state(path: &Path) -> Result<Snapshot, InputError> {
-    let state = Snapshot::read(path)?;
+fn with_places(path: &Path, state: Snapshot) -> Result<Snapshot, InputError> {
     if state.exactness == Exactness::Counts {
         let message = "found a state of exactness counts, expected frames or lists: counts do not say \
                        where pages lie, so that nothing can be said of compaction";
@@ -115,14 +122,8 @@ pub(crate) fn read_state(path: &Path) -> Result<Snapshot, InputError> {
 }
 
 /// Whether a recording says that nothing but compaction happened between its states.
-fn is_of_compaction(folder: &Path) -> Result<bool, InputError> {
-    let path = folder.join("case.json");
-    let text = match highorder_files::read(&path, limits::NOTES) {
-        Err(error) if error.is_not_found() => return Ok(false),
-        text => text.map_err(|error| InputError::file(&path, error))?,
-    };
-    let case: serde_json::Value = serde_json::from_slice(&text)
-        .map_err(|error| InputError::line(&path, error.line(), error.to_string()))?;
+fn is_of_compaction(files: &RecordingFiles) -> Result<bool, InputError> {
+    let case = files.case()?;
     Ok(case.get("then").and_then(serde_json::Value::as_str) == Some(THEN))
 }
 

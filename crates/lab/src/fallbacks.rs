@@ -9,6 +9,7 @@
 use highorder_input::InputError;
 use highorder_kernelfs::trace::{Entry, Event, Item, MmPageAllocExtfrag, TraceReader};
 use highorder_mm::types::{Migratetype, ZoneKind};
+use highorder_snapshot::recording_file::open_trace;
 use highorder_tables::{Table, Value};
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -74,13 +75,13 @@ pub struct Fallbacks {
 }
 
 impl Fallbacks {
-    /// Reads a trace: plain, .gz or .zst.
+    /// Reads a trace (plain, .gz or .zst), or that of a recording.
     ///
     /// # Errors
     /// A bad line, or no fallback.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
-        let found = Self::from_reader(TraceReader::open(path)?)?;
+        let found = Self::from_reader(TraceReader::new(open_trace(path.as_ref())?))?;
         if found.times.is_empty() {
             let text = "no fallback, expected mm_page_alloc_extfrag (of ftrace's `kmem` events)";
             return Err(InputError::file(path, text));

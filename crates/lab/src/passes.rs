@@ -10,6 +10,7 @@ use highorder_input::InputError;
 use highorder_kernelfs::trace::{CompactionIsolate, Entry, Event, TraceReader};
 use highorder_report::Caption;
 use highorder_report::scanners::{PassLine, Scan, ScannerChart, ScannerZone};
+use highorder_snapshot::recording_file::open_trace;
 use highorder_tables::{Table, Value};
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -101,13 +102,13 @@ pub struct Passes {
 }
 
 impl Passes {
-    /// Reads a trace: plain, .gz or .zst.
+    /// Reads a trace (plain, .gz or .zst), or that of a recording.
     ///
     /// # Errors
     /// A bad line, or nothing of compaction.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
-        let found = Self::from_reader(TraceReader::open(path)?)?;
+        let found = Self::from_reader(TraceReader::new(open_trace(path.as_ref())?))?;
         if found.nr_events + found.reclaim.nr_events == 0 {
             return Err(InputError::file(
                 path,

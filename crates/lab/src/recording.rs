@@ -6,9 +6,10 @@ use highorder_kernelfs::trace::{Entry, Event as TraceEvent, Number, TraceReader,
 use highorder_kernelfs::{Pagetypeinfo, TextFile};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, NodeId, Order, Pfn, ZoneKind};
-use highorder_snapshot::{Exactness, Snapshot, ZoneState};
+use highorder_snapshot::recording_file::{STATE_AFTER, STATE_BEFORE};
+use highorder_snapshot::{Exactness, RecordingFiles, Snapshot, ZoneState};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,32 +255,32 @@ pub struct Recording {
     pub nr_lost: u64,
     /// The trace's last line, where the trace ends in the middle of it: it was not read.
     pub cut_line: Option<u64>,
+    /// What else is to be known of it, a sentence each, as its `case.json` says.
+    pub notes: Vec<String>,
 }
 
 /// The mark that user space writes into the trace once the lists of a state are copied.
 const LISTS_COPIED: &[u8] = b"lists_copied";
 
 impl Recording {
-    /// Reads a recording's folder: `state0/`, `state1/` (if there) and `trace.txt`, plain or compressed.
+    /// Reads a recording, a folder or a recording file: `state0`, `state1` (if there) and `trace.txt`.
     ///
     /// # Errors
     /// Every bad line of the first file that has any.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self, InputError> {
         let folder = folder.as_ref();
-        let path = state_path(folder, "state0")?;
-        let before = Snapshot::read(&path)?;
-        refuse_counts(&path, &before)?;
-        let after = match state_path(folder, "state1") {
-            Ok(path) => Some(read_after(&path, &before)?),
-            Err(_) => None,
-        };
-        let trace = ["trace.txt.zst", "trace.txt.gz", "trace.txt"]
-            .map(|name| folder.join(name))
-            .into_iter()
-            .find(|path| path.is_file())
-            .ok_or_else(|| InputError::file(folder, "no trace.txt (plain, .gz or .zst) here"))?;
-        let mut builder = Builder::new(&before, &trace)?;
-        let cut_line = TraceReader::open(&trace)?.for_each(|entry| builder.entry(&entry))?;
+        let files = RecordingFiles::open(folder)?;
+        let before = files.state(STATE_BEFORE)?.ok_or_else(|| {
+            InputError::file(folder, format!("no {STATE_BEFORE} here: not a recording's folder"))
+        })?;
+        refuse_counts(&files.label(STATE_BEFORE), &before)?;
+        let after = files.state(STATE_AFTER)?;
+        if let Some(after) = &after {
+            check_after(&files.label(STATE_AFTER), after, &before)?;
+        }
+        let trace = files.trace()?;
+        let mut builder = Builder::new(&before, trace.file())?;
+        let cut_line = TraceReader::new(trace).for_each(|entry| builder.entry(&entry))?;
         let mut built = builder.finish()?;
         mark_batched_frees(&mut built.events, before.nr_frames);
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -293,6 +294,7 @@ impl Recording {
             nr_lines: built.lines,
             nr_lost: built.lost,
             cut_line,
+            notes: notes(&files)?,
         })
     }
 
@@ -346,47 +348,41 @@ impl Recording {
     }
 }
 
-/// The state after, which must be one of the machine before, and know where free blocks lie.
-fn read_after(path: &Path, before: &Snapshot) -> Result<Snapshot, InputError> {
-    let after = Snapshot::read(path)?;
+/// What whoever recorded it has to say: the sentences under `notes` of `case.json`.
+fn notes(files: &RecordingFiles) -> Result<Vec<String>, InputError> {
+    let case = files.case()?;
+    let notes = case["notes"].as_array().into_iter().flatten();
+    Ok(notes.filter_map(|note| note.as_str().map(highorder_input::printable)).collect())
+}
+
+/// The state after must be one of the machine before, and know where free blocks lie.
+fn check_after(label: &str, after: &Snapshot, before: &Snapshot) -> Result<(), InputError> {
     let spans = |state: &Snapshot| -> Vec<String> {
         let span = |z: &ZoneState| {
             format!("node {} {} {}..{:#x}", z.node, z.kind, z.start_pfn, z.end_pfn())
         };
         state.zones.iter().map(span).collect()
     };
-    let (found, expected) = (spans(&after), spans(before));
+    let (found, expected) = (spans(after), spans(before));
     if found != expected || after.nr_frames != before.nr_frames {
         let (found, expected) = (found.join(", "), expected.join(", "));
         let message = format!("has {found}, expected {expected} as in the state before");
-        return Err(InputError::file(path, message));
+        return Err(InputError::file(label, message));
     }
-    refuse_counts(path, &after)?;
-    Ok(after)
+    refuse_counts(label, after)
 }
 
-fn refuse_counts(path: &Path, state: &Snapshot) -> Result<(), InputError> {
+fn refuse_counts(label: &str, state: &Snapshot) -> Result<(), InputError> {
     if state.exactness == Exactness::Counts {
         let message = "counts alone, expected a state that knows where each free block lies";
-        return Err(InputError::file(path, message));
+        return Err(InputError::file(label, message));
     }
     Ok(())
 }
 
-/// A recorded state: a folder, or a snapshot file of that name.
-fn state_path(folder: &Path, name: &str) -> Result<PathBuf, InputError> {
-    [name.to_owned(), format!("{name}.snapshot"), format!("{name}.hos")]
-        .map(|name| folder.join(name))
-        .into_iter()
-        .find(|path| path.exists())
-        .ok_or_else(|| {
-            InputError::file(folder, format!("no {name} here: not a recording's folder"))
-        })
-}
-
 /// Makes compact events from lines.
-struct Builder<'a> {
-    trace: &'a Path,
+struct Builder {
+    trace: String,
     nr_frames: u64,
     vmemmap_base: Option<u64>,
     /// Frames of each zone.
@@ -418,8 +414,8 @@ const PROBLEMS_SHOWN: usize = 20;
 /// Bytes of a `struct page`.
 const STRUCT_PAGE_BYTES: u64 = 64;
 
-impl<'a> Builder<'a> {
-    fn new(before: &Snapshot, trace: &'a Path) -> Result<Self, InputError> {
+impl Builder {
+    fn new(before: &Snapshot, trace: &str) -> Result<Self, InputError> {
         let migratetypes = match before.files.get("pagetypeinfo") {
             None => default_migratetypes(),
             Some(text) => {
@@ -431,7 +427,7 @@ impl<'a> Builder<'a> {
             }
         };
         Ok(Self {
-            trace,
+            trace: trace.to_owned(),
             nr_frames: before.nr_frames,
             vmemmap_base: before.vmemmap_base,
             zones: machine::populated(before)
@@ -467,9 +463,8 @@ impl<'a> Builder<'a> {
     fn bad(&mut self, what: &str, found: impl std::fmt::Display, expected: impl std::fmt::Display) {
         self.nr_problems += 1;
         if self.problems.len() < PROBLEMS_SHOWN {
-            let place = self.trace.display().to_string();
             let (found, expected) = (format!("{what} is {found}"), expected.to_string());
-            self.problems.push(Problem::new(place, Some(self.lines), found, expected));
+            self.problems.push(Problem::new(self.trace.clone(), Some(self.lines), found, expected));
         }
     }
 
@@ -715,7 +710,8 @@ impl<'a> Builder<'a> {
                 }
                 made.kind = Kind::Isolate;
                 // The search of the lists is compiled into its callers, the scan of a block never is.
-                made.bits = u32::from(!probe.location.starts_with(b"isolate_freepages_block"));
+                let is_scan = probe.location.starts_with(b"isolate_freepages_block");
+                made.bits = u32::from(!is_scan && probe.knows_function());
                 made.pfn = pfn;
                 made.order = order;
             }

@@ -10,7 +10,8 @@ use highorder_kernels::KernelFile;
 use highorder_mm::types::NodeId;
 use highorder_model::Found;
 use highorder_sim::Machine;
-use highorder_snapshot::{Exactness, Snapshot};
+use highorder_snapshot::recording_file::STATE_BEFORE;
+use highorder_snapshot::{Exactness, RecordingFiles, Snapshot};
 use std::path::Path;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
@@ -34,14 +35,16 @@ impl Start {
     /// # Errors
     /// It cannot be read, contradicts itself, or does not know where pages lie.
     pub fn read(path: &Path) -> Result<Self, InputError> {
-        let before = ["state0", "state0.snapshot", "state0.hos"].map(|name| path.join(name));
-        let state =
-            before.iter().find(|state| state.exists()).map_or(path, |state| state.as_path());
-        let snapshot = Snapshot::read(state)?;
+        let snapshot = match RecordingFiles::are_at(path) {
+            true => RecordingFiles::open(path)?.state(STATE_BEFORE)?,
+            false => Some(Snapshot::read(path)?),
+        };
+        let snapshot =
+            snapshot.ok_or_else(|| InputError::file(path, format!("no {STATE_BEFORE} in it")))?;
         if snapshot.exactness == Exactness::Counts {
             let message = "found a state of exactness counts, expected frames or lists: counts do not say where \
                            pages lie";
-            return Err(InputError::file(state, message));
+            return Err(InputError::file(path, message));
         }
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let identity = format!("{:032x}", xxh3_128(&snapshot.to_bytes(&name)?));

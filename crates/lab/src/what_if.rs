@@ -10,13 +10,13 @@ pub mod wanted;
 use crate::recording::Recording;
 use crate::residents::with_residents;
 use crate::start::machine_like;
-use highorder_files::limits;
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, TextFile, Vmstat};
 use highorder_kernels::{KernelFile, machine};
 use highorder_model::{ModelSpec, check_knob_of, knobs, run_from, sets_marks};
 use highorder_record::{Inputs, Record, State};
 use highorder_sim::{Cost, Machine, Ns};
+use highorder_snapshot::RecordingFiles;
 use highorder_system::Area;
 pub use replayed::Course;
 use std::collections::BTreeMap;
@@ -518,14 +518,13 @@ impl Recorded {
 /// # Errors
 /// The file cannot be read, or is not one of settings.
 pub fn recorded_settings(recording: &Path) -> Result<Option<Settings>, InputError> {
-    let path = recording.join("settings");
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let text = highorder_files::read(&path, limits::SETUP)
-        .map_err(|error| InputError::file(&path, error))?;
-    Settings::parse(&path.display().to_string(), &text).map(Some)
+    let files = RecordingFiles::open(recording)?;
+    let Some(text) = files.file(SETTINGS)? else { return Ok(None) };
+    Settings::parse(&files.label(SETTINGS), &text).map(Some)
 }
+
+/// A recording's file of settings.
+const SETTINGS: &str = "settings";
 
 /// The knobs that the model has, as they were set.
 fn present_knobs(

@@ -12,7 +12,7 @@ pub mod host;
 mod job;
 pub mod knobs;
 mod proc;
-mod signals;
+pub mod signals;
 pub mod vm;
 
 pub use host::{HostError, HostSpec, MemoryRule};

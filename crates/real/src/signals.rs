@@ -16,14 +16,16 @@ static CAME: AtomicI32 = AtomicI32::new(0);
 static WATCHES: Mutex<(usize, Vec<libc::sigaction>)> = Mutex::new((0, Vec::new()));
 
 /// Keeps the signals from ending the process.
-pub(crate) struct Watch(());
+pub struct Watch(());
 
 extern "C" fn note(signal: libc::c_int) {
     CAME.store(signal, Ordering::SeqCst);
 }
 
 impl Watch {
-    pub(crate) fn new() -> Self {
+    /// Begins to note signals.
+    #[allow(clippy::new_without_default, reason = "it changes what signals do")]
+    pub fn new() -> Self {
         let mut watches = WATCHES.lock().unwrap_or_else(|e| e.into_inner());
         if watches.0 == 0 {
             CAME.store(0, Ordering::SeqCst);
@@ -34,7 +36,8 @@ impl Watch {
     }
 
     /// The signal that came, if one did.
-    pub(crate) fn came(&self) -> Option<i32> {
+    #[must_use]
+    pub fn came(&self) -> Option<i32> {
         Some(CAME.load(Ordering::SeqCst)).filter(|&signal| signal != 0)
     }
 }

@@ -17,6 +17,7 @@
 //! same snapshot always gives the same bytes.
 
 use crate::folder::{Folder, limit_of};
+use crate::recording_file::{self, RecordingFiles};
 use crate::state::Snapshot;
 use highorder_files::{Destination, Replace, limits};
 use highorder_input::InputError;
@@ -37,7 +38,7 @@ const CHECKSUM_LEN: usize = 16;
 const ZSTD_LEVEL: i32 = 12;
 
 impl Snapshot {
-    /// Reads a snapshot file, or a recorded folder.
+    /// Reads a snapshot file, a recorded folder, or a state of a recording file: `FILE/state0`.
     ///
     /// # Errors
     /// If it cannot be read, is damaged, or contradicts itself: every bad line is named.
@@ -45,6 +46,10 @@ impl Snapshot {
         let path = path.as_ref();
         if path.is_dir() {
             return Self::read_dir(path);
+        }
+        if let Some((file, name)) = recording_file::state_of_file(path) {
+            let state = RecordingFiles::open(file)?.state(name)?;
+            return state.ok_or_else(|| InputError::file(file, format!("no {name} in it")));
         }
         let label = path.display().to_string();
         Self::from_bytes(&read_file(path, &label)?, &label)

@@ -5,6 +5,7 @@
 //! | [`state`] | what a snapshot holds |
 //! | [`recorded`] | a snapshot as a set of files: parses and renders them |
 //! | [`container`] | those files packed into one, compressed and checksummed |
+//! | [`recording_file`] | where a recording lies: a folder, or one file of states, trace and notes |
 //! | [`live`] | takes a snapshot of the running kernel, as exact as permissions allow |
 //! | [`kcore`], [`btf`], [`kallsyms`] | the running kernel's own memory, and where its structures lie in it |
 //! | [`uses`] | what each frame is used for, mixed pageblocks, consistency checks |
@@ -22,9 +23,11 @@ mod placed;
 mod problems;
 mod process;
 pub mod recorded;
+pub mod recording_file;
 pub mod state;
 pub mod uses;
 
 pub use placed::FilledFrom;
 pub use process::frames_of_process;
+pub use recording_file::RecordingFiles;
 pub use state::*;

@@ -64,7 +64,7 @@ pub struct Options<'a> {
     /// Pairs of copies to make before settling for lists that changed meanwhile, or that differ from
     /// the flags and text files read beside them.
     pub tries: u32,
-    /// Called once, when the lists have been copied, before anything else is read or allocated. The
+    /// Called once, when the lists (or, without them, the flags) have been copied, before anything else is read. The
     /// moment is told then: what is read after it is noted if it differs, but not tried again.
     pub at_lists: Option<&'a mut dyn FnMut()>,
 }
@@ -82,14 +82,14 @@ impl Default for Options<'_> {
 pub fn take(mut options: Options<'_>) -> Result<Snapshot, InputError> {
     match options.way {
         Way::Lists => take_lists(&mut options),
-        Way::Frames => take_frames(&options),
+        Way::Frames => take_frames(&mut options),
         Way::Counts => take_counts(&options),
         Way::Best => {
             let no_lists = match take_lists(&mut options) {
                 Ok(snapshot) => return Ok(snapshot),
                 Err(error) => format!("list order is not known: {error}"),
             };
-            let no_frames = match take_frames(&options) {
+            let no_frames = match take_frames(&mut options) {
                 Ok(mut snapshot) => {
                     snapshot.inferred.insert(0, no_lists);
                     return Ok(snapshot);
@@ -270,7 +270,7 @@ fn take_counts(options: &Options<'_>) -> Result<Snapshot, InputError> {
 // ---------------------------------------------------------------------------------------------
 // Frames
 
-fn take_frames(options: &Options<'_>) -> Result<Snapshot, InputError> {
+fn take_frames(options: &mut Options<'_>) -> Result<Snapshot, InputError> {
     // Once beforehand, to know its length and have memory for it: whoever allocates while reading the flags
     // changes what they say.
     let mut flags = Vec::new();
@@ -278,6 +278,9 @@ fn take_frames(options: &Options<'_>) -> Result<Snapshot, InputError> {
     let texts = Texts::read(&options.proc);
     let mut snapshot = skeleton(options, &texts, Exactness::Frames)?;
     read_kpageflags(&options.proc, &mut flags)?;
+    if let Some(at_flags) = &mut options.at_lists {
+        at_flags();
+    }
     let after = Texts::read(&options.proc);
     if flags.len() < snapshot.nr_frames as usize {
         let label = options.proc.join("kpageflags").display().to_string();

@@ -1,6 +1,6 @@
 //! A replay in lockstep, told.
 
-use super::{Format, headline, with_progress};
+use super::{Format, headline, notes, with_progress};
 use crate::failure::Failure;
 use crate::output;
 use highorder_kernels::KernelFile;
@@ -25,7 +25,9 @@ pub(super) fn run(
 }
 
 fn as_text(recording: &Recording, kernel: &KernelFile, report: &Report) -> String {
-    let mut out = format!("{}, in lockstep with {}\n\n", headline(recording), kernel.name);
+    let mut out = format!("{}, in lockstep with {}\n", headline(recording), kernel.name);
+    out.push_str(&notes(recording));
+    out.push('\n');
     let columns = [
         ("the kernel's choices", "choice"),
         ("asked", "asked"),

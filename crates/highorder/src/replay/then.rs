@@ -13,8 +13,9 @@ use highorder_lab::passes::{Clock, Passes};
 use highorder_mm::types::Order;
 use highorder_report::map::MapZone;
 use highorder_report::{BarChart, Caption, MemoryMap, raster, render_side_by_side};
+use highorder_snapshot::RecordingFiles;
 use highorder_tables::{Table, Value, text};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Names of the pictures that `--png-dir` gets, but for those of the scanners.
 const PICTURES: [&str; 2] = ["memory.png", "free-blocks.png"];
@@ -249,7 +250,7 @@ fn draw(
     }
     if let Some(trace) = recorded_trace(recorded, arguments) {
         let title = format!("{}, then compact_memory: recorded", recorded.name);
-        let svg = Passes::read(&trace)?.chart(title, Clock::Milliseconds, caption).svg();
+        let svg = Passes::read(trace)?.chart(title, Clock::Milliseconds, caption).svg();
         svgs.push((of_scanners("recorded"), svg));
     }
     let pngs: Result<Vec<_>, _> =
@@ -265,10 +266,10 @@ fn of_scanners(side: &str) -> String {
 }
 
 /// The trace of the kernel's own run, where there was one and it was traced.
-fn recorded_trace(recorded: &Recorded, arguments: &Arguments) -> Option<PathBuf> {
+fn recorded_trace<'a>(recorded: &Recorded, arguments: &'a Arguments) -> Option<&'a Path> {
     recorded.after.as_ref()?;
-    let traces = ["trace.txt.zst", "trace.txt.gz", "trace.txt"];
-    traces.map(|name| arguments.recording.join(name)).into_iter().find(|path| path.is_file())
+    let files = RecordingFiles::open(&arguments.recording).ok()?;
+    files.trace().is_ok().then_some(&arguments.recording)
 }
 
 /// The model's runs, read from the text of its events: as those of a real kernel are.

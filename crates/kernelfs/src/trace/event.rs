@@ -453,7 +453,17 @@ pub struct Probe<'a> {
     pub args: &'a [u8],
 }
 
+/// Whether this is an address without its symbol: 16 hexadecimal digits.
+fn is_bare_address(location: &[u8]) -> bool {
+    location.len() == 16 && location.iter().all(u8::is_ascii_hexdigit)
+}
+
 impl<'a> Probe<'a> {
+    /// Whether it says in which function it fired.
+    pub fn knows_function(&self) -> bool {
+        !self.location.starts_with(b"0x") && !is_bare_address(self.location)
+    }
+
     fn parse(name: &'a [u8], args: &'a [u8]) -> Option<Probe<'a>> {
         let inner = args.strip_prefix(b"(")?;
         let end = memchr::memchr(b')', inner)?;
@@ -465,9 +475,10 @@ impl<'a> Probe<'a> {
             Some(at) => (&place[..at], Some(&place[at + 4..])),
             None => (place, None),
         };
-        // `symbol+0x4/0x200` or a bare address: anything else in parentheses is no probe's.
-        let is_place =
-            location.starts_with(b"0x") || memchr::memmem::find(location, b"+0x").is_some();
+        // `symbol+0x4/0x200` or an address (perf and trace-cmd print it without 0x): anything else in parentheses is no probe's.
+        let is_place = location.starts_with(b"0x")
+            || memchr::memmem::find(location, b"+0x").is_some()
+            || is_bare_address(location);
         is_place.then_some(Probe { name, location, returned_from, args })
     }
 

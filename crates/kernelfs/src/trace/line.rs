@@ -2,12 +2,25 @@
 //!
 //! Models: kernel/trace/trace_output.c (`trace_print_context`): the task's name right-aligned to
 //! 16 columns, `-`, the pid left-aligned to 7 (5 before v5.4), the thread group if asked for, the
-//! CPU, the flags if asked for, seconds and microseconds.
+//! CPU, the flags if asked for, seconds and microseconds. And tools/perf/builtin-script.c
+//! (`perf_sample__fprintf_start`): the name right-aligned to 16 columns, a blank, the thread right-aligned to 5 (or
+//! `PID/TID`), the CPU, the time, and the event with its subsystem, `kmem:mm_page_alloc`. Which of the two a line is in
+//! its own text tells.
 
 use super::value::{Mismatch, decimal, put_decimal};
 
 /// Columns of a task's name.
 const COMM_WIDTH: usize = 16;
+/// Columns of a thread's number as perf prints it.
+const PERF_PID_WIDTH: u8 = 5;
+
+/// What a line says of its task, and the widths that it has so far.
+struct Task<'a> {
+    comm: &'a [u8],
+    pid: u32,
+    tgid: Tgid,
+    form: Form,
+}
 
 /// An event: when and where it happened, what it is called, and its arguments as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +39,8 @@ pub struct Line<'a> {
     /// Time in nanoseconds. With a clock that counts something else (no point in the text), that
     /// count; see [`Form::decimals`].
     pub timestamp_ns: u64,
+    /// The event's subsystem, which `perf script` alone prints; else empty.
+    pub subsystem: &'a [u8],
     /// The event's name; empty where a line has none, as with the function tracer.
     pub event: &'a [u8],
     /// What follows the name.
@@ -50,9 +65,11 @@ pub enum Tgid {
 /// The default is what kernels since v5.4 print; a line that was read keeps its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
+    /// Whether it is `perf script`'s line, not ftrace's.
+    pub is_perf: bool,
     /// Columns of the task's name, right-aligned.
     pub comm_width: u8,
-    /// Columns of the pid, left-aligned.
+    /// Columns of the pid, left-aligned; right-aligned by perf.
     pub pid_width: u8,
     /// Columns of the thread group, right-aligned.
     pub tgid_width: u8,
@@ -71,6 +88,7 @@ pub struct Form {
 impl Default for Form {
     fn default() -> Form {
         Form {
+            is_perf: false,
             comm_width: COMM_WIDTH as u8,
             pid_width: 7,
             tgid_width: 7,
@@ -105,7 +123,37 @@ impl<'a> Line<'a> {
                 Err(_) => {}
             }
         }
-        Err(nearest)
+        // A name may hold brackets: the CPU's are the first that do for a whole line.
+        let brackets = memchr::memchr_iter(b'[', text);
+        brackets.into_iter().find_map(|at| Line::parse_of_perf(text, at)).ok_or(nearest)
+    }
+
+    /// Parses a line of `perf script` whose CPU's bracket is at `bracket`.
+    fn parse_of_perf(text: &'a [u8], bracket: usize) -> Option<Line<'a>> {
+        let mut form = Form { is_perf: true, pid_width: PERF_PID_WIDTH, ..Form::default() };
+        let before = text[..bracket].strip_suffix(b" ")?;
+        let tasks_at = before.trim_ascii_end().iter().rposition(|&b| b == b' ')? + 1;
+        let tasks = &before[tasks_at..];
+        let comm_end = before[..tasks_at].trim_ascii_end().len();
+        let comm = before[..comm_end].trim_ascii_start();
+        form.comm_width = width(comm_end, comm_end - comm.len(), COMM_WIDTH as u8).ok()?;
+        let gap = tasks_at - comm_end - 1;
+        let (first, digits) = decimal(tasks)?;
+        let first = u32::try_from(first).ok()?;
+        form.pid_width = width(gap + digits, gap, PERF_PID_WIDTH).ok()?;
+        let (tgid, pid) = match tasks[digits..].strip_prefix(b"/") {
+            None => (Tgid::NoColumn, first),
+            Some(second) => {
+                let (pid, digits) = decimal(second)?;
+                form.tgid_width =
+                    width(second.len(), second.len() - digits, PERF_PID_WIDTH).ok()?;
+                (Tgid::Known(first), u32::try_from(pid).ok()?)
+            }
+        };
+        let line = Line::parse_from_cpu(text, bracket, Task { comm, pid, tgid, form }).ok()?;
+        let mut out = Vec::with_capacity(text.len());
+        line.write(&mut out);
+        (out == text).then_some(line)
     }
 
     /// Parses a line whose task's name ends at `dash`.
@@ -151,7 +199,14 @@ impl<'a> Line<'a> {
             at = expect(text, at, b") ", "`) ` after the thread group")?;
         }
 
-        at = expect(text, at, b"[", "`[` and the CPU")?;
+        Line::parse_from_cpu(text, at, Task { comm, pid, tgid, form })
+    }
+
+    /// Parses what follows the task.
+    #[inline]
+    fn parse_from_cpu(text: &'a [u8], at: usize, task: Task<'a>) -> Result<Line<'a>, Mismatch> {
+        let Task { comm, pid, tgid, mut form } = task;
+        let mut at = expect(text, at, b"[", "`[` and the CPU")?;
         let digits = text[at..].iter().take_while(|b| b.is_ascii_digit()).count();
         let zeros =
             text[at..].iter().take_while(|&&b| b == b'0').count().min(digits.saturating_sub(1));
@@ -191,7 +246,14 @@ impl<'a> Line<'a> {
         let gap = blanks(text, at);
         form.gap = width(gap, 1, 0)?;
         at += gap;
-        let rest = &text[at..];
+        let mut rest = &text[at..];
+        let mut subsystem: &[u8] = b"";
+        if form.is_perf {
+            let colon = memchr::memchr(b':', rest).filter(|&colon| colon > 0);
+            let expected = "an event with its subsystem";
+            let colon = colon.ok_or(Mismatch { at, expected })?;
+            (subsystem, rest) = (&rest[..colon], &rest[colon + 1..]);
+        }
         let name = rest.iter().take_while(|&&b| b != b' ' && b != b':').count();
         let (event, args) = match rest.get(name) {
             Some(b':') if name > 0 => {
@@ -201,7 +263,7 @@ impl<'a> Line<'a> {
             }
             _ => (&rest[..0], rest),
         };
-        Ok(Line { comm, pid, tgid, cpu, flags, timestamp_ns, event, args, form })
+        Ok(Line { comm, pid, tgid, cpu, flags, timestamp_ns, subsystem, event, args, form })
     }
 
     /// Appends the line, without a newline.
@@ -214,6 +276,7 @@ impl<'a> Line<'a> {
     /// Appends everything before the arguments.
     pub fn write_prefix(&self, out: &mut Vec<u8>) {
         let Form {
+            is_perf,
             comm_width,
             pid_width,
             tgid_width,
@@ -225,12 +288,25 @@ impl<'a> Line<'a> {
         } = self.form;
         pad(comm_width, self.comm.len(), b' ', out);
         out.extend_from_slice(self.comm);
-        out.push(b'-');
-        let start = out.len();
-        put_decimal(self.pid.into(), out);
-        pad(pid_width, out.len() - start, b' ', out);
+        match (is_perf, self.tgid) {
+            (false, _) => {
+                out.push(b'-');
+                put_left(self.pid, pid_width, out);
+            }
+            (true, Tgid::Known(tgid)) => {
+                out.push(b' ');
+                put_padded(tgid.into(), pid_width, b' ', out);
+                out.push(b'/');
+                put_left(self.pid, tgid_width, out);
+            }
+            (true, _) => {
+                out.push(b' ');
+                put_padded(self.pid.into(), pid_width, b' ', out);
+            }
+        }
         out.push(b' ');
         match self.tgid {
+            _ if is_perf => {}
             Tgid::NoColumn => {}
             Tgid::Unknown => {
                 out.push(b'(');
@@ -260,6 +336,10 @@ impl<'a> Line<'a> {
         }
         out.push(b':');
         pad(gap, 0, b' ', out);
+        if !self.subsystem.is_empty() {
+            out.extend_from_slice(self.subsystem);
+            out.push(b':');
+        }
         if !self.event.is_empty() {
             out.extend_from_slice(self.event);
             out.push(b':');
@@ -323,6 +403,14 @@ fn fraction(text: &[u8]) -> Option<(u64, usize)> {
 #[inline]
 fn pad(width: u8, len: usize, with: u8, out: &mut Vec<u8>) {
     out.extend(std::iter::repeat_n(with, usize::from(width).saturating_sub(len)));
+}
+
+/// Writes a number left-aligned.
+#[inline]
+fn put_left(value: u32, width: u8, out: &mut Vec<u8>) {
+    let start = out.len();
+    put_decimal(value.into(), out);
+    pad(width, out.len() - start, b' ', out);
 }
 
 #[inline]
@@ -395,7 +483,7 @@ fn other(text: &[u8]) -> Option<Item<'_>> {
     if text.starts_with(b"CPU ") && text.ends_with(b" is empty") {
         return Some(Item::Comment(text));
     }
-    if text.starts_with(b" => ") || text.ends_with(b"<stack trace>") {
+    if text.starts_with(b" => ") || text.starts_with(b"\t") || text.ends_with(b"<stack trace>") {
         return Some(Item::Stack(text));
     }
     let (cpu, digits) = decimal(text.strip_prefix(b"CPU:")?)?;
@@ -478,6 +566,26 @@ mod tests {
         let line =
             line("            bash-1       [001] .....     1.000001: schedule <-worker_thread");
         assert_eq!((line.event, line.args), (&b""[..], &b"schedule <-worker_thread"[..]));
+    }
+
+    #[test]
+    fn lines_of_perf_are_told_by_their_text() {
+        let plain = line(
+            "            perf   157 [001]    29.062522:                       kmem:mm_page_alloc: page=0x3f734 order=0",
+        );
+        assert_eq!((plain.comm, plain.pid, plain.cpu), (&b"perf"[..], 157, 1));
+        assert_eq!((plain.subsystem, plain.event), (&b"kmem"[..], &b"mm_page_alloc"[..]));
+        assert_eq!(
+            (plain.args, plain.timestamp_ns),
+            (&b"page=0x3f734 order=0"[..], 29_062_522_000)
+        );
+        let blanks = line(" a b [0] c-3 [1]  1234567 [012] 12345.000001: oom:mark_victim: pid=1");
+        assert_eq!((blanks.comm, blanks.pid), (&b"a b [0] c-3 [1]"[..], 1_234_567));
+        let both = line(
+            "            perf   157/158   [001]    29.062522: kmem:mm_page_free: page=0x3f734",
+        );
+        assert_eq!((both.tgid, both.pid), (Tgid::Known(157), 158));
+        assert!(Line::parse(b"            perf   157 [001]    29.062522: cycles").is_err());
     }
 
     #[test]

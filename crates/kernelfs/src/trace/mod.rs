@@ -1,4 +1,4 @@
-//! ftrace's text: what `/sys/kernel/tracing/trace` holds and `trace-cmd report` prints.
+//! ftrace's text: what `/sys/kernel/tracing/trace` holds, and what `trace-cmd report` and `perf script` print.
 //!
 //! Three layers, each usable alone and none of which allocates:
 //!
