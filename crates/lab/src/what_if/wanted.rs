@@ -101,7 +101,8 @@ pub struct Told {
     /// Reclaims that tasks waited for.
     pub reclaim_stalls: u64,
     /// From one base page to the next where a task faults page after page, in the median: what a fault costs there,
-    /// with what tracing it costs. None where too few were seen.
+    /// with what tracing it costs. None where too few were seen, or the
+    /// trace's clock is too coarse.
     pub fault: Option<Ns>,
 }
 
@@ -113,6 +114,8 @@ const AT_ONCE_NS: u64 = 2_000_000;
 /// Between two pages that a program takes in a row it does no more than fault: 100 us at most on the slowest of machines,
 /// an emulated one. What is far above is the program's own time.
 const IN_A_ROW_NS: u64 = 1_000_000;
+/// Traces print microseconds: what is faster cannot be told from them.
+const RESOLUTION: Ns = Ns::from_micros(1);
 /// Fewer faults in a row say nothing of what one costs.
 const FAULTS_TO_TELL: usize = 100;
 
@@ -425,7 +428,8 @@ impl Reader {
         let Self { pageblock, taken, given_back, mut told, mut fault_gaps_ns, .. } = self;
         if fault_gaps_ns.len() >= FAULTS_TO_TELL {
             let middle = fault_gaps_ns.len() / 2;
-            told.fault = Some(Ns(*fault_gaps_ns.select_nth_unstable(middle).1));
+            let median = Ns(*fault_gaps_ns.select_nth_unstable(middle).1);
+            told.fault = Some(median).filter(|&median| median >= RESOLUTION);
         }
         let mut parts: BTreeMap<u32, u32> = BTreeMap::new();
         for block in &taken {
