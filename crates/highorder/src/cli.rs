@@ -2,7 +2,7 @@
 
 use crate::{
     calibrate, compare, completions, import, list, man, map, record, replay, reproduce,
-    restore_knobs, run, show, snapshot, trace, validate,
+    restore_knobs, run, show, snapshot, trace, validate, watch,
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 /// A laboratory for Linux's physical memory: page allocator, reclaim, compaction, transparent huge
 /// pages.
 ///
-/// Exit codes: 0 done, 1 a fault of highorder itself, 2 bad arguments or bad input, 130 interrupted.
+/// Exit codes: 0 done, 1 a fault of highorder itself, 2 bad arguments or bad input, 3 a threshold of `watch` was
+/// crossed, 130 interrupted.
 #[derive(Parser)]
 #[command(name = "highorder", version, arg_required_else_help = true)]
 struct Cli {
@@ -27,6 +28,8 @@ pub(crate) enum Verb {
     Snapshot(snapshot::Arguments),
     /// Draw physical memory: of this machine, or of a snapshot
     Map(map::Arguments),
+    /// Watch this machine's memory: a screen, a history, metrics, thresholds
+    Watch(watch::Arguments),
     /// Record what happens in this machine's memory, every page of it, into a file
     Record(record::Arguments),
     /// List the names there are: experiments, kernels, machines, workloads, knobs, tables, claims
@@ -59,7 +62,7 @@ pub(crate) enum Verb {
 
 /// The headings under which `--help` lists the verbs.
 pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
-    ("Look at memory", &["snapshot", "map", "record"]),
+    ("Look at memory", &["snapshot", "map", "watch", "record"]),
     ("Find out what there is", &["list", "show"]),
     (
         "Ask the model and real kernels",
@@ -83,6 +86,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  highorder map                                the memory of this machine\n",
     "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
     "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
+    "  highorder watch                              as it goes: free memory, stalls, compaction\n",
     "  sudo highorder record -o now.recording       ... and what happens in it, for 30 seconds\n",
     "  highorder list                               what there is to run, by name\n",
     "  highorder show usemem-anon                   what an experiment compares, and how long it takes\n",

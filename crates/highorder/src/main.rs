@@ -39,6 +39,7 @@ mod snapshot;
 mod sweep;
 mod trace;
 mod validate;
+mod watch;
 
 use cli::Verb;
 use failure::Failure;
@@ -97,6 +98,7 @@ fn run(verb: &Verb) -> Result<(), Failure> {
     match verb {
         Verb::Snapshot(arguments) => snapshot::run(arguments),
         Verb::Map(arguments) => map::run(arguments),
+        Verb::Watch(arguments) => watch::run(arguments),
         Verb::Record(arguments) => record::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),

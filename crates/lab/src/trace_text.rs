@@ -172,6 +172,7 @@ impl Printer<'_> {
             cpu: traced.cpu.0,
             flags: if self.is_since(MIGRATE_DISABLE) { b"....." } else { b"...." },
             timestamp_ns: traced.at.0,
+            subsystem: b"",
             event: event_name,
             args: &args,
             form,
