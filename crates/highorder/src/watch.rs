@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let ended = watcher.go_on(&signals, terminal.as_ref());
     drop(terminal);
-    watcher.end()?;
+    watcher.end();
     ended
 }
 
@@ -280,24 +280,26 @@ impl<'a> Watcher<'a> {
         }
         lines.truncate(height.saturating_sub(1));
         lines.resize(height.saturating_sub(1), String::new());
-        let (elapsed, cpu_s) = self.cost();
-        let share = 100.0 * cpu_s / elapsed.max(self.arguments.every);
-        lines.push(format!("q quits; watching takes {share:.2} % of a CPU"));
+        lines.push(format!("q quits; watching takes {}", self.cost()));
         terminal.draw(&lines).map_err(|error| Failure::input(format!("terminal: {error}")))
     }
 
-    /// Seconds since it began, and of CPU time.
-    fn cost(&self) -> (f64, f64) {
-        let elapsed = clock_s(ClockId::Monotonic) - self.began.0;
-        (elapsed, clock_s(ClockId::ProcessCPUTime) - self.began.1)
+    /// What it costs: of a CPU, and what each map costs beside that.
+    fn cost(&self) -> String {
+        let elapsed_s = (clock_s(ClockId::Monotonic) - self.began.0).max(self.arguments.every);
+        let cpu_s = clock_s(ClockId::ProcessCPUTime) - self.began.1 - self.map.all_s;
+        let mut told = format!("{:.2} % of a CPU", 100.0 * cpu_s / elapsed_s);
+        if self.map.last_s > 0.0 {
+            let (map_s, every_s) = (self.map.last_s, self.map.last_s / MAP_SHARE);
+            told += &format!(", and {map_s:.1} s for a map every {every_s:.0} s");
+        }
+        told
     }
 
     /// Says what it cost.
-    fn end(&mut self) -> Result<(), Failure> {
-        let (elapsed, cpu_s) = self.cost();
-        let share = 100.0 * cpu_s / elapsed.max(1e-9);
-        output::say(&format!("watched for {elapsed:.0} s at {share:.2} % of a CPU"));
-        Ok(())
+    fn end(&self) {
+        let elapsed_s = clock_s(ClockId::Monotonic) - self.began.0;
+        output::say(&format!("watched for {elapsed_s:.0} s; it took {}", self.cost()));
     }
 }
 
@@ -328,6 +330,9 @@ struct LiveMap {
     map: Option<MemoryMap>,
     /// When the next may be taken.
     due_s: f64,
+    /// CPU time that the last took, and all of them.
+    last_s: f64,
+    all_s: f64,
 }
 
 impl LiveMap {
@@ -339,8 +344,9 @@ impl LiveMap {
                 live::take(Options { way: Way::Frames, ..Options::default() }).ok().map(|state| {
                     MemoryMap::from_snapshot("memory".to_owned(), &state, state.frame_uses())
                 });
-            let cost_s = clock_s(ClockId::ProcessCPUTime) - start;
-            self.due_s = now_s + cost_s / MAP_SHARE;
+            self.last_s = clock_s(ClockId::ProcessCPUTime) - start;
+            self.all_s += self.last_s;
+            self.due_s = now_s + self.last_s / MAP_SHARE;
         }
         let options = TerminalOptions { width, map_lines: MAP_LINES, colour };
         self.map.as_ref().map(|map| render_cells(map, options))

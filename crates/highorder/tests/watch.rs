@@ -26,7 +26,7 @@ fn one_screen_is_printed_where_there_is_no_terminal() {
         return;
     }
     let screen = printed(&["watch", "--once", "--every", "0.2"]);
-    assert!(screen.starts_with("memory ") && screen.contains("blocks of order"), "{screen}");
+    assert!(screen.starts_with("memory ") && screen.contains("free of order"), "{screen}");
     assert!(!screen.contains('\x1b'), "{screen:?}");
     let told = refused(&["watch"]);
     assert!(told.contains("expected --once, --series, --serve or --when"), "{told}");

@@ -6,8 +6,8 @@
 use highorder_kernels::{KernelFile, machine};
 use highorder_lab::lockstep::{self, Choice};
 use highorder_lab::{Recording, free_running};
-use highorder_real::{Image, VmSpec, vm};
-use highorder_sim::Machine;
+use highorder_real::{Image, Limits, VmSpec, vm};
+use highorder_sim::{Machine, Ns};
 use highorder_snapshot::{Exactness, RecordingFiles, Snapshot};
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const MEMORY_BYTES: u64 = 512 << 20;
+/// A guest that takes longer than this hangs; on an idle machine it takes a minute or two.
+const GUEST_SECONDS_MAX: u64 = 420;
 
 fn cache() -> PathBuf {
     std::env::var_os("HIGHORDER_CACHE")
@@ -46,6 +48,7 @@ fn guest(kernel: &str) -> Option<BTreeMap<String, Vec<u8>>> {
     spec.program = program;
     spec.cache = cache();
     spec.options = "mitigations=off nokaslr".to_owned();
+    spec.limits = Limits::of(Ns::from_secs(GUEST_SECONDS_MAX), spec.limits.memory_bytes);
     let sent = vm::ask(&spec, "record").unwrap_or_else(|error| panic!("{kernel}: {error}"));
     Some(sent.into_iter().collect())
 }

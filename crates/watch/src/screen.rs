@@ -35,7 +35,11 @@ const RECLAIM: [Rate; 4] = [
     ("swapped in and out", &["pswpin", "pswpout"]),
 ];
 /// Columns of a gauge.
-const GAUGE: usize = 30;
+const GAUGE: usize = 16;
+/// Columns of a zone's name.
+const NAME: usize = 14;
+/// More blocks than this have a prefix, so that a screen of 80 columns has all orders.
+const PLAIN_MAX: u64 = 99_999;
 /// Columns of one of two columns of rates.
 const RATE_COLUMN: usize = 38;
 
@@ -50,9 +54,8 @@ pub fn lines(before: Option<&Sample>, now: &Sample, width: usize) -> Vec<String>
     out.push(String::new());
     out.push(orders(now));
     for zone in &now.zones {
-        let blocks: String =
-            zone.blocks.iter().map(|nr| format!(" {:>7}", text::prefixed(*nr as f64))).collect();
-        out.push(format!("{:<16}{blocks}", name(zone)));
+        let blocks: String = zone.blocks.iter().map(|&nr| format!(" {:>5}", short(nr))).collect();
+        out.push(format!("{:<NAME$}{blocks}", name(zone)));
     }
     out.push(String::new());
     let halves = [
@@ -74,19 +77,26 @@ pub fn lines(before: Option<&Sample>, now: &Sample, width: usize) -> Vec<String>
 fn memory(now: &Sample) -> String {
     let kib = |name| now.value(name).unwrap_or(0.0) as u64;
     let pages = |name| text::pages(kib(name) / 4);
+    let swap = match kib("SwapTotal") {
+        0 => "no swap".to_owned(),
+        _ => format!("swap free {}", pages("SwapFree")),
+    };
     format!(
-        "memory {}, free {}, available {}, huge {}, swap {} of {} free",
+        "memory {}, free {}, available {}, huge {}, {swap}",
         pages("MemTotal"),
         pages("MemFree"),
         pages("MemAvailable"),
-        pages("AnonHugePages"),
-        pages("SwapFree"),
-        pages("SwapTotal")
+        pages("AnonHugePages")
     )
 }
 
 fn name(zone: &Zone) -> String {
     format!("node {} {}", zone.node, zone.name)
+}
+
+/// A count in five columns or so.
+fn short(nr: u64) -> String {
+    if nr > PLAIN_MAX { text::prefixed(nr as f64).replace(' ', "") } else { nr.to_string() }
 }
 
 /// Free memory up to twice the high mark, with the marks on it.
@@ -102,14 +112,14 @@ fn gauge(zone: &Zone) -> String {
     }
     let bar: String = bar.into_iter().collect();
     let state = match zone.free {
-        free if free < min => "below min",
-        free if free < low => "below low",
-        free if free < high => "below high",
-        _ => "above high",
+        free if free < min => ", below min",
+        free if free < low => ", below low",
+        free if free < high => ", below high",
+        _ => "",
     };
     let pages = text::pages;
     format!(
-        "{:<16} [{bar}] {:>9} free, {state}: min {} low {} high {}",
+        "{:<NAME$} [{bar}] {:>8} free, marks {} {} {}{state}",
         name(zone),
         pages(zone.free),
         pages(min),
@@ -120,8 +130,8 @@ fn gauge(zone: &Zone) -> String {
 
 fn orders(now: &Sample) -> String {
     let nr = now.zones.iter().map(|zone| zone.blocks.len()).max().unwrap_or(0);
-    let heads: String = (0..nr).map(|order| format!(" {order:>7}")).collect();
-    format!("{:<16}{heads}", "blocks of order")
+    let heads: String = (0..nr).map(|order| format!(" {order:>5}")).collect();
+    format!("{:<NAME$}{heads}", "free of order")
 }
 
 fn row((label, counters): &Rate, before: Option<&Sample>, now: &Sample) -> String {
@@ -160,7 +170,7 @@ mod tests {
         assert!(first.contains("direct compaction                -"), "{first}");
         let screen = lines(Some(&before), &after, 200).join("\n");
         assert!(screen.contains("direct compaction               25"), "{screen}");
-        assert!(screen.contains("node 0 Normal") && screen.contains("blocks of order"), "{screen}");
+        assert!(screen.contains("node 0 Normal") && screen.contains("free of order"), "{screen}");
         for width in [20, 72, 80] {
             let screen = lines(Some(&before), &after, width);
             assert!(screen.iter().all(|line| line.chars().count() <= width), "{screen:#?}");
@@ -170,10 +180,10 @@ mod tests {
     #[test]
     fn a_zone_below_a_mark_says_so() {
         let zone = |free| Zone { free, marks: [10, 20, 30], ..Zone::default() };
-        for (free, state) in
-            [(5, "below min"), (15, "below low"), (25, "below high"), (60, "above high")]
-        {
-            assert!(gauge(&zone(free)).contains(state), "{}", gauge(&zone(free)));
+        for (free, state) in [(5, ", below min"), (15, ", below low"), (25, ", below high")] {
+            assert!(gauge(&zone(free)).ends_with(state), "{}", gauge(&zone(free)));
         }
+        assert!(!gauge(&zone(60)).contains("below"));
+        assert_eq!(short(123_456), "123k");
     }
 }
