@@ -47,7 +47,7 @@ Examples:
   highorder watch --once
   highorder watch --every 60 --series today
   highorder watch --serve 127.0.0.1:9101
-  highorder watch --when 'compact_stall/s > 10' --when 'MemAvailable < 262144'")]
+  highorder watch --when 'compact_stall/s>10' --when 'MemAvailable<262144'")]
 pub(crate) struct Arguments {
     /// Seconds from one sample to the next
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]

@@ -369,6 +369,7 @@ proptest! {
             cpu,
             flags: if has_flags { b"d..2." } else { b"" },
             timestamp_ns: micros * 1000,
+            subsystem: b"",
             event: b"mm_page_free",
             args: args.as_bytes(),
             form: Form::default(),

@@ -387,7 +387,7 @@ fn take(
     instance.set("tracing_on", "0")?;
     let States { before, after, seconds, timeline, recorder_s } = states?;
     drained.map_err(RecordError::Events)?;
-    let events = drain.to_the_end().map_err(RecordError::Events)?;
+    let events = drain.finish().map_err(RecordError::Events)?;
     let around_s = seconds_of(ClockId::ProcessCPUTime) - cpu_before - recorder_s;
     Ok(Taken { before, after, seconds, timeline, events, recorder_s, around_s })
 }
@@ -508,7 +508,7 @@ impl Drain {
     }
 
     /// Reads all there is; nothing comes any more.
-    fn to_the_end(mut self) -> io::Result<Events> {
+    fn finish(mut self) -> io::Result<Events> {
         while self.read()? > 0 {}
         let packed = self.packing.finish()?;
         Ok(Events { nr: self.nr, packed })
