@@ -2,7 +2,7 @@
 
 use crate::{
     attainable, calibrate, compare, completions, import, list, man, map, record, replay, reproduce,
-    restore_knobs, run, show, snapshot, trace, validate, what_if,
+    restore_knobs, run, show, snapshot, trace, validate, watch, what_if,
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 /// A laboratory for Linux's physical memory: page allocator, reclaim, compaction, transparent huge
 /// pages.
 ///
-/// Exit codes: 0 done, 1 a fault of highorder itself, 2 bad arguments or bad input, 130 interrupted.
+/// Exit codes: 0 done, 1 a fault of highorder itself, 2 bad arguments or bad input, 3 a threshold of `watch` was
+/// crossed, 130 interrupted.
 #[derive(Parser)]
 #[command(name = "highorder", version, arg_required_else_help = true)]
 struct Cli {
@@ -29,6 +30,8 @@ pub(crate) enum Verb {
     Map(map::Arguments),
     /// Say how many huge pages or contiguous ranges can be had, and what blocks the rest
     Attainable(attainable::Arguments),
+    /// Watch this machine's memory: a screen, a history, metrics, thresholds
+    Watch(watch::Arguments),
     /// Record what happens in this machine's memory, every page of it, into a file
     Record(record::Arguments),
     /// List the names there are: experiments, kernels, machines, workloads, knobs, tables, claims
@@ -65,7 +68,7 @@ pub(crate) enum Verb {
 
 /// The headings under which `--help` lists the verbs.
 pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
-    ("Look at memory", &["snapshot", "map", "attainable", "record"]),
+    ("Look at memory", &["snapshot", "map", "attainable", "watch", "record"]),
     ("Find out what there is", &["list", "show"]),
     (
         "Ask the model and real kernels",
@@ -92,6 +95,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
     "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
     "  highorder attainable --order 9               how many huge pages could it have?\n",
+    "  highorder watch                              as it goes: free memory, stalls, compaction\n",
     "  sudo highorder record -o now.recording       ... and what happens in it, for 30 seconds\n",
     "  highorder list                               what there is to run, by name\n",
     "  highorder show usemem-anon                   what an experiment compares, and how long it takes\n",

@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Input(String),
     /// Something of ours went wrong.
     Internal(String),
+    /// A threshold that was watched for was crossed. The message says which.
+    Crossed(String),
     /// The user stopped it. The message says what there is, and how to go on.
     Interrupted(String),
 }
@@ -20,6 +22,9 @@ pub(crate) enum Failure {
 impl Failure {
     /// The exit code of what was interrupted, as a shell has it: 128 and SIGINT.
     pub(crate) const INTERRUPTED: u8 = 130;
+
+    /// The exit code of a threshold that was crossed: ours, and no other's.
+    pub(crate) const CROSSED: u8 = 3;
 
     /// A [`Failure::Input`].
     pub(crate) fn input(message: impl Into<String>) -> Self {
@@ -31,11 +36,12 @@ impl Failure {
         Self::Internal(message.into())
     }
 
-    /// 2 for bad input, as clap does for bad arguments, 130 for an interrupt, and 1 for the rest.
+    /// 2 for bad input, as clap does for bad arguments, 3 for a threshold, 130 for an interrupt, and 1 for the rest.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Input(_) => ExitCode::from(2),
             Self::Internal(_) => ExitCode::FAILURE,
+            Self::Crossed(_) => ExitCode::from(Self::CROSSED),
             Self::Interrupted(_) => ExitCode::from(Self::INTERRUPTED),
         }
     }
@@ -43,7 +49,7 @@ impl Failure {
     /// The line that standard error gets.
     pub(crate) fn told(&self) -> String {
         match self {
-            Self::Interrupted(message) => message.clone(),
+            Self::Interrupted(message) | Self::Crossed(message) => message.clone(),
             _ => printable(&format!("error: {self}")),
         }
     }
@@ -51,7 +57,10 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Input(message) | Self::Internal(message) | Self::Interrupted(message)) = self;
+        let (Self::Input(message)
+        | Self::Internal(message)
+        | Self::Crossed(message)
+        | Self::Interrupted(message)) = self;
         f.write_str(message)
     }
 }

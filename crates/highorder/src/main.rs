@@ -40,6 +40,7 @@ mod snapshot;
 mod sweep;
 mod trace;
 mod validate;
+mod watch;
 mod what_if;
 
 use cli::Verb;
@@ -100,6 +101,7 @@ fn run(verb: &Verb) -> Result<(), Failure> {
         Verb::Snapshot(arguments) => snapshot::run(arguments),
         Verb::Map(arguments) => map::run(arguments),
         Verb::Attainable(arguments) => attainable::run(arguments),
+        Verb::Watch(arguments) => watch::run(arguments),
         Verb::Record(arguments) => record::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),

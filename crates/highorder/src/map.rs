@@ -162,12 +162,13 @@ pub(crate) fn colour(when: When) -> Colour {
         When::Always => Colour::True,
         When::Indexed => Colour::Indexed,
         When::Never => Colour::Never,
-        When::Auto => {
-            let is_terminal = io::stdout().is_terminal();
-            let variable = |name: &str| env::var(name).unwrap_or_default();
-            automatic(is_terminal, variable)
-        }
+        When::Auto => automatic_colour(),
     }
+}
+
+/// What standard output can show.
+pub(crate) fn automatic_colour() -> Colour {
+    automatic(io::stdout().is_terminal(), |name: &str| env::var(name).unwrap_or_default())
 }
 
 /// What a terminal says of itself through the environment: <https://no-color.org>, `COLORTERM`, `TERM`.

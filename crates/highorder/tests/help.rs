@@ -59,6 +59,7 @@ fn every_verb_has_a_man_page() {
         "-list",
         "-man",
         "-map",
+        "-record",
         "-replay",
         "-reproduce",
         "-restore-knobs",
@@ -67,6 +68,7 @@ fn every_verb_has_a_man_page() {
         "-snapshot",
         "-trace",
         "-validate",
+        "-watch",
     ];
     let mut expected: Vec<_> = expected.iter().map(|verb| format!("highorder{verb}.1")).collect();
     expected.sort();

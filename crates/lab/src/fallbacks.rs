@@ -81,7 +81,7 @@ impl Fallbacks {
     /// A bad line, or no fallback.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
-        let found = Self::from_reader(TraceReader::new(open_trace(path.as_ref())?))?;
+        let found = Self::from_reader(TraceReader::new(open_trace(path)?))?;
         if found.times.is_empty() {
             let text = "no fallback, expected mm_page_alloc_extfrag (of ftrace's `kmem` events)";
             return Err(InputError::file(path, text));

@@ -108,7 +108,7 @@ impl Passes {
     /// A bad line, or nothing of compaction.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
-        let found = Self::from_reader(TraceReader::new(open_trace(path.as_ref())?))?;
+        let found = Self::from_reader(TraceReader::new(open_trace(path)?))?;
         if found.nr_events + found.reclaim.nr_events == 0 {
             return Err(InputError::file(
                 path,

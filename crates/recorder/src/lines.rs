@@ -94,7 +94,7 @@ impl Cleaner {
     /// Arguments: `pid=` and `comm=` of the oom events, and pointers to pages of probes.
     fn args(&mut self, args: &[u8], out: &mut Vec<u8>) {
         let mut rest = args;
-        while let Some((before, key, value, after)) = next_field(rest) {
+        while let Some(Field { before, key, value, after }) = next_field(rest) {
             out.extend_from_slice(before);
             out.extend_from_slice(key);
             match (key, number(value)) {
@@ -117,8 +117,16 @@ impl Cleaner {
     }
 }
 
-/// The next field that tells of a process or a page: what is before it, its key, its value, what is after it.
-fn next_field(args: &[u8]) -> Option<(&[u8], &'static [u8], &[u8], &[u8])> {
+/// A field among an event's arguments, with what stands around it.
+struct Field<'a> {
+    before: &'a [u8],
+    key: &'static [u8],
+    value: &'a [u8],
+    after: &'a [u8],
+}
+
+/// The next field that tells of a process or a page.
+fn next_field(args: &[u8]) -> Option<Field<'_>> {
     const KEYS: [&[u8]; 3] = [b"pid=", b"comm=", b"page="];
     let mut from = 0;
     loop {
@@ -137,7 +145,8 @@ fn next_field(args: &[u8]) -> Option<(&[u8], &'static [u8], &[u8], &[u8])> {
                 .map_or(args.len(), |blank| value + blank),
             _ => memchr::memchr(b' ', &args[value..]).map_or(args.len(), |blank| value + blank),
         };
-        return Some((&args[..start], key, &args[value..end], &args[end..]));
+        let (before, value, after) = (&args[..start], &args[value..end], &args[end..]);
+        return Some(Field { before, key, value, after });
     }
 }
 

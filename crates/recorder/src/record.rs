@@ -376,8 +376,10 @@ fn take(
             }
             Ok(())
         });
+        // The reader is waited for, also where this thread panics.
+        let done = SetAtTheEnd(&is_done);
         let states = states(&mut marker, options);
-        is_done.store(true, Ordering::Relaxed);
+        drop(done);
         let drained =
             drainer.join().unwrap_or_else(|_| Err(io::Error::other("the reader panicked")));
         (states, drained)
@@ -385,9 +387,18 @@ fn take(
     instance.set("tracing_on", "0")?;
     let States { before, after, seconds, timeline, recorder_s } = states?;
     drained.map_err(RecordError::Events)?;
-    let events = drain.to_the_end().map_err(RecordError::Events)?;
+    let events = drain.finish().map_err(RecordError::Events)?;
     let around_s = seconds_of(ClockId::ProcessCPUTime) - cpu_before - recorder_s;
     Ok(Taken { before, after, seconds, timeline, events, recorder_s, around_s })
+}
+
+/// Becomes true when this is dropped.
+struct SetAtTheEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Where what is not yet a file may lie: beside it, or with other temporary files.
@@ -497,7 +508,7 @@ impl Drain {
     }
 
     /// Reads all there is; nothing comes any more.
-    fn to_the_end(mut self) -> io::Result<Events> {
+    fn finish(mut self) -> io::Result<Events> {
         while self.read()? > 0 {}
         let packed = self.packing.finish()?;
         Ok(Events { nr: self.nr, packed })

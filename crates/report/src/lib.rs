@@ -35,4 +35,4 @@ pub use palette::{DifferenceClass, Mobility, Rgb, Swatch, UseClass};
 pub use picture::{render, render_coarse, render_difference, render_side_by_side};
 pub use raster::{RasterError, png};
 pub use scanners::ScannerChart;
-pub use terminal::{Colour, TerminalOptions, render_terminal};
+pub use terminal::{Colour, TerminalOptions, render_cells, render_terminal};

@@ -87,6 +87,14 @@ pub fn render_terminal(map: &MemoryMap, options: TerminalOptions) -> String {
     sheet.print(options.colour)
 }
 
+/// Draws the cells of a map alone, zone by zone, without numbers and legend; every line ends in a line feed.
+#[must_use]
+pub fn render_cells(map: &MemoryMap, options: TerminalOptions) -> String {
+    let mut sheet = Sheet::default();
+    draw_zones(&mut sheet, map, options, options.width.max(WIDTH_MIN), 0);
+    sheet.print(options.colour)
+}
+
 fn draw_zones(
     sheet: &mut Sheet,
     map: &MemoryMap,

@@ -1,0 +1,211 @@
+//! The guest of the recorder's tests: what process 1 of a small virtual machine is asked for.
+//!
+//! `record` records a workload and sends the file, and before that has recordings end in every other way: by a signal,
+//! by a panic, and by a kill. What tracefs tells of itself has to be the same before and after each. The other verbs are
+//! the processes that it starts.
+
+use highorder_files::{Destination, Replace};
+use highorder_real::guest::{self, Files};
+use highorder_real::signals::Watch;
+use highorder_recorder::{Keep, Options, record, remove_left};
+use rustix::mount::{MountFlags, mount};
+use rustix::process::{Pid, Signal, kill_process};
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::Duration;
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+const TRACING: &str = "/sys/kernel/tracing";
+const PAGE: usize = 4096;
+/// Maps and unmaps every allocation of a page or more.
+const MAP_MEMORY: &str = "glibc.malloc.mmap_threshold=4096";
+/// What tells whether somebody traces.
+const GLOBAL: [&str; 7] = [
+    "tracing_on",
+    "current_tracer",
+    "trace_clock",
+    "buffer_size_kb",
+    "set_event",
+    "kprobe_events",
+    "events/enable",
+];
+const RECORDING: &str = "/tmp/now.recording";
+
+fn main() {
+    guest::init_if_guest_with(init);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.first().map_or("", String::as_str) {
+        "record" => take(&arguments[1]),
+        "churn" => churn(),
+        _ => Err("this is the program of a guest".into()),
+    };
+    if let Err(error) = outcome {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}
+
+fn init(verb: &str) -> Outcome<Files> {
+    fs::create_dir_all("/tmp")?;
+    mount("tmpfs", "/tmp", "tmpfs", MountFlags::empty(), Some(c"mode=1777,size=90%"))?;
+    fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "always")?;
+    match verb {
+        "record" => everything(),
+        other => Err(format!("found verb `{other}`, expected record").into()),
+    }
+}
+
+fn spawn(arguments: &[&str]) -> io::Result<Child> {
+    Command::new("/init").args(arguments).env("GLIBC_TUNABLES", MAP_MEMORY).spawn()
+}
+
+fn everything() -> Outcome<Files> {
+    // Where nobody has mounted tracefs, the recorder has a mount of its own.
+    ended(spawn(&["record", "0.2"])?.wait()?)?;
+    fs::remove_file(RECORDING)?;
+    mount("tracefs", TRACING, "tracefs", MountFlags::empty(), None)?;
+    // Somebody else traces meanwhile, and is not disturbed.
+    fs::write(format!("{TRACING}/events/oom/enable"), "1")?;
+    let before = told()?;
+
+    for signal in [Signal::INT, Signal::HUP] {
+        let mut child = spawn(&["record", "600"])?;
+        wait_until_it_records()?;
+        kill_process(Pid::from_child(&child), signal)?;
+        child.wait()?;
+        same(&before, &format!("after {signal:?}"))?;
+        // What there was until then is kept.
+        fs::remove_file(RECORDING)?;
+    }
+    let mut child = spawn(&["record", "panic"])?;
+    child.wait()?;
+    same(&before, "after a panic")?;
+
+    kill(spawn(&["record", "600"])?)?;
+    if told()? == before {
+        return Err("a killed recording left nothing: the test does not test".into());
+    }
+    let removed = remove_left()?;
+    if removed.is_empty() {
+        return Err("nothing was found of a killed recording".into());
+    }
+    same(&before, "after restore-knobs")?;
+
+    kill(spawn(&["record", "600"])?)?;
+    let mut churning = [spawn(&["churn"])?, spawn(&["churn"])?];
+    let recorded = spawn(&["record", "4"])?.wait()?;
+    for child in &mut churning {
+        kill_process(Pid::from_child(child), Signal::KILL)?;
+        child.wait()?;
+    }
+    ended(recorded)?;
+    same(&before, "after a recording behind a killed one")?;
+    if fs::exists("/tmp/panicked.recording")? {
+        return Err("a recording that panicked left a file".into());
+    }
+    let told = removed.join("\n").into_bytes();
+    Ok(vec![("recording".to_owned(), fs::read(RECORDING)?), ("removed".to_owned(), told)])
+}
+
+fn ended(status: ExitStatus) -> Outcome {
+    if status.success() { Ok(()) } else { Err(format!("a recording ended with {status}").into()) }
+}
+
+/// Ends a recording by a kill, once it is under way.
+fn kill(mut child: Child) -> Outcome {
+    wait_until_it_records()?;
+    kill_process(Pid::from_child(&child), Signal::KILL)?;
+    child.wait()?;
+    Ok(())
+}
+
+fn wait_until_it_records() -> Outcome {
+    for _ in 0..6000 {
+        for instance in fs::read_dir(format!("{TRACING}/instances"))? {
+            if fs::read_to_string(instance?.path().join("tracing_on")).is_ok_and(|on| on == "1\n") {
+                sleep(Duration::from_millis(300));
+                return Ok(());
+            }
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Err("no recording began".into())
+}
+
+/// What tracefs tells of itself: who traces what.
+fn told() -> Outcome<String> {
+    let mut told = String::new();
+    for name in GLOBAL {
+        told += &format!("{name}: {}\n", fs::read_to_string(format!("{TRACING}/{name}"))?);
+    }
+    for folder in ["instances", "events"] {
+        let mut names: Vec<String> = fs::read_dir(format!("{TRACING}/{folder}"))?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<_>>()?;
+        names.sort();
+        told += &format!("{folder}: {names:?}\n");
+    }
+    Ok(told)
+}
+
+fn same(before: &str, when: &str) -> Outcome {
+    eprintln!("looking at tracefs {when}");
+    let now = told()?;
+    let differ = before.lines().zip(now.lines()).find(|(before, now)| before != now);
+    match differ {
+        None if now.len() == before.len() => Ok(()),
+        _ => Err(format!("tracefs {when}: {differ:?}").into()),
+    }
+}
+
+/// Records for so many seconds; or panics in the middle of it.
+fn take(seconds: &str) -> Outcome {
+    let watch = Watch::new();
+    let panics = seconds == "panic";
+    let path = if panics { "/tmp/panicked.recording" } else { RECORDING };
+    let stop = || {
+        assert!(!panics, "as asked for");
+        watch.came().is_some()
+    };
+    let options = Options {
+        seconds: if panics { 600.0 } else { seconds.parse()? },
+        keep: Keep { names: false, numbers: true },
+        buffer_bytes: Some(32 << 20),
+        command: "guest_recorder".to_owned(),
+        stop: &stop,
+    };
+    let recorded = record(&Destination::new(path, Replace::Yes)?, &options)?;
+    eprintln!("{recorded:?}");
+    Ok(())
+}
+
+/// Maps, touches and unmaps pieces of 4 KiB to 8 MiB, up to 60 MiB of them, writes files, and never ends.
+fn churn() -> Outcome {
+    let mut state = u64::from(std::process::id());
+    let mut below = |bound: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % bound
+    };
+    let mut held: Vec<Vec<u8>> = Vec::new();
+    for nr in 0_u64.. {
+        let pages = match below(100) {
+            0..50 => 1 + below(16),
+            50..85 => 16 + below(240),
+            _ => 512 + below(1536),
+        };
+        let mut memory = vec![0u8; PAGE * pages as usize];
+        memory.chunks_mut(PAGE).for_each(|page| page[0] = 1);
+        held.push(memory);
+        while held.iter().map(Vec::len).sum::<usize>() > 60 << 20 {
+            let victim = below(held.len() as u64) as usize;
+            held.swap_remove(victim);
+        }
+        fs::write(format!("/tmp/{}-{}", std::process::id(), nr % 200), &held[0][..PAGE])?;
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
