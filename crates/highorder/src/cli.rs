@@ -1,8 +1,8 @@
 //! The one definition of the command line, from which help, completions and man pages follow.
 
 use crate::{
-    attainable, calibrate, compare, completions, import, list, man, map, replay, reproduce,
-    restore_knobs, run, show, snapshot, trace, validate,
+    attainable, calibrate, compare, completions, explain, export, import, list, man, map, replay,
+    reproduce, restore_knobs, run, show, snapshot, trace, validate,
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
@@ -29,6 +29,8 @@ pub(crate) enum Verb {
     Map(map::Arguments),
     /// Say how many huge pages or contiguous ranges can be had, and what blocks the rest
     Attainable(attainable::Arguments),
+    /// Explain why an allocation failed, from what the kernel's log says of it
+    Explain(explain::Arguments),
     /// List the names there are: experiments, kernels, machines, workloads, knobs, tables, claims
     List(list::Arguments),
     /// Show all about one of them, or about a .toml file of your own
@@ -49,6 +51,8 @@ pub(crate) enum Verb {
     Validate(validate::Arguments),
     /// Make records of results that mmtests left
     Import(import::Arguments),
+    /// Export runs, recordings and states in the forms of other tools
+    Export(export::Arguments),
     /// Put back settings of this machine that a killed run changed
     RestoreKnobs(restore_knobs::Arguments),
     /// Print completions for a shell
@@ -59,7 +63,7 @@ pub(crate) enum Verb {
 
 /// The headings under which `--help` lists the verbs.
 pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
-    ("Look at memory", &["snapshot", "map", "attainable"]),
+    ("Look at memory", &["snapshot", "map", "attainable", "explain"]),
     ("Find out what there is", &["list", "show"]),
     (
         "Ask the model and real kernels",
@@ -68,6 +72,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
             "compare",
             "reproduce",
             "import",
+            "export",
             "calibrate",
             "replay",
             "trace",
@@ -84,6 +89,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  sudo highorder snapshot -o today.snap        keep it, page for page\n",
     "  highorder map today.snap --png today.png     look at it later, or elsewhere\n",
     "  highorder attainable --order 9               how many huge pages could it have?\n",
+    "  dmesg | highorder explain                    why did an allocation fail?\n",
     "  highorder list                               what there is to run, by name\n",
     "  highorder show usemem-anon                   what an experiment compares, and how long it takes\n",
     "  highorder run usemem-anon --scale 1/16       the same work under two kernels\n",

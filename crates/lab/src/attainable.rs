@@ -349,14 +349,16 @@ impl Restored {
     fn ask_for_all(&mut self, order: Order) -> u64 {
         let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::COMP | Gfp::NOWARN | Gfp::RETRY_MAYFAIL;
         let nodes = (0..self.memory.machine.nodes.len() as u32).map(NodeId);
-        nodes.map(|node| {
-            let request = Request { order, gfp, cpu: CpuId(0), node, past_lists: false };
-            let mut blocks = 0;
-            while self.ask_for_one(request) {
-                blocks += 1;
-            }
-            blocks
-        }).sum()
+        nodes
+            .map(|node| {
+                let request = Request { order, gfp, cpu: CpuId(0), node, past_lists: false };
+                let mut blocks = 0;
+                while self.ask_for_one(request) {
+                    blocks += 1;
+                }
+                blocks
+            })
+            .sum()
     }
 
     fn ask_for_one(&mut self, request: Request) -> bool {
@@ -368,7 +370,8 @@ impl Restored {
             }
             for zone in &zones {
                 let (mode, cpu) = (MigrateMode::SyncLight, request.cpu);
-                let run = CompactRequest::direct(*zone, request.order, request.gfp, mode, cpu, false);
+                let run =
+                    CompactRequest::direct(*zone, request.order, request.gfp, mode, cpu, false);
                 compact_memory::compact_zone(&mut self.memory, run, &mut self.uses);
             }
         }
