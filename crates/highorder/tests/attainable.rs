@@ -11,7 +11,8 @@ fn ways(arguments: &[&str]) -> Vec<(String, u64)> {
     let all = [&["attainable"], arguments, &["--format", "json"]].concat();
     let json: Value = serde_json::from_str(&printed(&all)).expect("one object");
     let rows = json["tables"][0]["rows"].as_array().expect("rows").clone();
-    let row = |row: &Value| (row["way"].as_str().unwrap().to_owned(), row["blocks"].as_u64().unwrap());
+    let row =
+        |row: &Value| (row["way"].as_str().unwrap().to_owned(), row["blocks"].as_u64().unwrap());
     rows.iter().map(row).collect()
 }
 
@@ -61,7 +62,10 @@ fn of_counts_only_what_is_free_is_told() {
 fn what_cannot_be_asked_for_is_refused() {
     assert!(refused(&["attainable", STATE]).contains("--order"));
     assert!(refused(&["attainable", STATE, "--size", "3K"]).contains("whole pages of 4 KiB"));
-    assert!(refused(&["attainable", STATE, "--order", "9", "--without", "cake"]).contains("expected of"));
+    assert!(
+        refused(&["attainable", STATE, "--order", "9", "--without", "cake"])
+            .contains("expected of")
+    );
     let told = refused(&["attainable", STATE, "--order", "9", "--without-process", "1"]);
     assert!(told.contains("expected live"), "{told}");
 }

@@ -15,7 +15,9 @@ fn a_state_as_metrics_and_as_files_of_proc() {
     assert!(metrics.contains("\nnode_vmstat_compact_stall ") && metrics.ends_with("# EOF\n"));
     assert!(metrics.contains("node_buddyinfo_blocks{node=\"0\",size=\"9\",zone=\"DMA32\"} "));
     let folder = tempfile::tempdir().expect("a folder");
-    highorder(&["export", STATE, "--to", "proc-dir", "--output", text(folder.path())]).assert().success();
+    highorder(&["export", STATE, "--to", "proc-dir", "--output", text(folder.path())])
+        .assert()
+        .success();
     let files = names(&folder.path().join("proc"));
     assert!(["buddyinfo", "vmstat", "zoneinfo"].iter().all(|name| files.contains(&(*name).into())));
     assert!(refused(&["export", STATE, "--to", "proc-dir"]).contains("expected --output DIR"));
@@ -28,7 +30,9 @@ fn a_recordings_trace_as_text_and_for_perfetto() {
     assert!(trace.contains("mm_compaction_begin"));
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("trace.pftrace");
-    highorder(&["export", recording, "--to", "perfetto", "--output", text(&file)]).assert().success();
+    highorder(&["export", recording, "--to", "perfetto", "--output", text(&file)])
+        .assert()
+        .success();
     let bytes = fs::read(&file).expect("the trace");
     let begins = bytes.windows(10).filter(|window| window == b"compaction").count();
     assert_eq!(begins, trace.matches("mm_compaction_begin").count());
@@ -92,7 +96,9 @@ assert depth == 0
     let recording = "tests/data/recordings/612-rec-compact";
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("trace.pftrace");
-    highorder(&["export", recording, "--to", "perfetto", "--output", text(&file)]).assert().success();
+    highorder(&["export", recording, "--to", "perfetto", "--output", text(&file)])
+        .assert()
+        .success();
     let Some(read) = read_by(PROGRAM, &file) else { return };
     let trace = printed(&["export", recording, "--to", "ftrace"]);
     let runs = read.lines().filter(|line| line.ends_with(" compaction")).count();
