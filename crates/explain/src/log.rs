@@ -47,10 +47,11 @@ pub fn read(text: &[u8]) -> Result<Vec<Report>, String> {
 /// A line without what dmesg, syslog and journals put before it.
 fn message(line: &str) -> &str {
     let mut rest = line.split_once(" kernel: ").map_or(line, |(_, message)| message).trim_start();
-    if let Some((level, message)) = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
-        if level.len() <= 3 && level.bytes().all(|b| b.is_ascii_digit()) {
-            rest = message.trim_start();
-        }
+    if let Some((level, message)) = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'))
+        && level.len() <= 3
+        && level.bytes().all(|b| b.is_ascii_digit())
+    {
+        rest = message.trim_start();
     }
     // `[  123.456789]`, and the task or CPU that CONFIG_PRINTK_CALLER adds: `[ T123]`.
     while let Some((stamp, message)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'))

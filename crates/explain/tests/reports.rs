@@ -118,12 +118,12 @@ fn reports_of_guests_are_read_whole() {
 fn damage_is_passed_over() {
     for cut in 0..LINUX_6_1.len() {
         for report in read(&LINUX_6_1.as_bytes()[..cut]).expect("a log") {
-            judge::judge(&report);
+            drop(judge::judge(&report));
         }
     }
     let huge = LINUX_6_1
         .replace("4000*4kB", "99999999999999999999*4kB")
         .replace("8000kB", "18446744073709551615kB");
-    judge::judge(&one(&huge));
+    drop(judge::judge(&one(&huge)));
     assert_eq!(read(b"nothing of this kind\n\xff\xfe").expect("a log"), []);
 }
