@@ -2,7 +2,7 @@
 //!
 //! Models: mm/vmstat.c (`zoneinfo_show_print`, `frag_show_print`, `pagetypeinfo_show`), fs/proc/meminfo.c, v6.12.
 //! Departs: a record keeps counters by name, not in the kernel's order. Visible as: lines are in the order of their
-//! names, and per-CPU lists are missing.
+//! names, per-CPU lists are missing, and zones begin at frame 0 (`start_pfn`), since a record does not say where.
 
 use highorder_record::{State, ZoneState};
 use highorder_snapshot::Snapshot;
@@ -117,7 +117,7 @@ fn zoneinfo(state: &State) -> String {
         let protection: Vec<_> = zone.protection_pages.iter().map(u64::to_string).collect();
         let _ = writeln!(text, "        protection: ({})", protection.join(", "));
         zone.counters.iter().for_each(|(name, nr)| _ = writeln!(text, "      {name:<12} {nr}"));
-        text.push_str("  pagesets\n");
+        text.push_str("  pagesets\n  node_unreclaimable:  0\n  start_pfn:           0\n");
     }
     text
 }
