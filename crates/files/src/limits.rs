@@ -61,6 +61,12 @@ limits! {
     /// pages since 6.8).
     TRACE_LINE: Limit = MIB, "a line of a trace";
 
+    /// A kernel's log. The ring has at most some MiB; a journal of a month has more.
+    KERNEL_LOG: Limit = 256 * MIB, "a kernel's log";
+
+    /// Each is a screen of text in the answer.
+    REPORTS: Count = 10_000, "failures in a kernel's log";
+
     /// A snapshot file, packed. The recorded ones take up to 4 bytes for each page, so that this is 2 TiB of memory.
     SNAPSHOT: Limit = 2 * GIB, "a snapshot file";
 

@@ -24,6 +24,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
+/// Reports of guests.
+const KERNEL_LOGS: [&str; 2] = [
+    include_str!("../../explain/tests/data/oom-6.1.txt"),
+    include_str!("../../explain/tests/data/oom-6.12.txt"),
+];
+
 /// Every reader of what users give and of what the kernel says.
 pub const TARGETS: &[Target] = &[
     Target { name: "buddyinfo", corpus: |at| named(at, "buddyinfo"), read: table::<Buddyinfo> },
@@ -40,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "vmstat", corpus: |at| named(at, "vmstat"), read: table::<Vmstat> },
     Target { name: "zoneinfo", corpus: |at| named(at, "zoneinfo"), read: table::<Zoneinfo> },
     Target { name: "trace", corpus: traces, read: trace },
+    Target { name: "kernel-log", corpus: |_| KERNEL_LOGS.map(Into::into).into(), read: kernel_log },
     Target { name: "btf", corpus: |_| vec![a_btf()], read: btf },
     Target { name: "kallsyms", corpus: |_| vec![KALLSYMS.into()], read: kallsyms },
     Target { name: "snapshot-file", corpus: |at| vec![container(&state(at))], read: snapshot_file },
@@ -72,6 +79,12 @@ fn trace(bytes: &[u8]) {
     }
     if let Ok(fallbacks) = Fallbacks::parse("fuzzed", bytes.to_vec()) {
         drop((fallbacks.table().text(), fallbacks.over_time().csv()));
+    }
+}
+
+fn kernel_log(bytes: &[u8]) {
+    for report in highorder_explain::read(bytes).into_iter().flatten() {
+        drop(highorder_explain::judge::judge(&report));
     }
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (state, recorded) = read(&arguments.source)?;
     let kernel = match (kernel, state.kernel_release.as_deref()) {
         (Some(kernel), _) => kernel,
-        (None, Some(release)) => KernelFile::for_release(release)?,
+        (None, Some(release)) => KernelFile::for_release(release).or_else(|_| nearest(release))?,
         (None, None) => {
             let message = "the snapshot does not say which kernel it is of, expected --kernel K";
             return Err(InputError::file(&arguments.source, message).into());
@@ -114,7 +114,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for pid in &arguments.without_process {
         gone.push(Gone::Frames(format!("process {pid}"), frames_of_process(*pid)?));
     }
-    let found = attainable::attainable(&state, &kernel, size, &gone)?;
+    let mut found = attainable::attainable(&state, &kernel, size, &gone)?;
+    found.notes.extend(of_other_release(&state, &kernel));
     spinner.finish_and_clear();
     let recorded = recorded.and_then(|after| attainable::of_recorded(&after, size));
     let tables = tables(&found, recorded);
@@ -130,6 +131,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             output::print_beside(out.as_bytes(), written)
         }
     }
+}
+
+/// The newest kernel file of a release that is no newer than this one, and of none that is older the oldest.
+fn nearest(release: &str) -> Result<KernelFile, InputError> {
+    let numbers = |release: &str| -> Option<(u32, u32)> {
+        let mut numbers = release.split('.').map(|number| number.split('-').next()?.parse().ok());
+        Some((numbers.next()??, numbers.next()??))
+    };
+    let plain = |name: &&str| {
+        numbers(name.trim_start_matches("linux-")).is_some() && name.matches('-').count() == 1
+    };
+    let mut names: Vec<_> = highorder_kernels::names().into_iter().filter(plain).collect();
+    names.sort_by_key(|name| numbers(name.trim_start_matches("linux-")));
+    let is_older = |name: &&&str| numbers(name.trim_start_matches("linux-")) <= numbers(release);
+    let found = names.iter().rev().find(is_older).or(names.first());
+    found.map_or_else(|| KernelFile::for_release(release), |name| KernelFile::load(name))
+}
+
+/// What is to be said where a kernel's rules are taken for those of another release.
+fn of_other_release(state: &Snapshot, kernel: &KernelFile) -> Option<String> {
+    let release = state.kernel_release.as_deref()?;
+    let is_own = release.starts_with(&kernel.release);
+    (!is_own)
+        .then(|| format!("compaction follows the rules of {}, not of Linux {release}", kernel.name))
 }
 
 /// The state, and where a recording has compacted it, what its kernel made of it.

@@ -1,8 +1,8 @@
 //! The one definition of the command line, from which help, completions and man pages follow.
 
 use crate::{
-    attainable, calibrate, compare, completions, import, list, man, map, record, replay, reproduce,
-    restore_knobs, run, show, snapshot, trace, validate, watch, what_if,
+    attainable, calibrate, compare, completions, explain, export, import, list, man, map, record,
+    replay, reproduce, restore_knobs, run, show, snapshot, trace, validate, watch, what_if,
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
@@ -34,6 +34,8 @@ pub(crate) enum Verb {
     Watch(watch::Arguments),
     /// Record what happens in this machine's memory, every page of it, into a file
     Record(record::Arguments),
+    /// Explain why an allocation failed, from what the kernel's log says of it
+    Explain(explain::Arguments),
     /// List the names there are: experiments, kernels, machines, workloads, knobs, tables, claims
     List(list::Arguments),
     /// Show all about one of them, or about a .toml file of your own
@@ -58,6 +60,8 @@ pub(crate) enum Verb {
     Validate(validate::Arguments),
     /// Make records of results that mmtests left
     Import(import::Arguments),
+    /// Export runs, recordings and states in the forms of other tools
+    Export(export::Arguments),
     /// Put back settings of this machine that a killed run changed
     RestoreKnobs(restore_knobs::Arguments),
     /// Print completions for a shell
@@ -68,7 +72,7 @@ pub(crate) enum Verb {
 
 /// The headings under which `--help` lists the verbs.
 pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
-    ("Look at memory", &["snapshot", "map", "attainable", "watch", "record"]),
+    ("Look at memory", &["snapshot", "map", "attainable", "explain", "watch", "record"]),
     ("Find out what there is", &["list", "show"]),
     (
         "Ask the model and real kernels",
@@ -77,6 +81,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 4] = [
             "compare",
             "reproduce",
             "import",
+            "export",
             "calibrate",
             "replay",
             "what-if",
@@ -97,6 +102,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  highorder attainable --order 9               how many huge pages could it have?\n",
     "  highorder watch                              as it goes: free memory, stalls, compaction\n",
     "  sudo highorder record -o now.recording       ... and what happens in it, for 30 seconds\n",
+    "  dmesg | highorder explain                    why did an allocation fail?\n",
     "  highorder list                               what there is to run, by name\n",
     "  highorder show usemem-anon                   what an experiment compares, and how long it takes\n",
     "  highorder run usemem-anon --scale 1/16       the same work under two kernels\n",

@@ -92,7 +92,7 @@ pub(crate) fn store_words(store: &Path) -> Vec<String> {
 }
 
 /// The records that an argument names: at least one.
-fn find(what: &str, folder: &Path) -> Result<Vec<Record>, Failure> {
+pub(crate) fn find(what: &str, folder: &Path) -> Result<Vec<Record>, Failure> {
     let path = Path::new(what);
     if path.join("record.json").is_file() {
         return Ok(vec![store::read_record(path)?]);

@@ -19,6 +19,8 @@ mod compare;
 mod complete;
 mod completions;
 mod eta;
+mod explain;
+mod export;
 mod failure;
 mod import;
 mod list;
@@ -114,6 +116,8 @@ fn run(verb: &Verb) -> Result<(), Failure> {
         Verb::Compare(arguments) => compare::run(arguments),
         Verb::Reproduce(arguments) => reproduce::run(arguments),
         Verb::Validate(arguments) => validate::run(arguments),
+        Verb::Explain(arguments) => explain::run(arguments),
+        Verb::Export(arguments) => export::run(arguments),
         Verb::Import(arguments) => import::run(arguments),
         Verb::RestoreKnobs(arguments) => restore_knobs::run(arguments),
         Verb::Completions(arguments) => completions::run(arguments),

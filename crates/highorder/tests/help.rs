@@ -52,9 +52,12 @@ fn every_verb_has_a_man_page() {
     highorder(&["man", text(&pages)]).assert().success().stdout("");
     let expected = [
         "",
+        "-attainable",
         "-calibrate",
         "-compare",
         "-completions",
+        "-explain",
+        "-export",
         "-import",
         "-list",
         "-man",

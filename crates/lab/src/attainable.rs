@@ -201,53 +201,49 @@ pub fn attainable(
         return of_counts(snapshot, kernel, size, gone);
     }
     let (memory, mut uses) = compact_memory::restored(snapshot, kernel)?;
-    let mut states = vec![("as it is".to_owned(), Restored::new(memory.clone(), uses.clone()))];
+    let as_it_is = Restored::new(memory.clone(), uses.clone());
+    let mut emptied = vec![Way {
+        name: "a range emptied for each (alloc_contig_range)".to_owned(),
+        blocks: as_it_is.ranges(snapshot, size, Moving::Pages),
+        above_min: None,
+    }];
+    let mut states = vec![("as it is".to_owned(), as_it_is)];
     let caches = [Gone::Caches];
-    let scenarios = std::iter::once(None).chain(caches.iter().chain(gone).map(Some));
-    for scenario in scenarios {
+    for scenario in std::iter::once(None).chain(caches.iter().chain(gone).map(Some)) {
         let mut state = Restored::new(memory.clone(), uses.clone());
-        let name = match scenario {
-            None => "after compaction".to_owned(),
-            Some(gone) => {
-                state.end(snapshot, gone);
-                format!("{}, after compaction", gone.name())
-            }
-        };
+        let mut name = "after compaction".to_owned();
+        if let Some(gone) = scenario {
+            state.end(snapshot, gone);
+            emptied.push(Way {
+                name: format!("{}, a range emptied for each", gone.name()),
+                blocks: state.ranges(snapshot, size, Moving::Pages),
+                above_min: None,
+            });
+            name = format!("{}, {name}", gone.name());
+        }
         state.compact(snapshot);
         states.push((name, state));
     }
     mark_held(snapshot, &mut uses);
     let survey = Survey::of(&memory, &uses, &states[1].1.memory, size);
-    let mut ways = Vec::new();
-    for (name, state) in &mut states {
-        mark_held(snapshot, &mut state.uses);
-        match size.order() {
-            Some(order) => ways.push(of_buddy(name, &state.memory, order)),
-            None => ways.push(Way {
-                name: name.clone(),
-                blocks: state.ranges(size, Moving::Nothing),
-                above_min: None,
-            }),
-        }
-    }
+    let mut ways: Vec<_> = states
+        .iter()
+        .map(|(name, state)| match size.order() {
+            Some(order) => of_buddy(name, &state.memory, order),
+            None => {
+                let blocks = state.ranges(snapshot, size, Moving::Nothing);
+                Way { name: name.clone(), blocks, above_min: None }
+            }
+        })
+        .collect();
     if let Some(order) = size.order().filter(|order| *order >= snapshot.pageblock_order) {
-        let compacted = &mut states[1].1;
         ways.push(Way {
             name: "asked for until there are no more, compacting for each".to_owned(),
-            blocks: compacted.clone().ask_for_all(order),
+            blocks: states[1].1.clone().ask_for_all(order),
             above_min: None,
         });
     }
-    for (name, state) in &states {
-        let name = match name.split_once(", after compaction") {
-            Some((gone, _)) => format!("{gone}, a range emptied for each"),
-            None if name == "as it is" => {
-                "a range emptied for each (alloc_contig_range)".to_owned()
-            }
-            None => continue,
-        };
-        ways.push(Way { name, blocks: state.ranges(size, Moving::Pages), above_min: None });
-    }
+    ways.append(&mut emptied);
     let mut notes = assumed_of(snapshot);
     notes.extend(of_release(kernel, size));
     Ok(survey.told(size, ways, notes))
@@ -345,6 +341,8 @@ impl Restored {
     /// Models: `__alloc_pages_slowpath` and `should_compact_retry`, mm/page_alloc.c, v6.12, for `__GFP_RETRY_MAYFAIL`: a
     /// costly order compacts synchronously but for writeback, at first and once more for each of
     /// [`COMPACT_RETRIES`] retries.
+    /// Models: `__alloc_pages_direct_reclaim`, mm/page_alloc.c, v6.12: where a retry got nothing, what lies on per-CPU lists
+    /// goes back to the free lists.
     /// Departs: nothing is reclaimed meanwhile. Visible as: fewer blocks where there is page cache.
     fn ask_for_all(&mut self, order: Order) -> u64 {
         let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::COMP | Gfp::NOWARN | Gfp::RETRY_MAYFAIL;
@@ -374,14 +372,17 @@ impl Restored {
                     CompactRequest::direct(*zone, request.order, request.gfp, mode, cpu, false);
                 compact_memory::compact_zone(&mut self.memory, run, &mut self.uses);
             }
+            self.memory.drain_all_pages(None);
         }
         false
     }
 
     /// Stretches of this size that are free, or that can be emptied into what is free beside them: one costs as many free
     /// pages as it has, wherever they are, and those below the min marks are nobody's.
-    fn ranges(&self, size: Size, moving: Moving) -> u64 {
-        let uses = uses_of(&self.memory, |pfn| self.uses[pfn.index()]);
+    fn ranges(&self, snapshot: &Snapshot, size: Size, moving: Moving) -> u64 {
+        let mut in_use = self.uses.clone();
+        mark_held(snapshot, &mut in_use);
+        let uses = uses_of(&self.memory, |pfn| in_use[pfn.index()]);
         let pageblock = self.memory.policy.freelist.pageblock_order;
         let (mut free, mut movable) = (0, 0);
         for zone in &self.memory.zones {

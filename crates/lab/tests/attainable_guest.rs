@@ -27,9 +27,6 @@ const DISK_BYTES: u64 = 256 << 20;
 const HUGE: u8 = 9;
 /// The way that is `vm.nr_hugepages`'s.
 const ASKED: &str = "asked for until there are no more, compacting for each";
-/// Where the model is off: compaction gives 147 blocks for 155 there, and asking on gives none, where the kernel's further
-/// runs give 40. Why is not known.
-const OFF: [&str; 1] = ["6.12 churn"];
 /// What a guest sends.
 const PARTS: [&str; 3] = ["state", "after", "pool"];
 const STATES: [&str; 10] = [
@@ -169,5 +166,5 @@ fn as_many_huge_pages_in_states_of_ten_kinds() {
             failed.push(format!("{kernel} {state}"));
         }
     }
-    assert_eq!(failed, OFF);
+    assert!(failed.is_empty(), "{failed:?}");
 }

@@ -100,6 +100,26 @@ impl Timeline {
         self.column(name)?.values.get(sample)
     }
 
+    /// Returns all of it as CSV: a row for each sample, empty where a value is missing.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let quoted = |name: &str| match name.contains([',', '"']) {
+            true => format!("\"{}\"", name.replace('"', "\"\"")),
+            false => name.to_owned(),
+        };
+        let names = self.columns.iter().map(|column| quoted(&column.name));
+        let mut text =
+            std::iter::once("time_ns".to_owned()).chain(names).collect::<Vec<_>>().join(",");
+        for (sample, time_ns) in self.time_ns.iter().enumerate() {
+            text.push_str(&format!("\n{time_ns}"));
+            for column in &self.columns {
+                let value = column.values.get(sample).map(|value| value.to_string());
+                text.push_str(&format!(",{}", value.unwrap_or_default()));
+            }
+        }
+        text + "\n"
+    }
+
     /// Adds a sample of whole numbers.
     ///
     /// A name that is new gets a column; columns that are not named miss a value. Fast if the names

@@ -107,7 +107,7 @@ pub(crate) fn python() -> Result<PathBuf, String> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
     let python = target.join("python/bin/python");
     let output = std::process::Command::new(&python)
-        .args(["-c", "import duckdb, pandas, polars, pyarrow"])
+        .args(["-c", "import duckdb, pandas, perfetto, polars, prometheus_client, pyarrow"])
         .output();
     match output {
         Ok(output) if output.status.success() => Ok(python),

@@ -1,0 +1,79 @@
+//! Why an allocation failed, from what the kernel's log says of it.
+//!
+//! [`read`] finds the reports in a log: page allocation failures, stalls, OOM kills and tasks that hang in compaction, of
+//! kernels from 3.x to 6.x, with or without the prefixes of dmesg and journals. [`judge`] says of each zone what refused
+//! the request.
+
+pub mod judge;
+mod log;
+
+pub use judge::{Refusal, ZoneVerdict};
+pub use log::read;
+
+use highorder_mm::gfp::Gfp;
+
+/// What a report is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `page allocation failure`.
+    Failure,
+    /// `page allocation stalls for`.
+    Stall,
+    /// `invoked oom-killer`.
+    Oom,
+    /// `blocked for more than`, or a lockup: a task that does not go on.
+    Hung,
+}
+
+/// What a log says of one failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What it is of.
+    pub kind: Kind,
+    /// Its first line in the log, from 1.
+    pub line: usize,
+    /// Who asked.
+    pub task: String,
+    /// The order asked for.
+    pub order: Option<u8>,
+    /// The request's flags as the log has them.
+    pub mode: String,
+    /// The same as far as they are known.
+    pub gfp: Gfp,
+    /// Whether the log names the flags; by number only the zones and whether it is urgent are known.
+    pub names_flags: bool,
+    /// `uname -r`, where the log says it.
+    pub release: Option<String>,
+    /// Functions of its stack, innermost first, without those that may be left over.
+    pub stack: Vec<String>,
+    /// The zones, in the log's order.
+    pub zones: Vec<Zone>,
+}
+
+/// A zone as the log tells it, in pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// Its node.
+    pub node: u32,
+    /// Its name.
+    pub name: String,
+    /// Free pages.
+    pub free: u64,
+    /// The marks min, low, high, with the boost.
+    pub marks: [u64; 3],
+    /// Free pages that only urgent requests may take.
+    pub reserved_highatomic: u64,
+    /// Pages kept from requests that could use higher zones, by the index of the highest they may use.
+    pub lowmem_reserve: Vec<u64>,
+    /// Free blocks by order; empty where the log has none.
+    pub lists: Vec<FreeList>,
+}
+
+/// Free blocks of an order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FreeList {
+    /// How many.
+    pub blocks: u64,
+    /// Letters of the types that have any: `UMEHCI`; empty before 3.10, which does not tell.
+    pub types: String,
+}

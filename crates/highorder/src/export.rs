@@ -1,0 +1,170 @@
+//! `highorder export`: runs, recordings and states in the forms that other tools read.
+
+use crate::compare::{self, DEFAULT_STORE};
+use crate::failure::Failure;
+use crate::map;
+use crate::output::{self, Force};
+use clap::ValueEnum;
+use highorder_export::{Texts, mmtests, openmetrics, perfetto, texts};
+use highorder_files::Destination;
+use highorder_kernelfs::{open, read_bytes};
+use highorder_record::Record;
+use highorder_snapshot::{Snapshot, live};
+use std::path::{Path, PathBuf};
+
+/// What to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A trace for ui.perfetto.dev: of a trace tasks, stalls, kswapd and compaction; of a run its counters
+    Perfetto,
+    /// Metrics under node_exporter's names, of a state or of the end of a run
+    Openmetrics,
+    /// A folder with proc/vmstat, proc/buddyinfo and the like, of a state or of the end of a run
+    ProcDir,
+    /// A result folder for mmtests' compare script, of runs
+    Mmtests,
+    /// The text of ftrace, of a recording
+    Ftrace,
+    /// A run's counters over time, for spreadsheets
+    Csv,
+}
+
+/// What to export, and where to.
+#[derive(clap::Args)]
+#[command(after_help = "\
+SOURCE is `live`, a snapshot file or a recorded state's folder; a trace, or a recording's folder for its trace; or runs, named \
+as `highorder compare` does. `run --trace DIR` writes traces of the model, and a record's folder has its tables in Parquet; \
+`map --format json` has the numbers of a map.
+
+Examples:
+  highorder export live --to openmetrics
+  highorder export today.snap --to proc-dir --output folder
+  highorder export trace.txt --to perfetto --output trace.pftrace
+  highorder export 'usemem-anon:*' --to mmtests --output results")]
+pub(crate) struct Arguments {
+    /// What to export
+    #[arg(value_name = "SOURCE")]
+    source: PathBuf,
+    /// What to make of it
+    #[arg(long, value_name = "FORM", value_enum)]
+    to: Form,
+    /// The file, or for proc-dir and mmtests the folder [default: standard output]
+    #[arg(long, short, value_name = "FILE|DIR")]
+    output: Option<PathBuf>,
+    /// The folder of records
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
+    store: PathBuf,
+    #[command(flatten)]
+    force: Force,
+}
+
+/// Reads the source, and writes what is asked for.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let destination = match arguments.to {
+        Form::ProcDir | Form::Mmtests => None,
+        _ => arguments.force.destination(arguments.output.as_deref())?,
+    };
+    let bytes = match arguments.to {
+        Form::Perfetto => perfetto(arguments)?,
+        Form::Openmetrics => openmetrics::of_texts(&state(arguments)?)?.into_bytes(),
+        Form::Ftrace => read_bytes(trace(&arguments.source))?,
+        Form::Csv => one_run(arguments)?.timeline.csv().into_bytes(),
+        Form::ProcDir => {
+            let files = state(arguments)?.into_iter();
+            return write_all(
+                arguments,
+                files.map(|(name, text)| (Path::new("proc").join(name), text)),
+            );
+        }
+        Form::Mmtests => {
+            let records = runs(arguments)?;
+            let files = mmtests::folder(&records).map_err(|twice| {
+                Failure::input(format!(
+                    "{}: two runs would be {}, expected runs that differ in kernel, seed or threads: export variants \
+                     that differ in settings one by one",
+                    arguments.source.display(),
+                    twice.0
+                ))
+            })?;
+            return write_all(arguments, files);
+        }
+    };
+    match &destination {
+        Some(destination) => output::write(destination, &bytes),
+        None => output::print(&bytes),
+    }
+}
+
+/// Files into the folder that was asked for.
+fn write_all(
+    arguments: &Arguments,
+    files: impl IntoIterator<Item = (PathBuf, Vec<u8>)>,
+) -> Result<(), Failure> {
+    let Some(folder) = &arguments.output else {
+        let form = if arguments.to == Form::Mmtests { "mmtests" } else { "proc-dir" };
+        return Err(Failure::input(format!("--to {form} makes a folder, expected --output DIR")));
+    };
+    for (name, bytes) in files {
+        let path = folder.join(name);
+        highorder_files::make_folder(path.parent().unwrap_or(folder))?;
+        Destination::new(path, arguments.force.replace())?.write(&bytes)?;
+    }
+    output::wrote(folder);
+    Ok(())
+}
+
+/// Whether the source is a file or a folder of a state or a trace, not the name of runs.
+fn is_path(source: &Path) -> bool {
+    let is_record = ["record.json", "before"].iter().any(|name| source.join(name).exists());
+    source.is_file() || (source.is_dir() && !is_record && !source.join("store.json").exists())
+}
+
+/// The files of `/proc` of a state, or of the state after a run.
+fn state(arguments: &Arguments) -> Result<Texts, Failure> {
+    let source = &arguments.source;
+    if source == Path::new(map::LIVE) {
+        return Ok(texts::of_snapshot(&live::take(live::Options::default())?));
+    }
+    if source.is_file() || source.join("zones.json").exists() || source.join("zoneinfo").exists() {
+        return Ok(texts::of_snapshot(&Snapshot::read(source)?));
+    }
+    Ok(texts::of_state(&one_run(arguments)?.after))
+}
+
+fn perfetto(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
+    if !is_path(&arguments.source) {
+        return Ok(perfetto::of_run(&one_run(arguments)?));
+    }
+    let spinner = output::progress(None, "reading the trace");
+    let told = perfetto::of_trace(open(trace(&arguments.source))?)?;
+    spinner.finish_and_clear();
+    if told.nr_without_begin + told.nr_without_end > 0 {
+        output::say(&format!(
+            "{} slices; of others {} have no beginning in the trace, and {} of these no end",
+            told.nr_slices, told.nr_without_begin, told.nr_without_end
+        ));
+    }
+    Ok(told.bytes)
+}
+
+/// The trace of a recording's folder, or the file itself.
+fn trace(source: &Path) -> PathBuf {
+    let names = ["trace.txt.zst", "trace.txt.gz", "trace.txt"];
+    let found = names.map(|name| source.join(name)).into_iter().find(|path| path.is_file());
+    found.unwrap_or_else(|| source.to_owned())
+}
+
+fn runs(arguments: &Arguments) -> Result<Vec<Record>, Failure> {
+    compare::find(&arguments.source.to_string_lossy(), &arguments.store)
+}
+
+fn one_run(arguments: &Arguments) -> Result<Record, Failure> {
+    let mut records = runs(arguments)?;
+    match records.len() {
+        1 => Ok(records.remove(0)),
+        nr => Err(Failure::input(format!(
+            "{}: {nr} runs have this name, expected one",
+            arguments.source.display()
+        ))),
+    }
+}
