@@ -25,7 +25,7 @@ use highorder_words::Ns;
 pub use highorder_mm::types::COSTLY_ORDER;
 
 /// Rounds without progress after which a request gives up (`MAX_RECLAIM_RETRIES`).
-const RECLAIM_RETRIES_MAX: u32 = 16;
+pub(super) const RECLAIM_RETRIES_MAX: u32 = 16;
 /// How long a request waits between rounds for devices (`HZ / 50`, v4.4).
 const RETRY_WAIT: Ns = Ns(TENTH.0 / 5);
 
