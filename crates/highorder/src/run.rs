@@ -18,6 +18,7 @@ use highorder_lab::{
 use highorder_real::HostError;
 use highorder_record::record::PAGE_BYTES;
 use highorder_record::{Inputs, Record, Store, StoreError};
+use highorder_sim::RunError;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -494,6 +495,9 @@ impl From<ExecuteError> for Failure {
     fn from(error: ExecuteError) -> Self {
         match error {
             ExecuteError::Store(error) => error.into(),
+            ExecuteError::Run { error: RunError::Halted { .. }, .. } => {
+                Self::input(error.to_string())
+            }
             ExecuteError::Run { .. } => Self::internal(error.to_string()),
             ExecuteError::Real {
                 ref name,

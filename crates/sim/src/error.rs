@@ -15,6 +15,13 @@ pub enum RunError {
         /// What the panic said.
         message: String,
     },
+    /// The machine that is simulated has come to its end, as a kernel that panics.
+    Halted {
+        /// When.
+        at: Ns,
+        /// Why.
+        message: String,
+    },
     /// Nothing will ever happen again, and tasks are waiting.
     Deadlock {
         /// When.
@@ -36,6 +43,9 @@ impl fmt::Display for RunError {
         match self {
             Self::Panicked { task, at, message } => {
                 write!(f, "task {task} panicked at {at}: {message}")
+            }
+            Self::Halted { at, message } => {
+                write!(f, "at {at} the machine came to its end: {message}")
             }
             Self::Deadlock { at, waiting } => {
                 write!(f, "at {at} every task waits and nothing will wake one:")?;

@@ -49,12 +49,23 @@ type Handler<W> = Box<dyn FnMut(&mut W, &mut Waker<'_>, DeviceId, Completion)>;
 type Handed<W> = Box<Core<W>>;
 
 /// How a task's code ended. The core is missing when the code was unwound by dropping the simulation.
-type Ended<W> = (Option<Handed<W>>, Result<(), String>);
+type Ended<W> = (Option<Handed<W>>, Result<(), Failed>);
 
 type TaskCoroutine<W> = Coroutine<Handed<W>, Handed<W>, Ended<W>>;
 
+/// Why a task's code could not go on.
+enum Failed {
+    /// It panicked with this message.
+    Panicked(String),
+    /// It ended the simulation.
+    Halted(Halt),
+}
+
 /// Unwinds a task's code to its end.
 struct ExitTask;
+
+/// Unwinds a task's code to the simulation's end, and says why.
+struct Halt(String);
 
 /// A simulation: a world `W` and tasks that work on it in virtual time.
 ///
@@ -353,11 +364,14 @@ impl<W: 'static> Sim<W> {
                 sched.exit();
                 Ok(())
             }
-            Err(message) => {
-                let failed = RunError::Panicked {
-                    task: sched.name_of(TaskId(task)).to_owned(),
-                    at: sched.now(),
-                    message,
+            Err(why) => {
+                let at = sched.now();
+                let failed = match why {
+                    Failed::Halted(Halt(message)) => RunError::Halted { at, message },
+                    Failed::Panicked(message) => {
+                        let task = sched.name_of(TaskId(task)).to_owned();
+                        RunError::Panicked { task, at, message }
+                    }
                 };
                 self.failed = Some(failed.clone());
                 Err(failed)
@@ -396,7 +410,13 @@ fn coroutine<W: 'static>(task: u32, code: Code<W>) -> TaskCoroutine<W> {
             // Dropping the simulation unwinds suspended tasks, which do not have the core.
             Err(payload) if core.is_none() => resume_unwind(payload),
             Err(payload) if payload.is::<ExitTask>() => (core, Ok(())),
-            Err(payload) => (core, Err(text_of(payload.as_ref()))),
+            Err(payload) => {
+                let failed = match payload.downcast::<Halt>() {
+                    Ok(halt) => Failed::Halted(*halt),
+                    Err(payload) => Failed::Panicked(text_of(payload.as_ref())),
+                };
+                (core, Err(failed))
+            }
         }
     })
 }
@@ -637,6 +657,11 @@ impl<W: 'static> Cx<'_, W> {
     /// Ends this task, unwinding its code.
     pub fn exit(&mut self) -> ! {
         resume_unwind(Box::new(ExitTask))
+    }
+
+    /// Ends the simulation: the machine cannot go on, for this reason.
+    pub fn halt(&mut self, why: String) -> ! {
+        resume_unwind(Box::new(Halt(why)))
     }
 
     /// Submits a transfer and lets the device begin. Suspends, as iowait, if the device's queue is full.

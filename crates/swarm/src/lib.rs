@@ -9,14 +9,16 @@ mod draw;
 
 pub use draw::{Piece, Scenario};
 
-use highorder_lab::{Experiment, Scale};
+use highorder_lab::{ExecuteError, Experiment, Scale};
 use highorder_record::Store;
+use highorder_sim::RunError;
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-/// Runs a scenario twice in this folder, which is empty; an error tells what was wrong, and so does a panic.
+/// Runs a scenario twice in this folder, which is empty; an error tells what was wrong, and so does a panic. A machine
+/// that comes to its end, with nobody left to be killed, is nothing wrong.
 ///
 /// # Errors
 /// It is refused, cannot go on, or leaves other bytes the second time.
@@ -28,8 +30,11 @@ pub fn run(scenario: &Scenario, folder: &Path) -> Result<(), String> {
     let mut bytes = Vec::new();
     for name in ["first", "second"] {
         let store = Store::open(folder.join(name)).map_err(|error| error.to_string())?;
-        plan.execute(&store, NonZeroUsize::MIN, &()).map_err(|error| error.to_string())?;
-        bytes.push(bytes_of(&store)?);
+        let ended = match plan.execute(&store, NonZeroUsize::MIN, &()) {
+            Err(ExecuteError::Run { error: error @ RunError::Halted { .. }, .. }) => Some(error),
+            ended => ended.map(|_| None).map_err(|error| error.to_string())?,
+        };
+        bytes.push((ended, bytes_of(&store)?));
     }
     match bytes[0] == bytes[1] {
         true => Ok(()),

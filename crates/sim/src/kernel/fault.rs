@@ -337,7 +337,10 @@ pub(crate) fn fault_page(
     match found {
         Some(pfn) => Ok(pfn),
         // Only a process that is being killed comes away empty-handed; others try again.
-        None => check(cx, process).map_or(Err(Killed), |()| oom::pagefault_out_of_memory(cx)),
+        None => {
+            check(cx, process)?;
+            oom::halt(cx)
+        }
     }
 }
 

@@ -12,9 +12,9 @@
 
 use super::fault::{Killed, TouchError, revalidate};
 use super::files::{NoSpace, Readahead};
-use super::slowpath::{Want, alloc_pages};
+use super::slowpath::{RECLAIM_RETRIES_MAX, Want, alloc_pages};
 use super::writeback::RATELIMIT_PAGES;
-use super::{Kernel, KernelCx, PAGE_BYTES, inodes, journal, slab, writeback};
+use super::{Kernel, KernelCx, PAGE_BYTES, inodes, journal, oom, slab, writeback};
 use crate::device::Io;
 use crate::machine::FileSystem;
 use crate::task::Mode;
@@ -560,6 +560,7 @@ fn page_to_write(
     index: u64,
     covers: bool,
 ) -> Result<Pfn, FileError> {
+    let mut failures = 0;
     loop {
         super::fault::check(cx, process)?;
         if let CachedPage::Page(pfn) = cx.world().memory.files.get(file, index) {
@@ -574,7 +575,13 @@ fn page_to_write(
         }
         // Not into file systems: this one holds locks already.
         let gfp = (cx.world().page_gfp(file) - Gfp::FS) | Gfp::WRITE;
-        let Some(room) = room_for(cx, process, file, index, gfp)? else { continue };
+        let Some(room) = room_for(cx, process, file, index, gfp)? else {
+            failures += 1;
+            if failures > RECLAIM_RETRIES_MAX {
+                oom::kill_or_halt(cx);
+            }
+            continue;
+        };
         let (pfn, cpu) = (room.pfn, cx.cpu());
         let kernel = cx.world();
         if matches!(kernel.memory.files.get(file, index), CachedPage::Page(_)) {

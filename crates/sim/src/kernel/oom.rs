@@ -5,10 +5,8 @@
 //! victim itself did so on its way out. Visible as: on older kernels a victim that waits for something
 //! keeps its memory longer.
 
-use super::fault::Killed;
 use super::work::spend_work;
 use super::{Kernel, KernelCx};
-use highorder_mm::Pfn;
 use highorder_mm::lru::LruvecId;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::vma::ProcessId;
@@ -42,10 +40,18 @@ pub(crate) fn out_of_memory(cx: &mut KernelCx<'_>) -> bool {
     true
 }
 
-/// A fault found no page although its process lives on: nothing is there to be killed.
-pub(crate) fn pagefault_out_of_memory(cx: &mut KernelCx<'_>) -> Result<Pfn, Killed> {
-    let (now, processes) = (cx.now(), cx.world().processes.len());
-    panic!("at {now} memory ran out and none of {processes} processes can be killed")
+/// A request that cannot fail has found nothing, time and again: kills whoever has most, as the requests of others do on a
+/// real machine.
+pub(crate) fn kill_or_halt(cx: &mut KernelCx<'_>) {
+    if !out_of_memory(cx) {
+        halt(cx);
+    }
+}
+
+/// Memory has run out and nobody is there to be killed: the machine is at its end, as a kernel that panics.
+pub(crate) fn halt(cx: &mut KernelCx<'_>) -> ! {
+    let processes = cx.world().processes.len();
+    cx.halt(format!("memory ran out and none of {processes} processes can be killed"))
 }
 
 /// The kernel thread that takes victims' memory down. Never returns.

@@ -25,7 +25,10 @@ use highorder_words::Ns;
 pub use highorder_mm::types::COSTLY_ORDER;
 
 /// Rounds without progress after which a request gives up (`MAX_RECLAIM_RETRIES`).
-const RECLAIM_RETRIES_MAX: u32 = 16;
+pub(super) const RECLAIM_RETRIES_MAX: u32 = 16;
+/// Rounds in vain of a request that goes round for ever and kills nobody, such as one from within a file system (3.x),
+/// after which the request of somebody else has done so: of our choice, far more than any that ends well.
+const ROUNDS_IN_VAIN_MAX: u32 = 1000;
 /// How long a request waits between rounds for devices (`HZ / 50`, v4.4).
 const RETRY_WAIT: Ns = Ns(TENTH.0 / 5);
 
@@ -111,7 +114,7 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
         return None;
     }
     let flags = AllocFlags::slow_path(gfp, order);
-    let mut no_progress = 0;
+    let (mut no_progress, mut in_vain) = (0, 0);
     // Whether this is a beginning, at which kswapd is woken, and not another attempt.
     let (mut begins, mut reclaimed) = (true, 0);
     let mut compaction = Compacting::new(cx.world().flows.compactors.direct);
@@ -177,6 +180,10 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
                     }
                     begins = true;
                     continue;
+                }
+                in_vain = if progress > 1 { 0 } else { in_vain + 1 };
+                if in_vain > ROUNDS_IN_VAIN_MAX && !gfp.contains(Gfp::FS) {
+                    oom::kill_or_halt(cx);
                 }
                 let says_so = gfp.intersects(Gfp::REPEAT | Gfp::RETRY_MAYFAIL);
                 if order > COSTLY_ORDER && !(says_so && reclaimed < u64::from(order.pages())) {
