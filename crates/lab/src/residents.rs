@@ -37,10 +37,11 @@ fn residents(snapshot: &Snapshot, memory: &Memory) -> Residents {
         for pfn in (zone.start.0..zone.end.0).map(Pfn) {
             match uses.get(pfn.index()) {
                 Some(FrameUse::Anon) if is_block(pfn, Order(0)) => found.anon.push((pfn, Order(0))),
-                Some(FrameUse::Huge) if is_block(pfn, HUGE_ORDER) => {
-                    if flags_of(snapshot, pfn).contains(PageFlags::ANON) {
-                        found.anon.push((pfn, HUGE_ORDER));
-                    }
+                Some(FrameUse::Huge)
+                    if is_block(pfn, HUGE_ORDER)
+                        && flags_of(snapshot, pfn).contains(PageFlags::ANON) =>
+                {
+                    found.anon.push((pfn, HUGE_ORDER));
                 }
                 Some(FrameUse::File | FrameUse::FileMapped) if is_block(pfn, Order(0)) => {
                     match flags_of(snapshot, pfn).contains(PageFlags::SWAPBACKED) {
