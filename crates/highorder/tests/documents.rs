@@ -169,6 +169,11 @@ fn maps_are_drawn_as_their_document_shows() {
 }
 
 #[test]
+fn what_is_told_of_a_running_machine_is_printed() {
+    does_what_it_says("docs/live.md");
+}
+
+#[test]
 fn replays_print_what_their_document_shows() {
     does_what_it_says("docs/replay.md");
 }

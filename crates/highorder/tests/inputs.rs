@@ -74,7 +74,7 @@ fn devices_and_folders_are_refused_by_what_they_are() {
         assert_eq!(told, expected, "{verb}");
     }
     let told = refused(&["trace", "tests"]);
-    assert_eq!(told, "error: tests: a directory, expected a file or a pipe\n");
+    assert_eq!(told, "error: tests: no trace.txt (plain, .gz or .zst) here\n");
     // A folder without a list of zones is no recorded state: nothing in it is read.
     let told = refused_within(600_000, &["map", "tests"]);
     assert!(told.contains("found no zones.json, expected one in every recorded state"), "{told}");

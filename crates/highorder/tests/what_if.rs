@@ -84,12 +84,12 @@ fn an_experiment_begins_in_the_memory_of_a_recorded_machine() {
     let from = ["run", "usemem-small", "--from", RECORDING, "--fit", "--store", text(&store)];
     let said = printed(&from);
     assert!(said.contains("begins in the memory of 612-rec-fragslab"), "{said}");
-    // Part of the memory is in use there, so that it swaps or reclaims where a machine at boot does not.
+    // Memory is fragmented there as it is not at boot.
     let counted = |said: &str, row: &str| {
         said.lines().find(|line| line.starts_with(row)).map(str::to_owned).unwrap_or_default()
     };
     let at_boot = printed(&["run", "usemem-small", "--scale", "1/2", "--store", text(&store)]);
-    let row = "Kswapd pages scanned";
+    let row = "Unusable for a huge page before";
     assert_ne!(counted(&said, row), counted(&at_boot, row), "{said}{at_boot}");
     // A run that is there is not run again, and another machine's is another one.
     assert_eq!(common::without_command(&printed(&from)), common::without_command(&said));

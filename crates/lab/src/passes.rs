@@ -72,15 +72,20 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Sums over the run: frames scanned by the migrate and by the free scanner, pages moved, and not.
+    /// Sums over the run: frames scanned by the migrate and by the free scanner, pages moved, and not. Counts that no
+    /// kernel writes may stand in a trace; a sum of them ends at the largest number.
     #[must_use]
     pub fn sums(&self) -> [u64; 4] {
-        let scanned = |is_free| -> u64 {
-            self.scans.iter().filter(|s| s.is_free == is_free).map(|s| s.nr_scanned).sum()
-        };
-        let moved = self.batches.iter().map(|batch| batch.nr_migrated).sum();
-        let failed = self.batches.iter().map(|batch| batch.nr_failed).sum();
-        [scanned(false), scanned(true), moved, failed]
+        let [mut from, mut to, mut moved, mut failed] = [0_u64; 4];
+        for scan in &self.scans {
+            let sum = if scan.is_free { &mut to } else { &mut from };
+            *sum = sum.saturating_add(scan.nr_scanned);
+        }
+        for batch in &self.batches {
+            moved = moved.saturating_add(batch.nr_migrated);
+            failed = failed.saturating_add(batch.nr_failed);
+        }
+        [from, to, moved, failed]
     }
 }
 
@@ -154,7 +159,7 @@ impl Passes {
             ],
         );
         for pass in &self.passes {
-            let count = |n: u64| Value::Count(n as i64);
+            let count = |n: u64| Value::Count(i64::try_from(n).unwrap_or(i64::MAX));
             let [migrate, free, moved, failed] = pass.sums();
             table.push(vec![
                 pass.zone_name().into(),
@@ -162,7 +167,7 @@ impl Passes {
                 pass.mode.clone().into(),
                 pass.order.map_or(Value::Missing, |order| Value::Count(order.into())),
                 Value::Real(pass.begin_ns as f64 / 1e9, 6),
-                Value::Real((pass.end_ns - pass.begin_ns) as f64 / 1e6, 3),
+                Value::Real(pass.end_ns.saturating_sub(pass.begin_ns) as f64 / 1e6, 3),
                 count(migrate),
                 count(free),
                 count(moved),
@@ -357,4 +362,26 @@ impl Reading {
 
 fn words(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_impossible_counts_end_at_the_largest_number() {
+        let scan = ScannedRange {
+            time_ns: 5,
+            is_free: false,
+            start: 0,
+            end: 512,
+            nr_scanned: u64::MAX,
+            nr_taken: 1,
+        };
+        let batch = Batch { time_ns: 6, nr_migrated: u64::MAX - 1, nr_failed: 2 };
+        let pass = Pass { scans: vec![scan; 2], batches: vec![batch; 2], ..Pass::default() };
+        assert_eq!(pass.sums(), [u64::MAX, 0, u64::MAX, 4]);
+        let passes = Passes { passes: vec![pass], ..Passes::default() };
+        assert_eq!(passes.table().rows.len(), 1);
+    }
 }

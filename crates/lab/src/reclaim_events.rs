@@ -106,11 +106,13 @@ impl ReclaimEvents {
         let key = (who, isolate.order, is_active, isolate.file == Some(1));
         let taken = self.taken.entry(key).or_default();
         taken.batches += 1;
-        taken.scanned += isolate.nr_scanned;
-        taken.taken += isolate.nr_taken;
-        taken.beside += isolate.contig_taken.unwrap_or(0);
-        taken.beside_dirty += isolate.contig_dirty.unwrap_or(0);
-        taken.left_early += isolate.contig_failed.unwrap_or(0);
+        // Counts that no kernel writes may stand in a trace; a sum of them ends at the largest number.
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut taken.scanned, isolate.nr_scanned);
+        add(&mut taken.taken, isolate.nr_taken);
+        add(&mut taken.beside, isolate.contig_taken.unwrap_or(0));
+        add(&mut taken.beside_dirty, isolate.contig_dirty.unwrap_or(0));
+        add(&mut taken.left_early, isolate.contig_failed.unwrap_or(0));
     }
 
     /// Waits for devices, a row for each number.
@@ -127,7 +129,10 @@ impl ReclaimEvents {
                 ] {
                     let unit = if what == "time" { ", ms" } else { "" };
                     let row = format!("{} {what} {kind} waited{unit}", who.word());
-                    table.push(vec![row.into(), Value::Count(value as i64)]);
+                    table.push(vec![
+                        row.into(),
+                        Value::Count(i64::try_from(value).unwrap_or(i64::MAX)),
+                    ]);
                 }
             }
         }
@@ -143,7 +148,10 @@ impl ReclaimEvents {
                 for way in WAYS {
                     let pages = self.writes.get(&(who, kind, way)).copied().unwrap_or(0);
                     let row = format!("{} writes {kind} {way}", who.word());
-                    table.push(vec![row.into(), Value::Count(pages as i64)]);
+                    table.push(vec![
+                        row.into(),
+                        Value::Count(i64::try_from(pages).unwrap_or(i64::MAX)),
+                    ]);
                 }
             }
         }
@@ -168,7 +176,7 @@ impl ReclaimEvents {
             ],
         );
         for (&(who, order, is_active, is_file), taken) in &self.taken {
-            let count = |n: u64| Value::Count(n as i64);
+            let count = |n: u64| Value::Count(i64::try_from(n).unwrap_or(i64::MAX));
             let state = if is_active { "active" } else { "inactive" };
             let kind = if is_file { "file" } else { "anon" };
             table.push(vec![

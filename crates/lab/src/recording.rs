@@ -273,10 +273,10 @@ impl Recording {
         let before = files.state(STATE_BEFORE)?.ok_or_else(|| {
             InputError::file(folder, format!("no {STATE_BEFORE} here: not a recording's folder"))
         })?;
-        refuse_counts(&files.label(STATE_BEFORE), &before)?;
+        refuse_counts(&files.label_of_state(STATE_BEFORE), &before)?;
         let after = files.state(STATE_AFTER)?;
         if let Some(after) = &after {
-            check_after(&files.label(STATE_AFTER), after, &before)?;
+            check_after(&files.label_of_state(STATE_AFTER), after, &before)?;
         }
         let trace = files.trace()?;
         let mut builder = Builder::new(&before, trace.file())?;

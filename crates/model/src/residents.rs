@@ -57,7 +57,7 @@ impl From<Memory> for Found {
 }
 
 impl Residents {
-    /// Where [`settle`] maps the anonymous pages, in their order: what `memory`, which nobody mapped anything in, will
+    /// Where the start of a run maps the anonymous pages, in their order: what `memory`, which nobody mapped anything in, will
     /// give them.
     #[must_use]
     pub fn places(&self, memory: &Memory) -> Vec<Option<Vpn>> {

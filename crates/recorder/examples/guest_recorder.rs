@@ -3,6 +3,9 @@
 //! `record` records a workload and sends the file, and before that has recordings end in every other way: by a signal,
 //! by a panic, and by a kill. What tracefs tells of itself has to be the same before and after each. The other verbs are
 //! the processes that it starts.
+//!
+//! `demand KNOB=VALUE,...` fills and fragments memory, sets these knobs, and sends a recording of what goes on then: what
+//! `what-if` is held against.
 
 use highorder_files::{Destination, Replace};
 use highorder_real::guest::{self, Files};
@@ -34,13 +37,18 @@ const GLOBAL: [&str; 7] = [
     "events/enable",
 ];
 const RECORDING: &str = "/tmp/now.recording";
+/// What `demand` leaves free, for the kernel, page tables and the recorder.
+const LEFT_MIB: u64 = 96;
+/// How long it goes on before it is recorded.
+const WARM_UP: Duration = Duration::from_secs(30);
 
 fn main() {
     guest::init_if_guest_with(init);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map_or("", String::as_str) {
         "record" => take(&arguments[1]),
-        "churn" => churn(),
+        "churn" => churn(60 << 20, true),
+        "demand" => demand_of(&arguments[1]),
         _ => Err("this is the program of a guest".into()),
     };
     if let Err(error) = outcome {
@@ -53,14 +61,20 @@ fn init(verb: &str) -> Outcome<Files> {
     fs::create_dir_all("/tmp")?;
     mount("tmpfs", "/tmp", "tmpfs", MountFlags::empty(), Some(c"mode=1777,size=90%"))?;
     fs::write("/sys/kernel/mm/transparent_hugepage/enabled", "always")?;
-    match verb {
-        "record" => everything(),
-        other => Err(format!("found verb `{other}`, expected record").into()),
+    match verb.split_once(' ') {
+        None if verb == "record" => everything(),
+        Some(("demand", knobs)) => demand(knobs),
+        _ => Err(format!("found verb `{verb}`, expected record or demand").into()),
     }
 }
 
+/// This program once more. What makes a demand maps and unmaps all of its memory; what records does as it does elsewhere.
 fn spawn(arguments: &[&str]) -> io::Result<Child> {
-    Command::new("/init").args(arguments).env("GLIBC_TUNABLES", MAP_MEMORY).spawn()
+    let mut command = Command::new("/init");
+    if arguments[0] != "record" {
+        command.env("GLIBC_TUNABLES", MAP_MEMORY);
+    }
+    command.args(arguments).spawn()
 }
 
 fn everything() -> Outcome<Files> {
@@ -109,6 +123,37 @@ fn everything() -> Outcome<Files> {
     }
     let told = removed.join("\n").into_bytes();
     Ok(vec![("recording".to_owned(), fs::read(RECORDING)?), ("removed".to_owned(), told)])
+}
+
+/// Two processes fill what memory there is but [`LEFT_MIB`] with pieces that come and go. Once they have for a while, the
+/// knobs are set, and what goes on then is recorded.
+fn demand(knobs: &str) -> Outcome<Files> {
+    let system = rustix::system::sysinfo();
+    let free_mib = system.freeram as u64 * u64::from(system.mem_unit) >> 20;
+    let each_mib = (free_mib.saturating_sub(LEFT_MIB) / 2).to_string();
+    eprintln!("{free_mib} MiB free, {each_mib} for each");
+    let mut children = [spawn(&["demand", &each_mib])?, spawn(&["demand", &each_mib])?];
+    sleep(WARM_UP);
+    for knob in knobs.split(',').filter(|knob| !knob.is_empty()) {
+        let (name, value) = knob.split_once('=').ok_or("expected KNOB=VALUE")?;
+        let path = match name.strip_prefix("transparent_hugepage/") {
+            Some(_) => format!("/sys/kernel/mm/{name}"),
+            None => format!("/proc/sys/{}", name.replace('.', "/")),
+        };
+        fs::write(&path, value).map_err(|error| format!("{path}: {error}"))?;
+    }
+    sleep(Duration::from_secs(1));
+    let recorded = spawn(&["record", "30"])?.wait()?;
+    for child in &mut children {
+        // One that the kernel has ended meanwhile made no demand.
+        if let Some(status) = child.try_wait()? {
+            return Err(format!("a process of the demand ended with {status}").into());
+        }
+        kill_process(Pid::from_child(child), Signal::KILL)?;
+        child.wait()?;
+    }
+    ended(recorded)?;
+    Ok(vec![("recording".to_owned(), fs::read(RECORDING)?)])
 }
 
 fn ended(status: ExitStatus) -> Outcome {
@@ -183,14 +228,18 @@ fn take(seconds: &str) -> Outcome {
     Ok(())
 }
 
-/// Maps, touches and unmaps pieces of 4 KiB to 8 MiB, up to 60 MiB of them, writes files, and never ends.
-fn churn() -> Outcome {
+fn demand_of(mib: &str) -> Outcome {
+    churn(mib.parse::<usize>()? << 20, false)
+}
+
+/// Maps, touches and unmaps pieces of 4 KiB to 8 MiB, up to so many bytes of them, writes files if asked, and never ends.
+fn churn(live: usize, writes: bool) -> Outcome {
     let mut state = u64::from(std::process::id());
     let mut below = |bound: u64| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) % bound
     };
-    let mut held: Vec<Vec<u8>> = Vec::new();
+    let (mut held, mut bytes): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
     for nr in 0_u64.. {
         let pages = match below(100) {
             0..50 => 1 + below(16),
@@ -199,12 +248,15 @@ fn churn() -> Outcome {
         };
         let mut memory = vec![0u8; PAGE * pages as usize];
         memory.chunks_mut(PAGE).for_each(|page| page[0] = 1);
+        bytes += memory.len();
         held.push(memory);
-        while held.iter().map(Vec::len).sum::<usize>() > 60 << 20 {
+        while bytes > live {
             let victim = below(held.len() as u64) as usize;
-            held.swap_remove(victim);
+            bytes -= held.swap_remove(victim).len();
         }
-        fs::write(format!("/tmp/{}-{}", std::process::id(), nr % 200), &held[0][..PAGE])?;
+        if writes {
+            fs::write(format!("/tmp/{}-{}", std::process::id(), nr % 200), &held[0][..PAGE])?;
+        }
         sleep(Duration::from_millis(5));
     }
     Ok(())

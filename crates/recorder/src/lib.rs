@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`tracefs`] | a tracefs instance of our own, which goes however the recording ends |
-//! | [`record`] | takes the states and the events between into a recording file |
+//! | [`mod@record`] | takes the states and the events between into a recording file |
 //! | [`lines`] | takes names of processes, and more where asked for, out of what the kernel printed |
 //!
 //! Nothing else that traces is disturbed: events are enabled in the instance alone, and its buffers are its own.

@@ -372,19 +372,20 @@ fn take(
         let drainer = scope.spawn(|| -> io::Result<()> {
             while !is_done.load(Ordering::Relaxed) {
                 thread::sleep(DRAIN_EVERY);
-                drain.while_filling(instance, full_bytes)?;
+                drain.while_filling(instance, full_bytes, &is_done)?;
             }
             Ok(())
         });
         // The reader is waited for, also where this thread panics.
         let done = SetAtTheEnd(&is_done);
         let states = states(&mut marker, options);
+        // What comes later is none of the recording.
+        let ended = instance.set("tracing_on", "0");
         drop(done);
         let drained =
             drainer.join().unwrap_or_else(|_| Err(io::Error::other("the reader panicked")));
-        (states, drained)
+        (states.and_then(|states| Ok(ended.map(|()| states)?)), drained)
     });
-    instance.set("tracing_on", "0")?;
     let States { before, after, seconds, timeline, recorder_s } = states?;
     drained.map_err(RecordError::Events)?;
     let events = drain.finish().map_err(RecordError::Events)?;
@@ -492,12 +493,18 @@ struct Drain {
 }
 
 impl Drain {
-    /// Reads while a CPU's buffer has as many bytes, down to half of that.
-    fn while_filling(&mut self, instance: &Instance, full_bytes: u64) -> io::Result<()> {
+    /// Reads while a CPU's buffer has as many bytes, down to half of that, or until the recording is done: events may come
+    /// faster than they can be read, for ever.
+    fn while_filling(
+        &mut self,
+        instance: &Instance,
+        full_bytes: u64,
+        is_done: &AtomicBool,
+    ) -> io::Result<()> {
         if instance.most_bytes() < full_bytes {
             return Ok(());
         }
-        while instance.most_bytes() > full_bytes / 2 {
+        while instance.most_bytes() > full_bytes / 2 && !is_done.load(Ordering::Relaxed) {
             for _ in 0..64 {
                 if self.read()? == 0 {
                     return Ok(());

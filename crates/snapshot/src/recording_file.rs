@@ -102,6 +102,16 @@ impl RecordingFiles {
         self.path().join(name).display().to_string()
     }
 
+    /// What messages call a state of it: where it is found.
+    #[must_use]
+    pub fn label_of_state(&self, name: &str) -> String {
+        let found = match self {
+            Self::Folder(folder) => state_in(folder, name),
+            Self::File(_) => None,
+        };
+        found.map_or_else(|| self.label(name), |path| path.display().to_string())
+    }
+
     /// A state: [`STATE_BEFORE`] or [`STATE_AFTER`]; `None` where there is none.
     ///
     /// # Errors

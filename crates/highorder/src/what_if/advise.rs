@@ -16,8 +16,9 @@ Each known setting is tried by itself in the model, as `what-if` does it, then t
 if tasks wait less for memory and no fewer areas get their huge page, or if more get one and tasks wait no longer. \
 What each costs stands beside it. Nothing is changed: the lines at the end are for you to apply, and to take back.
 
-Example:
-  highorder advise tests/data/recordings/612-rec-churn")]
+Examples:
+  highorder advise tests/data/recordings/612-rec-fragslab
+  highorder advise tests/data/recordings/612-rec-fragslab --format md")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     asked: Asked,
