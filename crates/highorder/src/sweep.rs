@@ -1,20 +1,23 @@
-//! Results of a sweep: a table for each thing that is measured, with a row for each value of the key, and their picture.
+//! Results of a sweep, and their picture: over one key a table for each thing that is measured, with a row for each value;
+//! over several keys one table of all points, the best first, and one of what each value does in the mean of all others.
 
 use crate::failure::Failure;
 use crate::output::VERSION;
 use crate::results::{Format, Printing, Results, verdict_markdown, verdict_text};
-use highorder_lab::Sweep;
+use highorder_lab::{Axis, Sweep};
 use highorder_page::reproduction::{self, Section};
 use highorder_record::compare::ComparisonRow;
 use highorder_record::killed::{KILLED_MARK, KILLED_MEANS};
+use highorder_record::stats::Better;
 use highorder_report::{Caption, LineChart, Panel, Series};
 use highorder_tables::{Column, Table, Value};
 use serde_json::json;
+use std::cmp::Ordering;
 
-/// One value of the sweep in one variant.
+/// One point of the sweep in one variant.
 struct Point<'a> {
     variant: &'a str,
-    value: &'a str,
+    values: &'a [String],
     /// Which of the results' columns it is.
     column: usize,
 }
@@ -30,7 +33,11 @@ impl Results {
         let findings = self.findings();
         let means =
             if findings.killed.is_empty() { String::new() } else { format!("{KILLED_MEANS}\n\n") };
-        let tables = rows.iter().map(|row| self.table_over(sweep, row));
+        let tables: Vec<Table> = match sweep.one_axis() {
+            Some(axis) => rows.iter().map(|row| self.table_over(sweep, axis, row)).collect(),
+            None => vec![self.ranking(sweep, &rows), self.means(sweep, &rows)],
+        };
+        let tables = tables.into_iter();
         Ok(match format {
             Format::Text => {
                 let tables: Vec<String> = tables.map(|table| table.text()).collect();
@@ -66,27 +73,42 @@ impl Results {
         })
     }
 
-    /// A curve for each variant, in a panel for each thing that is measured.
+    /// A curve for each variant, in a panel for each thing that is measured; over several keys the points stand in the order
+    /// of the ranking, so that one sees what the best cost.
     ///
     /// # Errors
-    /// Some value of the key is no number.
+    /// Some value of the one key is no number.
     pub(crate) fn sweep_picture(&self, sweep: &Sweep) -> Result<String, Failure> {
-        let numbers = sweep_numbers(sweep)?;
+        let rows = self.measured(sweep);
+        // Over one key its values; over several the places in the ranking.
+        let (x_label, at): (String, Vec<(f64, Point<'_>)>) = match sweep.one_axis() {
+            Some(axis) => {
+                let numbers = sweep_numbers(sweep)?;
+                let points = self.points(sweep).into_iter().filter_map(|point| {
+                    let at = axis.values.iter().position(|value| *value == point.values[0])?;
+                    Some((numbers[at], point))
+                });
+                (axis.key.clone(), points.collect())
+            }
+            None => {
+                let ranked = self.ranked(sweep, &rows).into_iter();
+                let places = ranked.enumerate().map(|(place, point)| (place as f64 + 1.0, point));
+                ("place in the ranking".to_owned(), places.collect())
+            }
+        };
         let panel = |row: &ComparisonRow| {
             let series = sweep.variants.iter().map(|variant| {
-                let of_variant = self.points(sweep).into_iter().filter(|p| p.variant == variant);
-                let points = of_variant.filter_map(|point| {
-                    let at = sweep.values.iter().position(|value| value == point.value)?;
-                    Some((numbers[at], row.cells[point.column].value?))
-                });
+                let of_variant = at.iter().filter(|(_, point)| point.variant == variant);
+                let points =
+                    of_variant.filter_map(|(x, point)| Some((*x, row.cells[point.column].value?)));
                 Series { name: variant.clone(), points: points.collect() }
             });
             Panel { title: name(row), unit: row.unit.clone(), series: series.collect() }
         };
         let chart = LineChart {
             title: self.title(),
-            x_label: sweep.key.clone(),
-            panels: self.measured(sweep).iter().map(panel).collect(),
+            x_label,
+            panels: rows.iter().map(panel).collect(),
             caption: Caption {
                 lines: vec![VERSION.to_owned()],
                 command: Some(self.command.clone()),
@@ -111,26 +133,98 @@ impl Results {
     /// Where the sweep's values are among the results' columns, value by value.
     fn points<'a>(&self, sweep: &'a Sweep) -> Vec<Point<'a>> {
         let mut points = Vec::new();
-        for value in &sweep.values {
+        for values in &sweep.points {
             for variant in &sweep.variants {
-                let label = Sweep::label(variant, value);
+                let label = Sweep::label(variant, values);
                 let column = self.variants.iter().position(|column| column.label == label);
-                points.extend(column.map(|column| Point { variant, value, column }));
+                points.extend(column.map(|column| Point { variant, values, column }));
             }
         }
         points
     }
 
+    /// The points, the best first by the first thing that is measured, then by the next; where nothing is better, the least.
+    /// Those without a value come last.
+    fn ranked<'a>(&self, sweep: &'a Sweep, rows: &[ComparisonRow]) -> Vec<Point<'a>> {
+        let mut points = self.points(sweep);
+        let order = |row: &ComparisonRow, a: &Point<'_>, b: &Point<'_>| match (
+            row.cells[a.column].value,
+            row.cells[b.column].value,
+        ) {
+            (Some(a), Some(b)) if matches!(row.better, Better::Higher | Better::Points) => {
+                b.total_cmp(&a)
+            }
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            (a, b) => a.is_none().cmp(&b.is_none()),
+        };
+        points.sort_by(|a, b| {
+            rows.iter().map(|row| order(row, a, b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        });
+        points
+    }
+
+    /// All points, the best first.
+    fn ranking(&self, sweep: &Sweep, rows: &[ComparisonRow]) -> Table {
+        let has_variants = sweep.variants.len() > 1;
+        let keys = sweep.axes.iter().map(|axis| axis.key.clone());
+        let headings = keys.chain(has_variants.then(|| "variant".to_owned()));
+        let columns = headings.map(column).chain(rows.iter().map(measured_column)).collect();
+        let by = rows.first().map(|row| format!(" by {}", name(row))).unwrap_or_default();
+        let title = format!("Ranked{by}, the best first");
+        let mut table = Table { title, columns, rows: Vec::new() };
+        for point in self.ranked(sweep, rows) {
+            let values = point.values.iter().map(|value| Value::from(value.as_str()));
+            let variant = has_variants.then(|| Value::from(point.variant));
+            let cells = rows.iter().map(|row| cell(row, point.column));
+            table.push(values.chain(variant).chain(cells).collect());
+        }
+        table
+    }
+
+    /// What each value of each key does, in the mean of all points that have it.
+    fn means(&self, sweep: &Sweep, rows: &[ComparisonRow]) -> Table {
+        let headings = ["key", "value", "points"].map(|text| column(text.to_owned()));
+        let columns = headings.into_iter().chain(rows.iter().map(measured_column)).collect();
+        let title = "Each value, in the mean of all points that have it".to_owned();
+        let mut table = Table { title, columns, rows: Vec::new() };
+        let points = self.points(sweep);
+        for (at, axis) in sweep.axes.iter().enumerate() {
+            for value in &axis.values {
+                let here: Vec<&Point<'_>> =
+                    points.iter().filter(|point| point.values[at] == *value).collect();
+                let mean = |row: &ComparisonRow| {
+                    let found: Vec<f64> =
+                        here.iter().filter_map(|point| row.cells[point.column].value).collect();
+                    match found.len() {
+                        0 => Value::Missing,
+                        nr => {
+                            let mean = found.iter().sum::<f64>() / nr as f64;
+                            Value::Real(mean, row.decimals.into())
+                        }
+                    }
+                };
+                let head = [
+                    axis.key.as_str().into(),
+                    value.as_str().into(),
+                    Value::Count(here.len() as i64),
+                ];
+                table.push(head.into_iter().chain(rows.iter().map(mean)).collect());
+            }
+        }
+        table
+    }
+
     /// One thing that is measured: a row for each value, a column for each variant.
-    fn table_over(&self, sweep: &Sweep, row: &ComparisonRow) -> Table {
-        let heading = |text: &String| Column { heading: text.clone(), key: text.clone() };
-        let columns = std::iter::once(&sweep.key).chain(&sweep.variants).map(heading).collect();
+    fn table_over(&self, sweep: &Sweep, axis: &Axis, row: &ComparisonRow) -> Table {
+        let headings = std::iter::once(&axis.key).chain(&sweep.variants);
+        let columns = headings.cloned().map(column).collect();
         let unit = if row.unit.is_empty() { String::new() } else { format!(" ({})", row.unit) };
         let mut table = Table { title: format!("{}{unit}", name(row)), columns, rows: Vec::new() };
         let points = self.points(sweep);
-        for value in &sweep.values {
+        for value in &axis.values {
             let cell = |variant: &String| {
-                let here = |point: &&Point<'_>| point.variant == variant && point.value == value;
+                let here =
+                    |point: &&Point<'_>| point.variant == variant && point.values[0] == *value;
                 points.iter().find(here).map_or(Value::Missing, |point| cell(row, point.column))
             };
             let cells = sweep.variants.iter().map(cell);
@@ -141,35 +235,46 @@ impl Results {
 
     /// All that is measured, a row for each number: for programs.
     fn long_table(&self, sweep: &Sweep, rows: &[ComparisonRow]) -> Table {
-        let columns = ["measured", "unit", "variant", &sweep.key, "value"];
-        let columns = columns.map(|key| Column { heading: key.to_owned(), key: key.to_owned() });
-        let mut table = Table { title: self.title(), columns: columns.into(), rows: Vec::new() };
+        let keys = sweep.axes.iter().map(|axis| axis.key.as_str());
+        let headings = ["measured", "unit", "variant"].into_iter().chain(keys).chain(["value"]);
+        let columns = headings.map(|key| column(key.to_owned())).collect();
+        let mut table = Table { title: self.title(), columns, rows: Vec::new() };
         for row in rows {
             for point in self.points(sweep) {
-                let words = [name(row), row.unit.clone(), point.variant.into(), point.value.into()];
-                let number = cell(row, point.column);
-                table.push(words.into_iter().map(Value::from).chain([number]).collect());
+                let words = [name(row), row.unit.clone(), point.variant.into()].into_iter();
+                let words = words.chain(point.values.iter().cloned()).map(Value::from);
+                table.push(words.chain([cell(row, point.column)]).collect());
             }
         }
         table
     }
 }
 
-/// The values of a sweep's key, which a picture needs as numbers.
+/// The values of a sweep's only key, which a picture needs as numbers; nothing of one over several keys.
 ///
 /// # Errors
 /// One is none.
 pub(crate) fn sweep_numbers(sweep: &Sweep) -> Result<Vec<f64>, Failure> {
+    let Some(axis) = sweep.one_axis() else { return Ok(Vec::new()) };
     let number = |value: &String| {
         let expected = "expected numbers: there is nothing to draw over texts";
         value.parse().map_err(|_| {
             Failure::input(format!(
                 "a picture over `{}` with the value `{value}`, {expected}",
-                sweep.key
+                axis.key
             ))
         })
     };
-    sweep.values.iter().map(number).collect()
+    axis.values.iter().map(number).collect()
+}
+
+fn column(text: String) -> Column {
+    Column { heading: text.clone(), key: text }
+}
+
+fn measured_column(row: &ComparisonRow) -> Column {
+    let unit = if row.unit.is_empty() { String::new() } else { format!(" ({})", row.unit) };
+    Column { heading: format!("{}{unit}", name(row)), key: name(row) }
 }
 
 /// What a row is called: its statistic and its metric.

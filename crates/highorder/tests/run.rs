@@ -543,3 +543,58 @@ fn killed_runs_are_named_and_marked_and_columns_stand_as_in_the_experiment() {
     let report = json(&printed(&[&compared[..], &["--format", "json"]].concat()));
     assert_eq!(report["variants"][0]["label"], "roomy");
 }
+
+#[test]
+fn a_sweep_of_several_keys_is_ranked_and_its_values_are_told_by_their_means() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mine.toml");
+    let experiment = r#"
+description = "more memory than there is, at combinations of settings"
+machine = "guest-tcg"
+threads = [1]
+
+[workload]
+name = "usemem"
+file = 0.0
+memory = 1.05
+passes = 1
+
+[sweep]
+axes = [
+  { key = "knobs.transparent_hugepage/enabled", values = ["always", "never"] },
+  { key = "workload.memory", values = [0.5, 1.05] },
+]
+measure = ["Swap Outs", "THP fault alloc"]
+
+[[variant]]
+kernel = "linux-6.12"
+"#;
+    fs::write(&file, experiment).expect("a file");
+    let store = folder.path().join("store");
+    let picture = folder.path().join("mine.svg");
+    let run = ["run", text(&file), "--store", text(&store), "--scale", "1/4"];
+    let said = printed(&[&run[..], &["--picture", text(&picture)]].concat());
+    let table = |title: &str| -> Vec<Vec<String>> {
+        let (_, rest) = said.split_once(title).unwrap_or_else(|| panic!("{title}: {said}"));
+        let lines = rest.lines().skip_while(|line| !line.starts_with("---")).skip(1);
+        let rows = lines.take_while(|line| !line.is_empty());
+        rows.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let ranked = table("Ranked by Swap Outs, the best first");
+    assert_eq!(ranked.len(), 4, "{said}");
+    let swapped: Vec<f64> = ranked.iter().map(|row| row[2].parse().expect("a number")).collect();
+    assert!(swapped.is_sorted() && swapped[0] < swapped[3], "{swapped:?}");
+    let means = table("Each value, in the mean of all points that have it");
+    assert_eq!(means.len(), 4, "{said}");
+    let half = means.iter().find(|row| row[1] == "0.5").expect("a row");
+    let of_half = ranked.iter().filter(|row| row[1] == "0.5").map(|row| row[2].parse::<f64>());
+    let mean = of_half.map(|value| value.expect("a number")).sum::<f64>() / 2.0;
+    assert!((half[3].parse::<f64>().expect("a number") - mean).abs() <= 0.5, "{said}");
+    let drawn = fs::read_to_string(&picture).expect("a picture");
+    assert!(drawn.contains("place in the ranking"));
+    let csv = printed(&[&run[..], &["--format", "csv"]].concat());
+    assert!(csv.starts_with(
+        "measured,unit,variant,knobs.transparent_hugepage/enabled,workload.memory,value\n"
+    ));
+    assert_eq!(csv.lines().count(), 1 + 2 * 4, "{csv}");
+}

@@ -6,7 +6,7 @@
 
 use crate::Target;
 use crate::demands::DemandValues;
-use crate::sweep::{Place, Setting, Sweep, SweepValues};
+use crate::sweep::{self, Place, Setting, Sweep, SweepValues};
 use crate::unknowns::MachineNumber;
 use highorder_files::limits;
 use highorder_input::{InputError, Source};
@@ -251,7 +251,7 @@ struct Values {
     block_lives: bool,
     published: Option<Spanned<String>>,
     matrix: Option<Spanned<Vec<String>>>,
-    sweep: Option<SweepValues>,
+    sweep: Option<Spanned<SweepValues>>,
     workload: Spanned<Parameters>,
     #[serde(rename = "demand", default)]
     demands: Vec<DemandValues>,
@@ -366,30 +366,39 @@ impl Checks<'_> {
         found
     }
 
-    fn machine(
-        &mut self,
-        name: &Spanned<String>,
-        setting: Option<&Setting<'_>>,
-    ) -> Option<Machine> {
+    fn machine(&mut self, name: &Spanned<String>, settings: &[Setting<'_>]) -> Option<Machine> {
         let source = self.source("machine", name, machine::BUILT_IN)?;
         let machine = self.keep(machine::load(&source))?;
-        match setting.filter(|setting| setting.place == Place::Machine) {
-            Some(set) => self.keep_set(set, machine::load_under(&source, set.text())),
-            None => Some(machine),
-        }
+        let load = |text| machine::load_under(&source, text);
+        self.with_set(Place::Machine, settings, load).unwrap_or(Some(machine))
     }
 
-    fn kernel(
-        &mut self,
-        name: &Spanned<String>,
-        setting: Option<&Setting<'_>>,
-    ) -> Option<KernelFile> {
+    fn kernel(&mut self, name: &Spanned<String>, settings: &[Setting<'_>]) -> Option<KernelFile> {
         let source = self.source("kernel", name, highorder_kernels::BUILT_IN)?;
         let kernel = self.keep(KernelFile::load(&source))?;
-        match setting.filter(|setting| setting.place == Place::Kernel) {
-            Some(set) => self.keep_set(set, KernelFile::load_under(&source, set.text())),
-            None => Some(kernel),
+        let load = |text| KernelFile::load_under(&source, text);
+        self.with_set(Place::Kernel, settings, load).unwrap_or(Some(kernel))
+    }
+
+    /// What a file is with all that a sweep sets in it, if it sets something there; each value is tried by itself first.
+    fn with_set<T>(
+        &mut self,
+        place: Place,
+        settings: &[Setting<'_>],
+        load: impl Fn(String) -> Result<T, InputError>,
+    ) -> Option<Option<T>> {
+        let here: Vec<Setting<'_>> =
+            settings.iter().copied().filter(|setting| setting.place == place).collect();
+        let (last, others) = here.split_last()?;
+        for set in others {
+            if self.keep_set(set, load(sweep::text(&[*set]))).is_none() {
+                return Some(None);
+            }
         }
+        if !others.is_empty() && self.keep_set(last, load(sweep::text(&[*last]))).is_none() {
+            return Some(None);
+        }
+        Some(self.keep_set(last, load(sweep::text(&here))))
     }
 
     /// Keeps what a sweep has set, or the problem at the sweep's value: without it there was none.
@@ -406,9 +415,9 @@ impl Checks<'_> {
         &mut self,
         common: &Spanned<Parameters>,
         variant: &Parameters,
-        setting: Option<&Setting<'_>>,
+        settings: &[Setting<'_>],
     ) -> Option<Configured> {
-        let swept = setting.and_then(|set| set.within(Place::Workload));
+        let swept: Vec<_> = settings.iter().filter_map(|set| set.within(Place::Workload)).collect();
         let mut values = BTreeMap::new();
         let mut name: Option<&Spanned<toml::Value>> = None;
         for (key, value) in common.get_ref().iter().chain(variant) {
@@ -429,7 +438,7 @@ impl Checks<'_> {
                 }
             }
         }
-        if let Some((key, value)) = swept {
+        for &(key, value) in &swept {
             match parameter(value.get_ref()) {
                 Some(value) => drop(values.insert(key.to_owned(), value)),
                 None => {
@@ -454,11 +463,11 @@ impl Checks<'_> {
         };
         let found = highorder_workload::find(text, &values);
         found
-            .map_err(|error| match swept {
-                Some((key, value)) if error.key.as_deref() == Some(key) => {
-                    self.refuse(value.span(), &error.message);
+            .map_err(|error| {
+                match swept.iter().find(|(key, _)| error.key.as_deref() == Some(*key)) {
+                    Some((_, value)) => self.refuse(value.span(), &error.message),
+                    None => self.parameter_error(&error, common, name.span(), variant),
                 }
-                _ => self.parameter_error(&error, common, name.span(), variant),
             })
             .ok()
     }
@@ -491,7 +500,7 @@ impl Values {
         let interval = interval.map_or(SAMPLE_INTERVAL_MS_DEFAULT, |interval| {
             checks.within("sample_interval_ms", interval, &SAMPLE_INTERVAL_MS)
         });
-        let machine = checks.machine(&self.machine, None);
+        let machine = checks.machine(&self.machine, &[]);
         let published = self.published.as_ref().and_then(|name| checks.published(name));
         let threads = match &self.threads {
             None => vec![None],
@@ -503,7 +512,8 @@ impl Values {
                 "no `[[variant]]`, expected at least one",
             ));
         }
-        for (span, message) in self.sweep.iter().flat_map(SweepValues::problems) {
+        let of_sweep = |sweep: &Spanned<SweepValues>| sweep.get_ref().problems(&sweep.span());
+        for (span, message) in self.sweep.iter().flat_map(of_sweep) {
             checks.refuse(span, message);
         }
         let form = published.and_then(published::find);
@@ -520,20 +530,20 @@ impl Values {
                 Common { machine: (&self.machine, machine.as_ref()), workload: &self.workload };
             match &self.sweep {
                 None => {
-                    let variant = values.finish(&label, common, None, checks);
+                    let variant = values.finish(&label, common, &[], checks);
                     let published = values.columns(&label, form.as_ref(), checks);
                     variants.extend(variant.map(|variant| Variant { published, ..variant }));
                 }
                 Some(sweep) => {
-                    for (value, setting) in sweep.settings() {
-                        let label = Sweep::label(&label, &value);
-                        variants.extend(values.finish(&label, common, Some(&setting), checks));
+                    for (point, settings) in sweep.get_ref().settings() {
+                        let label = Sweep::label(&label, &point);
+                        variants.extend(values.finish(&label, common, &settings, checks));
                     }
                 }
             }
             labels.push(label);
         }
-        let sweep = self.sweep.as_ref().map(|sweep| sweep.finish(labels));
+        let sweep = self.sweep.as_ref().map(|sweep| sweep.get_ref().finish(labels));
         let matrix = self.matrix(&variants, checks);
         let demands = self.demands(checks);
         for variant in &mut variants {
@@ -670,20 +680,20 @@ impl VariantValues {
         &self,
         label: &str,
         common: Common<'_>,
-        setting: Option<&Setting<'_>>,
+        settings: &[Setting<'_>],
         checks: &mut Checks<'_>,
     ) -> Option<Variant> {
-        let kernel = checks.kernel(&self.kernel, setting);
-        let is_set = setting.is_some_and(|setting| setting.place == Place::Machine);
+        let kernel = checks.kernel(&self.kernel, settings);
+        let is_set = settings.iter().any(|setting| setting.place == Place::Machine);
         let machine = match &self.machine {
-            Some(name) => checks.machine(name, setting),
-            None if is_set => checks.machine(common.machine.0, setting),
+            Some(name) => checks.machine(name, settings),
+            None if is_set => checks.machine(common.machine.0, settings),
             None => common.machine.1.cloned(),
         };
         let machine = machine.map(|machine| self.with_swap(machine, checks));
         let mut knobs = BTreeMap::new();
         let own = self.knobs.iter().map(|(key, value)| (key.get_ref().as_str(), key.span(), value));
-        let swept = setting.and_then(|set| set.within(Place::Knobs));
+        let swept = settings.iter().filter_map(|set| set.within(Place::Knobs));
         for (key, span, value) in own.chain(swept.map(|(key, value)| (key, value.span(), value))) {
             let text = match value.get_ref() {
                 toml::Value::String(text) => text.clone(),
@@ -706,7 +716,7 @@ impl VariantValues {
             }
             knobs.insert(key.to_owned(), text);
         }
-        let workload = checks.workload(common.workload, &self.workload, setting);
+        let workload = checks.workload(common.workload, &self.workload, settings);
         if let (Some(machine), Some(workload)) = (&machine, &workload) {
             self.check_disk(machine, workload, common.machine.0, checks);
         }

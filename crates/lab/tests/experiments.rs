@@ -606,10 +606,8 @@ fn a_sweep_has_each_variant_at_each_value() {
     assert_eq!(found.variants[3].knobs["vm.min_free_kbytes"], "20000");
     assert_eq!(found.variants[3].knobs["vm.swappiness"], "10");
     let sweep = found.sweep.unwrap();
-    assert_eq!(
-        (sweep.variants.len(), sweep.values),
-        (2, vec!["10000".to_owned(), "20000".to_owned()])
-    );
+    let axis = sweep.one_axis().unwrap();
+    assert_eq!((sweep.variants.len(), axis.values.concat()), (2, "1000020000".to_owned()));
 
     let found = swept("key = \"kernel.fallback.claim_min_pages\"\nvalues = [128, 384]");
     let values: Vec<u32> =
@@ -624,6 +622,55 @@ fn a_sweep_has_each_variant_at_each_value() {
     let found = swept("key = \"workload.memory\"\nvalues = [0.25, \"2 GiB\"]");
     assert_eq!(found.variants[1].name, "linux-4.4, 2 GiB");
     assert_ne!(found.variants[0].workload.values(), found.variants[1].workload.values());
+}
+
+#[test]
+fn a_sweep_of_several_keys_has_their_combinations_or_a_sample_of_them() {
+    let axes = "axes = [\n  { key = \"kernel.fallback.claim_min_pages\", values = [128, 384] },\n  \
+                { key = \"kernel.watermark.boost_factor\", values = [0, 5000, 15000] },\n  \
+                { key = \"knobs.vm.min_free_kbytes\", values = [10000, 20000] },\n]";
+    let found = parse(&with_sweep(axes)).unwrap();
+    assert_eq!(found.variants.len(), 2 * 12);
+    let names: Vec<&str> = found.variants.iter().map(|variant| variant.name.as_str()).collect();
+    assert_eq!(
+        names[..3],
+        ["linux-4.4, 128, 0, 10000", "linux-4.4, 128, 0, 20000", "linux-4.4, 128, 5000, 10000"]
+    );
+    let last = &found.variants[23];
+    assert_eq!(last.kernel.policy.fallback.claim_min_pages, 384);
+    assert_eq!(last.kernel.policy.watermark.boost_factor, 15000);
+    assert_eq!(last.knobs["vm.min_free_kbytes"], "20000");
+
+    let sample = |nr: u32| parse(&with_sweep(&format!("{axes}\nsample = {nr}"))).unwrap();
+    let points = |nr: u32| sample(nr).sweep.unwrap().points;
+    let few = points(6);
+    assert_eq!((few.len(), few[0].join(" ").as_str()), (6, "128 0 10000"));
+    // Few points have every value of every key, and more of them only add.
+    for (at, value) in [(0, "128"), (0, "384"), (1, "0"), (1, "5000"), (1, "15000"), (2, "20000")] {
+        assert!(few.iter().any(|point| point[at] == value), "{few:?}");
+    }
+    assert_eq!(points(9)[..6], few);
+    let distinct: std::collections::BTreeSet<Vec<String>> = points(11).into_iter().collect();
+    assert_eq!(distinct.len(), 11);
+    assert_eq!((points(12).len(), points(500).len()), (12, 12));
+
+    let refused = |table: &str| parse(&with_sweep(table)).map(drop).unwrap_err();
+    let key = "key = \"knobs.vm.swappiness\"";
+    assert!(refused(key).contains("`key` without `values`"));
+    assert!(refused("measure = []").contains("no `key`, expected `key` and `values`, or `axes`"));
+    let both = refused(&format!("{key}\nvalues = [1]\naxes = [{{ {key}, values = [1] }}]"));
+    assert!(both.contains("mine.toml:14: `axes` beside `key`"), "{both}");
+    let twice = refused(&format!("axes = [{{ {key}, values = [1] }}, {{ {key}, values = [2] }}]"));
+    assert!(twice.contains("`knobs.vm.swappiness` twice"), "{twice}");
+    assert!(refused("axes = []").contains("`axes` has 0 keys, expected 1 to 32"));
+    let none = refused(&format!("axes = [{{ {key}, values = [1] }}]\nsample = 0"));
+    assert!(none.contains("mine.toml:13: `sample` is 0, expected 1 to 65536"), "{none}");
+    let many =
+        (0..21).map(|at| format!("{{ key = \"kernel.fallback.claim_{at}\", values = [1, 2] }}"));
+    let many = refused(&format!("axes = [{}]", many.collect::<Vec<_>>().join(", ")));
+    assert!(many.contains("2097152 runs of an experiment, expected at most 1000000"), "{many}");
+    let wrong = refused(&axes.replace("384]", "\"many\"]"));
+    assert!(wrong.starts_with("mine.toml:13: `\"many\"` of the sweep: "), "{wrong}");
 }
 
 #[test]

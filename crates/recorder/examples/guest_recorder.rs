@@ -37,6 +37,8 @@ const GLOBAL: [&str; 7] = [
     "events/enable",
 ];
 const RECORDING: &str = "/tmp/now.recording";
+/// Where one of these processes says what went wrong.
+const WHY: &str = "/tmp/why";
 /// What `demand` leaves free, for the kernel, page tables and the recorder.
 const LEFT_MIB: u64 = 96;
 /// How long it goes on before it is recorded.
@@ -53,6 +55,7 @@ fn main() {
     };
     if let Err(error) = outcome {
         eprintln!("{error}");
+        let _ = fs::write(WHY, error.to_string());
         std::process::exit(1);
     }
 }
@@ -129,7 +132,7 @@ fn everything() -> Outcome<Files> {
 /// knobs are set, and what goes on then is recorded.
 fn demand(knobs: &str) -> Outcome<Files> {
     let system = rustix::system::sysinfo();
-    let free_mib = system.freeram as u64 * u64::from(system.mem_unit) >> 20;
+    let free_mib = (system.freeram as u64 * u64::from(system.mem_unit)) >> 20;
     let each_mib = (free_mib.saturating_sub(LEFT_MIB) / 2).to_string();
     eprintln!("{free_mib} MiB free, {each_mib} for each");
     let mut children = [spawn(&["demand", &each_mib])?, spawn(&["demand", &each_mib])?];
@@ -157,7 +160,13 @@ fn demand(knobs: &str) -> Outcome<Files> {
 }
 
 fn ended(status: ExitStatus) -> Outcome {
-    if status.success() { Ok(()) } else { Err(format!("a recording ended with {status}").into()) }
+    match status.success() {
+        true => Ok(()),
+        false => {
+            let why = fs::read_to_string(WHY).unwrap_or_default();
+            Err(format!("a recording ended with {status}: {why}").into())
+        }
+    }
 }
 
 /// Ends a recording by a kill, once it is under way.
