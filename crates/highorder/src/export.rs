@@ -7,9 +7,10 @@ use crate::output::{self, Force};
 use clap::ValueEnum;
 use highorder_export::{Texts, mmtests, openmetrics, perfetto, texts};
 use highorder_files::Destination;
-use highorder_kernelfs::{open, read_bytes};
 use highorder_record::Record;
+use highorder_snapshot::recording_file::{RecordingFile, open_trace};
 use highorder_snapshot::{Snapshot, live};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What to make.
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bytes = match arguments.to {
         Form::Perfetto => perfetto(arguments)?,
         Form::Openmetrics => openmetrics::of_texts(&state(arguments)?)?.into_bytes(),
-        Form::Ftrace => read_bytes(trace(&arguments.source))?,
+        Form::Ftrace => ftrace(&arguments.source)?,
         Form::Csv => one_run(arguments)?.timeline.csv().into_bytes(),
         Form::ProcDir => {
             let files = state(arguments)?.into_iter();
@@ -125,10 +126,25 @@ fn state(arguments: &Arguments) -> Result<Texts, Failure> {
     if source == Path::new(map::LIVE) {
         return Ok(texts::of_snapshot(&live::take(live::Options::default())?));
     }
-    if source.is_file() || source.join("zones.json").exists() || source.join("zoneinfo").exists() {
+    // A state's file or folder, or one in a recording's file: `today.recording/state0`.
+    let is_in_recording = source.parent().is_some_and(RecordingFile::begins);
+    let is_state = source.is_file()
+        || source.join("zones.json").exists()
+        || source.join("zoneinfo").exists()
+        || is_in_recording;
+    if is_state {
         return Ok(texts::of_snapshot(&Snapshot::read(source)?));
     }
     Ok(texts::of_state(&one_run(arguments)?.after))
+}
+
+/// The trace of a recording, or the file itself, unpacked.
+fn ftrace(source: &Path) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    open_trace(source)?
+        .read_to_end(&mut text)
+        .map_err(|error| Failure::input(format!("{}: {error}", source.display())))?;
+    Ok(text)
 }
 
 fn perfetto(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
@@ -136,7 +152,7 @@ fn perfetto(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
         return Ok(perfetto::of_run(&one_run(arguments)?));
     }
     let spinner = output::progress(None, "reading the trace");
-    let told = perfetto::of_trace(open(trace(&arguments.source))?)?;
+    let told = perfetto::of_trace(open_trace(&arguments.source)?)?;
     spinner.finish_and_clear();
     if told.nr_without_begin + told.nr_without_end > 0 {
         output::say(&format!(
@@ -145,13 +161,6 @@ fn perfetto(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
         ));
     }
     Ok(told.bytes)
-}
-
-/// The trace of a recording's folder, or the file itself.
-fn trace(source: &Path) -> PathBuf {
-    let names = ["trace.txt.zst", "trace.txt.gz", "trace.txt"];
-    let found = names.map(|name| source.join(name)).into_iter().find(|path| path.is_file());
-    found.unwrap_or_else(|| source.to_owned())
 }
 
 fn runs(arguments: &Arguments) -> Result<Vec<Record>, Failure> {

@@ -2,7 +2,11 @@
 
 mod common;
 
-use common::{STATE, highorder, names, printed, refused, text};
+use common::{STATE, highorder, names, printed, project, refused, text};
+use highorder_files::{Destination, Replace};
+use highorder_snapshot::Snapshot;
+use highorder_snapshot::recording_file::{self, Content};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -36,6 +40,32 @@ fn a_recordings_trace_as_text_and_for_perfetto() {
     let bytes = fs::read(&file).expect("the trace");
     let begins = bytes.windows(10).filter(|window| window == b"compaction").count();
     assert_eq!(begins, trace.matches("mm_compaction_begin").count());
+}
+
+#[test]
+fn a_recordings_file_is_exported_as_its_folder_is() {
+    let recording = "tests/data/recordings/612-rec-compact";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("now.recording");
+    let bytes = |name: &str| fs::read(project().join(recording).join(name)).expect("a file");
+    let state = Snapshot::read(project().join(recording).join("state0")).expect("a state");
+    let mut sections = BTreeMap::from([
+        ("case.json".to_owned(), Content::Bytes(bytes("case.json"))),
+        ("trace.txt.zst".to_owned(), Content::Bytes(bytes("trace.txt.zst"))),
+        ("state0.snapshot".to_owned(), Content::Bytes(state.to_bytes("state0").expect("a state"))),
+    ]);
+    let destination = Destination::new(&path, Replace::No).expect("a name");
+    recording_file::write(&destination, &mut sections).expect("a recording");
+    let in_file = |form: &str| highorder(&["export", text(&path), "--to", form]).output().unwrap();
+    let in_folder = |form: &str| highorder(&["export", recording, "--to", form]).output().unwrap();
+    for form in ["ftrace", "perfetto"] {
+        assert!(in_file(form).status.success(), "{:?}", in_file(form));
+        assert_eq!(in_file(form).stdout, in_folder(form).stdout, "{form}");
+    }
+    let state = format!("{}/state0", text(&path));
+    let metrics = printed(&["export", &state, "--to", "openmetrics"]);
+    let of_folder = printed(&["export", &format!("{recording}/state0"), "--to", "openmetrics"]);
+    assert_eq!(metrics, of_folder);
 }
 
 /// What a Python program prints of a file, where its libraries are there.

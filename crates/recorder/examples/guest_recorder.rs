@@ -17,6 +17,7 @@ use std::error::Error;
 use std::fs;
 use std::io;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -37,19 +38,26 @@ const GLOBAL: [&str; 7] = [
     "events/enable",
 ];
 const RECORDING: &str = "/tmp/now.recording";
+/// What is there once a recording has begun.
+const BEGAN: &str = "/tmp/began";
 /// Where one of these processes says what went wrong.
 const WHY: &str = "/tmp/why";
 /// What `demand` leaves free, for the kernel, page tables and the recorder.
-const LEFT_MIB: u64 = 96;
+const LEFT_MIB: u64 = 128;
 /// How long it goes on before it is recorded.
-const WARM_UP: Duration = Duration::from_secs(30);
+const WARM_UP: Duration = Duration::from_secs(60);
 
 fn main() {
     guest::init_if_guest_with(init);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map_or("", String::as_str) {
         "record" => take(&arguments[1]),
-        "churn" => churn(60 << 20, true),
+        "churn" => churn(&Churn {
+            live_bytes: 60 << 20,
+            shares: [50, 35],
+            writes: true,
+            pause: Duration::from_millis(5),
+        }),
         "demand" => demand_of(&arguments[1]),
         _ => Err("this is the program of a guest".into()),
     };
@@ -114,12 +122,7 @@ fn everything() -> Outcome<Files> {
 
     kill(spawn(&["record", "600"])?)?;
     let mut churning = [spawn(&["churn"])?, spawn(&["churn"])?];
-    let recorded = spawn(&["record", "4"])?.wait()?;
-    for child in &mut churning {
-        kill_process(Pid::from_child(child), Signal::KILL)?;
-        child.wait()?;
-    }
-    ended(recorded)?;
+    record_while(&mut churning, 4)?;
     same(&before, "after a recording behind a killed one")?;
     if fs::exists("/tmp/panicked.recording")? {
         return Err("a recording that panicked left a file".into());
@@ -146,8 +149,27 @@ fn demand(knobs: &str) -> Outcome<Files> {
         fs::write(&path, value).map_err(|error| format!("{path}: {error}"))?;
     }
     sleep(Duration::from_secs(1));
-    let recorded = spawn(&["record", "30"])?.wait()?;
-    for child in &mut children {
+    record_while(&mut children, 30)?;
+    Ok(vec![("recording".to_owned(), fs::read(RECORDING)?)])
+}
+
+/// Records while these go on, and ends them. They rest while the states are copied: an emulated machine takes seconds for
+/// that, and lists that change meanwhile are known less well.
+fn record_while(children: &mut [Child; 2], seconds: u64) -> Outcome {
+    let signal = |children: &[Child; 2], signal| {
+        children.iter().try_for_each(|child| kill_process(Pid::from_child(child), signal))
+    };
+    let _ = fs::remove_file(BEGAN);
+    signal(children, Signal::STOP)?;
+    let mut recorder = spawn(&["record", &seconds.to_string()])?;
+    while !fs::exists(BEGAN)? && recorder.try_wait()?.is_none() {
+        sleep(Duration::from_millis(20));
+    }
+    signal(children, Signal::CONT)?;
+    sleep(Duration::from_secs(seconds));
+    signal(children, Signal::STOP)?;
+    let recorded = recorder.wait()?;
+    for child in children {
         // One that the kernel has ended meanwhile made no demand.
         if let Some(status) = child.try_wait()? {
             return Err(format!("a process of the demand ended with {status}").into());
@@ -155,8 +177,7 @@ fn demand(knobs: &str) -> Outcome<Files> {
         kill_process(Pid::from_child(child), Signal::KILL)?;
         child.wait()?;
     }
-    ended(recorded)?;
-    Ok(vec![("recording".to_owned(), fs::read(RECORDING)?)])
+    ended(recorded)
 }
 
 fn ended(status: ExitStatus) -> Outcome {
@@ -221,14 +242,19 @@ fn take(seconds: &str) -> Outcome {
     let watch = Watch::new();
     let panics = seconds == "panic";
     let path = if panics { "/tmp/panicked.recording" } else { RECORDING };
+    let began = AtomicBool::new(false);
     let stop = || {
         assert!(!panics, "as asked for");
+        // It is asked for the first time when the state before is known.
+        if !began.swap(true, Ordering::Relaxed) {
+            let _ = fs::write(BEGAN, "");
+        }
         watch.came().is_some()
     };
     let options = Options {
         seconds: if panics { 600.0 } else { seconds.parse()? },
         keep: Keep { names: false, numbers: true },
-        buffer_bytes: Some(32 << 20),
+        buffer_bytes: Some(64 << 20),
         command: "guest_recorder".to_owned(),
         stop: &stop,
     };
@@ -238,35 +264,52 @@ fn take(seconds: &str) -> Outcome {
 }
 
 fn demand_of(mib: &str) -> Outcome {
-    churn(mib.parse::<usize>()? << 20, false)
+    // Half of the memory is in small pieces, so that holes are small when memory is nearly full.
+    churn(&Churn {
+        live_bytes: mib.parse::<usize>()? << 20,
+        shares: [70, 27],
+        writes: false,
+        pause: Duration::from_millis(15),
+    })
 }
 
-/// Maps, touches and unmaps pieces of 4 KiB to 8 MiB, up to so many bytes of them, writes files if asked, and never ends.
-fn churn(live: usize, writes: bool) -> Outcome {
+struct Churn {
+    live_bytes: usize,
+    /// How many pieces in a hundred have up to 16 pages, and up to 256; the others have 2 to 8 MiB.
+    shares: [u64; 2],
+    /// Whether it writes files.
+    writes: bool,
+    /// After each piece.
+    pause: Duration,
+}
+
+/// Maps, touches and unmaps pieces of 4 KiB to 8 MiB, and never ends.
+fn churn(how: &Churn) -> Outcome {
     let mut state = u64::from(std::process::id());
     let mut below = |bound: u64| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) % bound
     };
     let (mut held, mut bytes): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
+    let [small, middle] = how.shares;
     for nr in 0_u64.. {
         let pages = match below(100) {
-            0..50 => 1 + below(16),
-            50..85 => 16 + below(240),
+            share if share < small => 1 + below(16),
+            share if share < small + middle => 16 + below(240),
             _ => 512 + below(1536),
         };
         let mut memory = vec![0u8; PAGE * pages as usize];
         memory.chunks_mut(PAGE).for_each(|page| page[0] = 1);
         bytes += memory.len();
         held.push(memory);
-        while bytes > live {
+        while bytes > how.live_bytes {
             let victim = below(held.len() as u64) as usize;
             bytes -= held.swap_remove(victim).len();
         }
-        if writes {
+        if how.writes {
             fs::write(format!("/tmp/{}-{}", std::process::id(), nr % 200), &held[0][..PAGE])?;
         }
-        sleep(Duration::from_millis(5));
+        sleep(how.pause);
     }
     Ok(())
 }

@@ -263,8 +263,12 @@ fn set_up(instance: &Instance, options: &Options<'_>) -> Result<Setup, RecordErr
         let memory = system.totalram as u64 * u64::from(system.mem_unit);
         (memory / BUFFER_PART).min(BUFFER_MOST)
     });
-    let kib = (wanted / 1024 / nr_cpus).max(BUFFER_LEAST_KIB);
-    instance.set("buffer_size_kb", &kib.to_string())?;
+    let kib_wanted = (wanted / 1024 / nr_cpus).max(BUFFER_LEAST_KIB);
+    let kib = buffers(instance, kib_wanted)?;
+    if kib < kib_wanted {
+        let [got, asked] = [kib, kib_wanted].map(|kib| kib * nr_cpus / 1024);
+        notes.push(format!("buffers have {got} MiB: for {asked} MiB the kernel had no memory"));
+    }
     let mut missing = Vec::new();
     for event in EVENTS {
         if !instance.enable(event)? {
@@ -278,6 +282,18 @@ fn set_up(instance: &Instance, options: &Options<'_>) -> Result<Setup, RecordErr
     }
     let event_ns = event_cost(instance)?;
     Ok(Setup { buffer_bytes: kib * 1024 * nr_cpus, event_ns, missing, notes })
+}
+
+/// Gives each CPU a buffer of so many KiB, or of half as many as often as the kernel has no memory for that: a machine
+/// that is recorded may have little. What it has got.
+fn buffers(instance: &Instance, wanted_kib: u64) -> Result<u64, TraceError> {
+    let mut kib = wanted_kib;
+    loop {
+        match instance.set("buffer_size_kb", &kib.to_string()) {
+            Err(error) if error.is_out_of_memory() && kib / 2 >= BUFFER_LEAST_KIB => kib /= 2,
+            other => return other.map(|()| kib),
+        }
+    }
 }
 
 /// What an event costs the kernel, in nanoseconds: faults with the events on and off, the fastest rounds of each.

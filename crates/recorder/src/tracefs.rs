@@ -49,6 +49,13 @@ pub enum TraceError {
     },
 }
 
+impl TraceError {
+    /// Whether the kernel had no memory for what it was asked.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::OutOfMemory)
+    }
+}
+
 fn io_at(path: &Path) -> impl FnOnce(io::Error) -> TraceError {
     let path = path.to_owned();
     move |source| TraceError::Io { path, source }

@@ -20,7 +20,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 const KERNEL: &str = "6.12";
-const MEMORY_BYTES: u64 = 768 << 20;
+const MEMORY_BYTES: u64 = 1 << 30;
 const GUEST_SECONDS_MAX: u64 = 1800;
 const SEEDS: u64 = 5;
 

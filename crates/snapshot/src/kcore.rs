@@ -948,6 +948,11 @@ impl Plan {
 }
 
 impl Image {
+    /// The words of every `struct page`.
+    pub(crate) fn counts(&self) -> &[PageCounts] {
+        &self.counts
+    }
+
     /// Gives the words of every `struct page` away.
     pub(crate) fn into_counts(self) -> Vec<PageCounts> {
         self.counts

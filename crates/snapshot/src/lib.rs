@@ -25,6 +25,7 @@ mod process;
 pub mod recorded;
 pub mod recording_file;
 pub mod state;
+mod torn;
 pub mod uses;
 
 pub use placed::FilledFrom;

@@ -18,6 +18,7 @@ use crate::kallsyms::Symbols;
 use crate::kcore::{Kcore, Lists, Machine, Plan, SYMBOLS};
 use crate::placed::largest_order;
 use crate::state::{Exactness, FrameUse, FreeBlock, PageblockState, PcpState, Snapshot, ZoneState};
+use crate::torn;
 use highorder_input::InputError;
 use highorder_kernelfs::{Meminfo, PageFlags, Pagetypeinfo, TextFile, Zoneinfo, ZoneinfoZone};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn, ZoneKind};
@@ -673,6 +674,9 @@ fn take_lists(options: &mut Options<'_>) -> Result<Snapshot, InputError> {
         snapshot.vmemmap_base = Some(plan.vmemmap_base());
         snapshot.reclaimable_slabs = plan.reclaimable_slabs(&kcore, &second, &flags);
         set_lists(&mut snapshot, lists, &flags);
+        if !is_stable {
+            torn::mend(&mut snapshot, second.counts());
+        }
         drop_contradictions(&mut snapshot);
         let nr_differ = pick_closer_texts(&mut snapshot, before, after);
         if nr_differ == 0 || is_told || nr_tries >= tries {

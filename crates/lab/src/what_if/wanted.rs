@@ -230,7 +230,10 @@ impl Wanted {
             reader.event(event);
         }
         asides.for_each(|aside| reader.aside(aside));
-        reader.finish(recording.events.last().map_or(0, |event| event.time_ns))
+        // Nothing is known of what went on before the state: a trace begins while the state is still being copied.
+        let [begin, end] = [recording.events.first(), recording.events.last()]
+            .map(|event| event.map_or(0, |event| event.time_ns));
+        reader.since(begin).finish(end - begin)
     }
 
     /// Uses of all tasks.
@@ -422,6 +425,20 @@ impl Reader {
                 None => self.given_back.push((Ns(event.time_ns), pfn)),
             }
         }
+    }
+
+    /// Has all times count from this one on.
+    fn since(mut self, begin_ns: u64) -> Self {
+        for taken in &mut self.taken {
+            let times = [&mut taken.at_ns, &mut taken.end_ns];
+            for time in times.into_iter().chain(&mut taken.freed_ns) {
+                *time = time.saturating_sub(begin_ns);
+            }
+        }
+        for (time, _) in &mut self.given_back {
+            time.0 = time.0.saturating_sub(begin_ns);
+        }
+        self
     }
 
     fn finish(self, length_ns: u64) -> Wanted {
