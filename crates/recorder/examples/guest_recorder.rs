@@ -11,6 +11,7 @@ use highorder_files::{Destination, Replace};
 use highorder_real::guest::{self, Files};
 use highorder_real::signals::Watch;
 use highorder_recorder::{Keep, Options, record, remove_left};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process};
 use std::error::Error;
@@ -42,8 +43,15 @@ const RECORDING: &str = "/tmp/now.recording";
 const BEGAN: &str = "/tmp/began";
 /// Where one of these processes says what went wrong.
 const WHY: &str = "/tmp/why";
-/// What `demand` leaves free, for the kernel, page tables and the recorder.
-const LEFT_MIB: u64 = 128;
+/// Of what is free when `demand` begins, what is left by the two that fill memory, for the kernel and the recorder.
+const LEFT_MIB: u64 = 64;
+/// What they write and give back at once, and of how many such pieces one is not there.
+const HOLE_PAGES: usize = 16;
+const HOLE_EVERY: usize = 6;
+/// What the third maps, writes, holds and unmaps, round after round, every other time with advice for huge pages.
+const USEMEM_MIB: usize = 160;
+/// How long it holds it, and how long it rests.
+const USEMEM_PAUSE: Duration = Duration::from_secs(1);
 /// How long it goes on before it is recorded.
 const WARM_UP: Duration = Duration::from_secs(60);
 
@@ -58,7 +66,8 @@ fn main() {
             writes: true,
             pause: Duration::from_millis(5),
         }),
-        "demand" => demand_of(&arguments[1]),
+        "fill" => fill(&arguments[1]),
+        "usemem" => usemem(),
         _ => Err("this is the program of a guest".into()),
     };
     if let Err(error) = outcome {
@@ -131,14 +140,15 @@ fn everything() -> Outcome<Files> {
     Ok(vec![("recording".to_owned(), fs::read(RECORDING)?), ("removed".to_owned(), told)])
 }
 
-/// Two processes fill what memory there is but [`LEFT_MIB`] with pieces that come and go. Once they have for a while, the
-/// knobs are set, and what goes on then is recorded.
+/// Two processes fill what memory there is but [`LEFT_MIB`], with holes that wander; a third wants huge pages, round after
+/// round. Once they have for a while, the knobs are set, and what goes on then is recorded.
 fn demand(knobs: &str) -> Outcome<Files> {
     let system = rustix::system::sysinfo();
     let free_mib = (system.freeram as u64 * u64::from(system.mem_unit)) >> 20;
     let each_mib = (free_mib.saturating_sub(LEFT_MIB) / 2).to_string();
     eprintln!("{free_mib} MiB free, {each_mib} for each");
-    let mut children = [spawn(&["demand", &each_mib])?, spawn(&["demand", &each_mib])?];
+    let mut children =
+        [spawn(&["fill", &each_mib])?, spawn(&["fill", &each_mib])?, spawn(&["usemem"])?];
     sleep(WARM_UP);
     for knob in knobs.split(',').filter(|knob| !knob.is_empty()) {
         let (name, value) = knob.split_once('=').ok_or("expected KNOB=VALUE")?;
@@ -155,8 +165,8 @@ fn demand(knobs: &str) -> Outcome<Files> {
 
 /// Records while these go on, and ends them. They rest while the states are copied: an emulated machine takes seconds for
 /// that, and lists that change meanwhile are known less well.
-fn record_while(children: &mut [Child; 2], seconds: u64) -> Outcome {
-    let signal = |children: &[Child; 2], signal| {
+fn record_while(children: &mut [Child], seconds: u64) -> Outcome {
+    let signal = |children: &[Child], signal| {
         children.iter().try_for_each(|child| kill_process(Pid::from_child(child), signal))
     };
     let _ = fs::remove_file(BEGAN);
@@ -254,7 +264,7 @@ fn take(seconds: &str) -> Outcome {
     let options = Options {
         seconds: if panics { 600.0 } else { seconds.parse()? },
         keep: Keep { names: false, numbers: true },
-        buffer_bytes: Some(64 << 20),
+        buffer_bytes: Some(32 << 20),
         command: "guest_recorder".to_owned(),
         stop: &stop,
     };
@@ -263,14 +273,94 @@ fn take(seconds: &str) -> Outcome {
     Ok(())
 }
 
-fn demand_of(mib: &str) -> Outcome {
-    // Half of the memory is in small pieces, so that holes are small when memory is nearly full.
-    churn(&Churn {
-        live_bytes: mib.parse::<usize>()? << 20,
-        shares: [70, 27],
-        writes: false,
-        pause: Duration::from_millis(15),
-    })
+/// Memory of this process, mapped as it is asked for.
+struct Mapped {
+    start: *mut u8,
+    pages: usize,
+}
+
+#[allow(unsafe_code, reason = "memory that is given back page by page has no safe interface")]
+impl Mapped {
+    fn new(mib: usize, advice: Advice) -> Outcome<Self> {
+        let (len, flags) = (mib << 20, (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE));
+        // SAFETY: a new mapping, of which nothing else knows.
+        let start = unsafe {
+            let start = mmap_anonymous(std::ptr::null_mut(), len, flags.0, flags.1)?;
+            madvise(start, len, advice)?;
+            start.cast::<u8>()
+        };
+        Ok(Self { start, pages: len / PAGE })
+    }
+
+    fn write(&self, pages: std::ops::Range<usize>) {
+        assert!(pages.end <= self.pages);
+        for page in pages {
+            // SAFETY: within the mapping, which is written by this thread alone.
+            unsafe { self.start.add(page * PAGE).write_volatile(1) };
+        }
+    }
+
+    fn give_back(&self, pages: std::ops::Range<usize>) -> Outcome {
+        assert!(pages.end <= self.pages);
+        // SAFETY: within the mapping; its content is not read again.
+        unsafe {
+            let start = self.start.add(pages.start * PAGE);
+            madvise(start.cast(), pages.len() * PAGE, Advice::LinuxDontNeed)?;
+        }
+        Ok(())
+    }
+}
+
+#[allow(unsafe_code, reason = "as for what it ends")]
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that this made, to which nothing refers any more.
+        let _ = unsafe { munmap(self.start.cast(), self.pages * PAGE) };
+    }
+}
+
+/// Base pages with holes at random places, which wander: what is free lies in pieces that are too small for a huge page.
+fn fill(mib: &str) -> Outcome {
+    let memory = Mapped::new(mib.parse()?, Advice::LinuxNoHugepage)?;
+    let pieces = memory.pages / HOLE_PAGES;
+    let piece = |number: usize| number * HOLE_PAGES..(number + 1) * HOLE_PAGES;
+    let mut below = random();
+    (0..pieces).for_each(|number| memory.write(piece(number)));
+    let mut holes = Vec::new();
+    for number in (0..pieces).step_by(HOLE_EVERY) {
+        memory.give_back(piece(number))?;
+        holes.push(number);
+    }
+    loop {
+        let hole = below(holes.len() as u64) as usize;
+        let taken = below(pieces as u64) as usize;
+        if !holes.contains(&taken) {
+            memory.give_back(piece(taken))?;
+            memory.write(piece(holes[hole]));
+            holes[hole] = taken;
+        }
+        sleep(Duration::from_millis(2));
+    }
+}
+
+fn usemem() -> Outcome {
+    for advice in [Advice::Normal, Advice::LinuxHugepage].into_iter().cycle() {
+        let memory = Mapped::new(USEMEM_MIB, advice)?;
+        memory.write(0..memory.pages);
+        sleep(USEMEM_PAUSE);
+        drop(memory);
+        sleep(USEMEM_PAUSE);
+    }
+    Ok(())
+}
+
+/// Numbers below a bound, the same for the same process.
+fn random() -> impl FnMut(u64) -> u64 {
+    let mut state = u64::from(std::process::id());
+    move |bound: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % bound
+    }
 }
 
 struct Churn {
@@ -285,11 +375,7 @@ struct Churn {
 
 /// Maps, touches and unmaps pieces of 4 KiB to 8 MiB, and never ends.
 fn churn(how: &Churn) -> Outcome {
-    let mut state = u64::from(std::process::id());
-    let mut below = |bound: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % bound
-    };
+    let mut below = random();
     let (mut held, mut bytes): (Vec<Vec<u8>>, usize) = (Vec::new(), 0);
     let [small, middle] = how.shares;
     for nr in 0_u64.. {
