@@ -9,7 +9,6 @@ use highorder_export::{Texts, mmtests, openmetrics, perfetto, texts};
 use highorder_files::Destination;
 use highorder_record::Record;
 use highorder_snapshot::recording_file::{RecordingFile, open_trace};
-use highorder_snapshot::{Snapshot, live};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -123,17 +122,15 @@ fn is_path(source: &Path) -> bool {
 /// The files of `/proc` of a state, or of the state after a run.
 fn state(arguments: &Arguments) -> Result<Texts, Failure> {
     let source = &arguments.source;
-    if source == Path::new(map::LIVE) {
-        return Ok(texts::of_snapshot(&live::take(live::Options::default())?));
-    }
     // A state's file or folder, or one in a recording's file: `today.recording/state0`.
     let is_in_recording = source.parent().is_some_and(RecordingFile::begins);
-    let is_state = source.is_file()
+    let is_state = source == Path::new(map::LIVE)
+        || source.is_file()
         || source.join("zones.json").exists()
         || source.join("zoneinfo").exists()
         || is_in_recording;
     if is_state {
-        return Ok(texts::of_snapshot(&Snapshot::read(source)?));
+        return Ok(texts::of_snapshot(&map::read(source)?));
     }
     Ok(texts::of_state(&one_run(arguments)?.after))
 }

@@ -95,7 +95,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     output::print_beside(render_terminal(&map, options).as_bytes(), svg.iter().chain(&png))
 }
 
-fn read(source: &Path) -> Result<Snapshot, Failure> {
+/// A state, wherever it is: of this machine, in a file or a folder, in a recording.
+pub(crate) fn read(source: &Path) -> Result<Snapshot, Failure> {
     if source == Path::new(LIVE) {
         return Ok(live::take(live::Options::default())?);
     }

@@ -517,6 +517,7 @@ impl Values {
             checks.refuse(span, message);
         }
         let form = published.and_then(published::find);
+        let swept = self.sweep.as_ref().map(|sweep| sweep.get_ref().settings());
         let (mut variants, mut labels) = (Vec::new(), Vec::new());
         for values in &self.variants {
             let label = values.label(checks);
@@ -528,22 +529,25 @@ impl Values {
             }
             let common =
                 Common { machine: (&self.machine, machine.as_ref()), workload: &self.workload };
-            match &self.sweep {
+            match &swept {
                 None => {
                     let variant = values.finish(&label, common, &[], checks);
                     let published = values.columns(&label, form.as_ref(), checks);
                     variants.extend(variant.map(|variant| Variant { published, ..variant }));
                 }
-                Some(sweep) => {
-                    for (point, settings) in sweep.get_ref().settings() {
-                        let label = Sweep::label(&label, &point);
-                        variants.extend(values.finish(&label, common, &settings, checks));
+                Some(points) => {
+                    for (point, settings) in points {
+                        let label = Sweep::label(&label, point);
+                        variants.extend(values.finish(&label, common, settings, checks));
                     }
                 }
             }
             labels.push(label);
         }
-        let sweep = self.sweep.as_ref().map(|sweep| sweep.get_ref().finish(labels));
+        let sweep = self.sweep.as_ref().zip(swept).map(|(sweep, points)| {
+            let points = points.into_iter().map(|(values, _)| values).collect();
+            sweep.get_ref().finish(labels, points)
+        });
         let matrix = self.matrix(&variants, checks);
         let demands = self.demands(checks);
         for variant in &mut variants {

@@ -4,7 +4,7 @@ use highorder_files::limits;
 use highorder_record::matrix::BETWEEN_PARTS;
 use serde::Deserialize;
 use serde_spanned::Spanned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Most keys of a sweep: a choice of ours, far below what the sequence of a sample has (`sobol_burley`, 256).
@@ -218,7 +218,7 @@ impl SweepValues {
             return Vec::new();
         }
         if wanted < nr {
-            let mut places = vec![vec![0; lens.len()]];
+            let first = vec![0; lens.len()];
             let drawn = (0..SAMPLE_MAX as u32).map(|point| {
                 let at = |(dimension, &len): (usize, &usize)| {
                     let share = sobol_burley::sample(point, dimension as u32, SEED);
@@ -226,15 +226,12 @@ impl SweepValues {
                 };
                 lens.iter().enumerate().map(at).collect::<Vec<_>>()
             });
-            for place in drawn {
-                if places.len() as u64 >= wanted {
-                    break;
-                }
-                if !places.contains(&place) {
-                    places.push(place);
-                }
-            }
-            return places;
+            let mut seen = BTreeSet::new();
+            let places = std::iter::once(first).chain(drawn);
+            return places
+                .filter(|place| seen.insert(place.clone()))
+                .take(wanted as usize)
+                .collect();
         }
         let place = |number: u64| {
             let mut left = number;
@@ -261,15 +258,15 @@ impl SweepValues {
         self.places().into_iter().filter_map(at_place).collect()
     }
 
-    /// The sweep of variants of these names.
-    pub(crate) fn finish(&self, variants: Vec<String>) -> Sweep {
+    /// The sweep of variants of these names, at these points.
+    pub(crate) fn finish(&self, variants: Vec<String>, points: Vec<Vec<String>>) -> Sweep {
         let axis = |axis: AxisRef<'_>| Axis {
             key: axis.key.get_ref().clone(),
             values: axis.values.get_ref().iter().map(|value| written(value.get_ref())).collect(),
         };
         Sweep {
             axes: self.axes().into_iter().map(axis).collect(),
-            points: self.settings().into_iter().map(|(texts, _)| texts).collect(),
+            points,
             measure: self.measure.clone(),
             variants,
         }

@@ -8,11 +8,8 @@
 
 use crate::{FreeBlock, PageCounts, Snapshot};
 use highorder_kernelfs::PageFlags;
-use highorder_mm::types::{Order, Pfn};
+use highorder_mm::types::{MAX_PAGE_ORDER, Order, Pfn};
 use std::collections::BTreeMap;
-
-/// The largest order that a free block can have in any kernel.
-const ORDER_MAX: u64 = 10;
 
 /// What a page's words are where it heads a free block. The type differs between kernels (`PG_buddy` in `page_type`), so
 /// it is what most heads on the lists have.
@@ -31,7 +28,9 @@ impl Mark {
     }
 
     fn is_head(&self, words: PageCounts) -> bool {
-        words.refcount == 0 && words.mapcount == self.0 && words.private <= ORDER_MAX
+        words.refcount == 0
+            && words.mapcount == self.0
+            && words.private <= u64::from(MAX_PAGE_ORDER)
     }
 }
 
@@ -84,7 +83,7 @@ fn mend_free(snapshot: &mut Snapshot, counts: &[PageCounts], mark: &Mark) -> [us
         let mut pfn = zone.start_pfn;
         let end = zone.end_pfn().min(is_free.len() as u64);
         while u64::from(pfn.0) < end {
-            let order = Order(words(pfn).private.min(ORDER_MAX) as u8);
+            let order = Order(words(pfn).private.min(u64::from(MAX_PAGE_ORDER)) as u8);
             let range = pfn.index()..pfn.index() + order.pages() as usize;
             let is_lost = mark.is_head(words(pfn))
                 && pfn == pfn.align_down(order)
