@@ -6,6 +6,7 @@ mod common;
 
 use common::{highorder, names, project, refused, text};
 use highorder_kernels::machine;
+use highorder_real::testing::cache;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,11 +48,6 @@ fn experiment(folder: &Path, knobs: &str) -> PathBuf {
 }
 
 const NEVER: &str = "knobs = { \"transparent_hugepage/enabled\" = \"never\" }\n";
-
-fn cache() -> PathBuf {
-    std::env::var_os("HIGHORDER_CACHE")
-        .map_or_else(|| PathBuf::from("/tmp/highorder-cache"), PathBuf::from)
-}
 
 /// Whether there are QEMU and these kernels.
 fn guests(releases: &[&str]) -> bool {

@@ -7,15 +7,15 @@
 use highorder_kernelfs::{Buddyinfo, TextFile};
 use highorder_kernels::{KernelFile, machine};
 use highorder_lab::attainable::{Size, attainable};
-use highorder_real::{Image, Limits, VmSpec, vm};
+use highorder_real::testing::{self, program};
+use highorder_real::{Limits, VmSpec, vm};
 use highorder_sim::Machine;
 use highorder_sim::machine::SwapArea;
 use highorder_snapshot::Snapshot;
 use highorder_system::Ns;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 /// A guest that takes longer than this hangs. Booting takes 10 to 30 s under emulation.
 const GUEST_SECONDS_MAX: u64 = 500;
@@ -42,27 +42,6 @@ const STATES: [&str; 10] = [
     "anon+cache",
 ];
 
-fn cache() -> PathBuf {
-    std::env::var_os("HIGHORDER_CACHE")
-        .map_or_else(|| PathBuf::from("/tmp/highorder-cache"), PathBuf::from)
-}
-
-/// The guest's program, an example of this crate; or why there is none.
-fn init() -> Result<PathBuf, String> {
-    let found = Command::new(vm::QEMU).arg("--version").stdout(Stdio::null()).status();
-    if !found.is_ok_and(|status| status.success()) {
-        return Err(format!("{} does not run", vm::QEMU));
-    }
-    // Tests lie in `deps`, beside `examples`.
-    let test = std::env::current_exe().map_err(|e| e.to_string())?;
-    let folder = test.parent().and_then(Path::parent).expect("a test lies in a folder of cargo's");
-    let program = folder.join("examples/pool_init");
-    match program.is_file() {
-        true => Ok(program),
-        false => Err(format!("there is no {}", program.display())),
-    }
-}
-
 fn machine(state: &str) -> Machine {
     let mut machine = machine::load("guest-tcg").unwrap();
     machine.nodes[0].memory_bytes = MEMORY_BYTES;
@@ -78,17 +57,13 @@ fn ask(kernel: &str, state: &str) -> Option<BTreeMap<String, Vec<u8>>> {
         eprintln!("SKIPPED: {kernel} {state}: {why} (see tests/guest/setup.sh)");
         None
     };
-    let image = cache().join(kernel).join("vmlinuz");
-    if !image.is_file() {
-        return skipped(format!("there is no {}", image.display()));
-    }
-    let program = match init() {
-        Ok(program) => program,
-        Err(why) => return skipped(why),
+    let (image, program) = match (testing::kernel(kernel), program("pool_init")) {
+        (Ok(image), Ok(program)) => (image, program),
+        (Err(why), _) | (_, Err(why)) => return skipped(why),
     };
-    let mut spec = VmSpec::new(Image::Debian(kernel.to_owned()), machine(state)).unwrap();
+    let mut spec = VmSpec::new(image, machine(state)).unwrap();
     spec.program = program;
-    spec.cache = cache();
+    spec.cache = testing::cache();
     spec.options = "mitigations=off".to_owned();
     spec.limits = Limits::of(Ns::from_secs(GUEST_SECONDS_MAX), spec.limits.memory_bytes);
     let sent = vm::ask(&spec, state);

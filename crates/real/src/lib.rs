@@ -13,6 +13,8 @@ mod job;
 pub mod knobs;
 mod proc;
 pub mod signals;
+#[doc(hidden)]
+pub mod testing;
 pub mod vm;
 
 pub use host::{HostError, HostSpec, MemoryRule};

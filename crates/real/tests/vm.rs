@@ -3,6 +3,7 @@
 //! Needs what `tests/guest/setup.sh` gets; where something is missing the tests say SKIPPED and why.
 
 use highorder_kernels::machine;
+use highorder_real::testing::cache;
 use highorder_real::{Image, Limits, VmError, VmSpec, vm};
 use highorder_record::{Inputs, Record, Source};
 use highorder_sim::Machine;
@@ -24,11 +25,6 @@ static ONE: Mutex<()> = Mutex::new(());
 
 fn one() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn cache() -> PathBuf {
-    std::env::var_os("HIGHORDER_CACHE")
-        .map_or_else(|| PathBuf::from("/tmp/highorder-cache"), PathBuf::from)
 }
 
 /// A small machine with one node or two and swap.

@@ -3,69 +3,19 @@
 //!
 //! Needs what `tests/guest/setup.sh` gets; where something is missing the tests say SKIPPED and why.
 
-use highorder_kernels::{KernelFile, machine};
+mod common;
+
+use highorder_kernels::KernelFile;
 use highorder_lab::lockstep::{self, Choice};
 use highorder_lab::{Recording, free_running};
-use highorder_real::{Image, Limits, VmSpec, vm};
-use highorder_sim::{Machine, Ns};
 use highorder_snapshot::{Exactness, RecordingFiles, Snapshot};
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 /// The program alone is 60 MiB of it where it has what debuggers want.
 const MEMORY_BYTES: u64 = 768 << 20;
-/// A guest that takes longer than this hangs; emulated on a busy machine it takes more than seven minutes.
-const GUEST_SECONDS_MAX: u64 = 1800;
-
-fn cache() -> PathBuf {
-    std::env::var_os("HIGHORDER_CACHE")
-        .map_or_else(|| PathBuf::from("/tmp/highorder-cache"), PathBuf::from)
-}
-
-/// What a guest sent; nothing, and why, where there can be none.
-fn guest(kernel: &str) -> Option<BTreeMap<String, Vec<u8>>> {
-    let skipped = |why: String| {
-        eprintln!("SKIPPED: {kernel}: {why} (see tests/guest/setup.sh)");
-        None
-    };
-    let qemu = Command::new(vm::QEMU).arg("--version").stdout(Stdio::null()).status();
-    if !qemu.is_ok_and(|status| status.success()) {
-        return skipped(format!("{} does not run", vm::QEMU));
-    }
-    if !cache().join(kernel).join("vmlinuz").is_file() {
-        return skipped(format!("there is no {}/{kernel}/vmlinuz", cache().display()));
-    }
-    // Tests lie in `deps`, beside `examples`.
-    let test = std::env::current_exe().expect("this test");
-    let folder = test.parent().and_then(Path::parent).expect("a test lies in a folder of cargo's");
-    let program = folder.join("examples/guest_recorder");
-    if !program.is_file() {
-        return skipped(format!("there is no {}", program.display()));
-    }
-    let image = Image::Debian(kernel.to_owned());
-    let mut spec = VmSpec::new(image, small()).expect("a guest");
-    spec.program = program;
-    spec.cache = cache();
-    spec.options = "mitigations=off nokaslr".to_owned();
-    spec.limits = Limits::of(Ns::from_secs(GUEST_SECONDS_MAX), spec.limits.memory_bytes);
-    let sent = vm::ask(&spec, "record").unwrap_or_else(|error| panic!("{kernel}: {error}"));
-    Some(sent.into_iter().collect())
-}
-
-/// One node of two CPUs, without swap.
-fn small() -> Machine {
-    let mut machine = machine::load("guest-tcg").expect("a machine");
-    machine.nodes.truncate(1);
-    machine.nodes[0].memory_bytes = MEMORY_BYTES;
-    machine.nodes[0].cpus = 0..2;
-    machine.swap.clear();
-    machine
-}
-
 fn is_replayed_as_recorded(kernel: &str) {
-    let Some(sent) = guest(kernel) else { return };
+    let Some(sent) = common::ask(kernel, MEMORY_BYTES, false, "record") else { return };
     let removed = String::from_utf8_lossy(&sent["removed"]).into_owned();
     assert!(removed.contains("tracefs instance highorder-"), "{removed}");
     let folder = tempfile::tempdir().expect("a folder");

@@ -10,18 +10,17 @@
 //!
 //! `HIGHORDER_KEEP=DIR` keeps the recordings, and takes those that are there.
 
-use highorder_kernels::{KernelFile, machine};
+mod common;
+
+use highorder_kernels::KernelFile;
 use highorder_lab::Recording;
 use highorder_lab::what_if::{Knobs, MACHINE, Recorded, measure, median_error, recorded_settings};
-use highorder_real::{Image, Limits, VmSpec, vm};
-use highorder_sim::Ns;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 const KERNEL: &str = "6.12";
 const MEMORY_BYTES: u64 = 1 << 30;
-const GUEST_SECONDS_MAX: u64 = 1800;
 const SEEDS: u64 = 5;
 
 fn recording(folder: &Path, knobs: &str) -> Option<PathBuf> {
@@ -29,27 +28,8 @@ fn recording(folder: &Path, knobs: &str) -> Option<PathBuf> {
     if path.is_file() {
         return Some(path);
     }
-    let cache = std::env::var_os("HIGHORDER_CACHE")
-        .map_or_else(|| PathBuf::from("/tmp/highorder-cache"), PathBuf::from);
-    let test = std::env::current_exe().expect("this test");
-    let build = test.parent().and_then(Path::parent).expect("a test lies in a folder of cargo's");
-    let program = build.join("examples/guest_recorder");
-    if !cache.join(KERNEL).join("vmlinuz").is_file() || !program.is_file() {
-        eprintln!("SKIPPED: no kernel {KERNEL} or no {}", program.display());
-        return None;
-    }
-    let mut guest = machine::load("guest-tcg").expect("a machine");
-    guest.nodes.truncate(1);
-    guest.nodes[0].memory_bytes = MEMORY_BYTES;
-    guest.nodes[0].cpus = 0..2;
-    let mut spec = VmSpec::new(Image::Debian(KERNEL.to_owned()), guest).expect("a guest");
-    spec.program = program;
-    spec.cache = cache;
-    spec.options = "mitigations=off nokaslr".to_owned();
-    spec.limits = Limits::of(Ns::from_secs(GUEST_SECONDS_MAX), spec.limits.memory_bytes);
-    let sent =
-        vm::ask(&spec, &format!("demand {knobs}")).unwrap_or_else(|e| panic!("{knobs}: {e}"));
-    let (_, bytes) = sent.into_iter().find(|(name, _)| name == "recording").expect("a recording");
+    let mut sent = common::ask(KERNEL, MEMORY_BYTES, true, &format!("demand {knobs}"))?;
+    let bytes = sent.remove("recording").expect("a recording");
     fs::write(&path, bytes).expect("a file");
     Some(path)
 }

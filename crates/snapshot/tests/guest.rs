@@ -5,6 +5,7 @@
 
 use highorder_kernels::machine;
 use highorder_mm::types::{Order, Pfn};
+use highorder_real::testing::{cache, program};
 use highorder_real::{Image, Limits, VmSpec, vm};
 use highorder_sim::Machine;
 use highorder_sim::machine::SwapArea;
@@ -14,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// A guest that takes longer than this hangs. Booting takes 10 to 30 s under emulation.
 const GUEST_SECONDS_MAX: u64 = 400;
@@ -77,30 +77,6 @@ impl Guest {
     }
 }
 
-fn cache() -> PathBuf {
-    std::env::var_os("HIGHORDER_CACHE")
-        .map_or_else(|| PathBuf::from("/tmp/highorder-cache"), PathBuf::from)
-}
-
-/// The guest's program, an example of this crate; or why there is none.
-fn init() -> Result<PathBuf, String> {
-    let found = Command::new(vm::QEMU).arg("--version").stdout(Stdio::null()).status();
-    if !found.is_ok_and(|status| status.success()) {
-        return Err(format!("{} does not run", vm::QEMU));
-    }
-    // Tests lie in `deps`, beside `examples`.
-    let test = std::env::current_exe().map_err(|e| e.to_string())?;
-    let folder = test.parent().and_then(Path::parent).expect("a test lies in a folder of cargo's");
-    let program = folder.join("examples/guest_init");
-    match program.is_file() {
-        true => Ok(program),
-        false => Err(format!(
-            "there is no {}: cargo build --example guest_init makes it",
-            program.display()
-        )),
-    }
-}
-
 /// Runs a guest if all it needs is there.
 fn run(guest: &Guest) -> Option<BTreeMap<String, Vec<u8>>> {
     let skipped = |why: &str| {
@@ -110,7 +86,7 @@ fn run(guest: &Guest) -> Option<BTreeMap<String, Vec<u8>>> {
     if !guest.kernel_dir().join("vmlinuz").is_file() {
         return skipped(&format!("there is no {}/vmlinuz", guest.kernel_dir().display()));
     }
-    match init() {
+    match program("guest_init") {
         Ok(init) => Some(guest.run(&init)),
         Err(why) => skipped(&why),
     }
