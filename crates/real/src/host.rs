@@ -29,8 +29,9 @@ use message::{Listener, Message};
 pub use process::is_fork;
 use process::{First, World};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
 use rustix::thread::sched_getaffinity;
 use shared::{Mapping, state};
 use std::cell::Cell;
@@ -389,9 +390,9 @@ fn finish(shared: &Mapping, mut record: Record) -> Result<Record, HostError> {
 /// A run under way. Dropped, it is ended: its processes killed and settings put back.
 struct Run {
     warden: Pid,
-    /// As long as it is open, the run may go on.
-    lifeline: Option<OwnedFd>,
-    is_over: std::cell::Cell<bool>,
+    /// As long as it is open and nothing is written to it, the run may go on.
+    lifeline: OwnedFd,
+    warden_end: Cell<Option<WardenEnd>>,
     /// The workload's first process, whose group all others are in.
     first: &'static shared::Process,
 }
@@ -407,40 +408,56 @@ impl Run {
         let shared = world.shared;
         let (warden, lifeline) =
             process::start(Arc::new(world), first, (read, write), journal).map_err(os("fork"))?;
-        Ok(Self {
-            warden,
-            lifeline: Some(lifeline),
-            is_over: std::cell::Cell::new(false),
-            first: shared.process(process),
-        })
+        Ok(Self { warden, lifeline, warden_end: Cell::new(None), first: shared.process(process) })
     }
 
-    /// Whether the warden has ended.
-    fn has_ended(&self) -> bool {
-        if !self.is_over.get()
-            && !matches!(waitpid(Some(self.warden), WaitOptions::NOHANG), Ok(None))
-        {
-            self.is_over.set(true);
+    /// How the warden has ended, if it has.
+    fn warden_end(&self) -> Option<WardenEnd> {
+        if self.warden_end.get().is_none() {
+            match waitpid(Some(self.warden), WaitOptions::NOHANG) {
+                Ok(None) => {}
+                Ok(Some((_, status))) => self.warden_end.set(Some(WardenEnd::of(status))),
+                Err(_) => self.warden_end.set(Some(WardenEnd::Broken)),
+            }
         }
-        self.is_over.get()
+        self.warden_end.get()
     }
 
     /// Waits for the warden, whose children have ended.
     fn wait(&self) -> Result<(), HostError> {
-        while !self.is_over.get() {
+        while self.warden_end.get().is_none() {
             match waitpid(Some(self.warden), WaitOptions::empty()) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) | Ok(None) => {}
                 Err(error) => return Err(os("waitpid")(error)),
-                Ok(_) => self.is_over.set(true),
+                Ok(Some((_, status))) => self.warden_end.set(Some(WardenEnd::of(status))),
             }
         }
-        Ok(())
+        match self.warden_end.get() {
+            Some(WardenEnd::Broken) => Err(HostError::Warden),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How a warden ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WardenEnd {
+    /// By itself: all processes of the workload had ended.
+    Done,
+    /// It was killed, or panicked.
+    Broken,
+}
+
+impl WardenEnd {
+    fn of(status: WaitStatus) -> Self {
+        if status.exit_status() == Some(0) { Self::Done } else { Self::Broken }
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        drop(self.lifeline.take());
+        // To close it would not be enough: a process that another run forked meanwhile has a copy.
+        let _ = rustix::io::write(&self.lifeline, &[0]);
         // Nothing is to be done about a warden that cannot be waited for.
         let _ = self.wait();
         // What a warden leaves that was killed.
@@ -468,7 +485,7 @@ impl Watcher<'_> {
             if let Some(signal) = self.watch.came() {
                 return Err(HostError::Interrupted(signal));
             }
-            if run.has_ended() && !self.shared.is_ready() {
+            if run.warden_end().is_some() && !self.shared.is_ready() {
                 let source = io::Error::other("the workload's process ended before it began");
                 return Err(HostError::Os { what: "fork", source });
             }
@@ -491,18 +508,19 @@ impl Watcher<'_> {
                 next_memory = now + LOOK_AT_MEMORY;
             }
             self.check(now)?;
-            // It waits for all of the workload's processes: once it has ended nobody can tell anything.
-            let is_warden_gone = run.has_ended();
+            // It waits for all of the workload's processes: once it has ended nobody can tell anything, even if a
+            // process that another run forked meanwhile still has a copy of this run's pipe.
+            let warden_end = run.warden_end();
             let wait = crate::clock::timespec(LOOK.min(next_sample.saturating_sub(now)));
             let mut fds = [PollFd::new(&told, PollFlags::IN)];
             // Interrupted by a signal: looked at in the next round.
             let _ = poll(&mut fds, Some(&wait));
             loop {
-                match told.receive() {
-                    Ok(None) if is_warden_gone => return Err(HostError::Warden),
-                    Ok(None) => break,
-                    Ok(Some(message)) => self.act(message, record)?,
-                    Err(message::Gone) => {
+                match (told.receive(), warden_end) {
+                    (Ok(Some(message)), _) => self.act(message, record)?,
+                    (Ok(None), None) => break,
+                    (Ok(None), Some(WardenEnd::Broken)) => return Err(HostError::Warden),
+                    (Ok(None), Some(WardenEnd::Done)) | (Err(message::Gone), _) => {
                         if next_sample < Ns::MAX {
                             self.sample(record)?;
                         }

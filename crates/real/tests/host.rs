@@ -259,6 +259,23 @@ fn a_run_whose_warden_is_killed_ends_and_leaves_nothing() {
 }
 
 #[test]
+fn runs_beside_each_other_end_each_for_itself() {
+    // A run's processes may be forked while another run's pipes are open, and hold copies for as long as they live.
+    let runs = |millis: u64| {
+        move || {
+            for _ in 0..10 {
+                run_plain(move |sys| sys.sleep(Ns::from_millis(millis))).unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for millis in [1, 10, 40, 100, 150, 200] {
+            scope.spawn(runs(millis));
+        }
+    });
+}
+
+#[test]
 fn a_workload_that_is_killed_leaves_a_record_that_says_so() {
     let record = run_plain(|sys| {
         let orphan = ThreadSpec::process("hi-orphan");

@@ -127,7 +127,8 @@ impl Listener {
             match rustix::io::read(&self.pipe, &mut more[..]) {
                 Ok(0) => return Err(Gone),
                 Ok(len) => self.read.extend(&more[..len]),
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
                 Err(_) => return Err(Gone),
             }
         }
