@@ -10,7 +10,7 @@ use highorder_lab::attainable::{self, Attainable, Gone, Size};
 use highorder_lab::compact_memory::Recorded;
 use highorder_mm::types::MAX_PAGE_ORDER;
 use highorder_report::{BlockedMap, Caption, UseClass};
-use highorder_snapshot::{Snapshot, frames_of_process};
+use highorder_snapshot::{RecordingFiles, Snapshot, frames_of_process};
 use highorder_tables::{Table, Value, text};
 use std::path::{Path, PathBuf};
 
@@ -159,7 +159,7 @@ fn of_other_release(state: &Snapshot, kernel: &KernelFile) -> Option<String> {
 
 /// The state, and where a recording has compacted it, what its kernel made of it.
 fn read(source: &Path) -> Result<(Snapshot, Option<Snapshot>), Failure> {
-    if source.join("state0").is_dir() {
+    if RecordingFiles::are_at(source) {
         let Recorded { before, after, .. } = Recorded::read(source)?;
         return Ok((before, after));
     }

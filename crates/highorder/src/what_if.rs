@@ -12,9 +12,7 @@ use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_kernels::KernelFile;
 use highorder_lab::Recording;
-use highorder_lab::what_if::{
-    Answer, Course, Knobs, MACHINE, Recorded, median_error, recorded_settings,
-};
+use highorder_lab::what_if::{Answer, Knobs, MACHINE, Recorded, median_error, recorded_settings};
 use highorder_tables::{Table, text};
 use serde_json::json;
 use std::num::NonZeroUsize;
@@ -173,26 +171,37 @@ impl Asked {
     }
 
     fn ask(&self, recorded: &Recorded, settings: &[Knobs]) -> Result<Vec<Answer>, Failure> {
-        let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let workers = self.workers.unwrap_or(cpus);
+        self.ask_for(recorded, settings, self.loops)
+    }
+
+    fn ask_for(
+        &self,
+        recorded: &Recorded,
+        settings: &[Knobs],
+        loops: u32,
+    ) -> Result<Vec<Answer>, Failure> {
+        let workers = self.workers();
         let bar = output::progress(Some(settings.len() as u64 * self.seeds), "runs");
-        let answers = recorded.ask(settings, self.seeds, self.loops, workers, &|| bar.inc(1));
+        let answers = recorded.ask(settings, self.seeds, loops, workers, &|| bar.inc(1));
         bar.finish_and_clear();
         answers.map_err(Failure::input)
     }
 
-    /// How the model repeats what was recorded: once through it, as it was.
+    /// How the model repeats what was recorded: once through it.
     fn agreement(&self, recorded: &Recorded, present: &Answer) -> Result<AgreementShown, Failure> {
         let once;
-        let first = match (self.loops, present.records.first()) {
-            (1, Some(first)) => first,
+        let present = match self.loops {
+            1 => present,
             _ => {
-                let course = Course { loops: 1, seed: 0 };
-                once = recorded.run(&Knobs::new(), course).map_err(Failure::input)?;
-                &once
+                once = self.ask_for(recorded, &[Knobs::new()], 1)?;
+                &once[0]
             }
         };
-        Ok(AgreementShown::new(recorded.agreement(first)))
+        Ok(AgreementShown::new(recorded.agreement(present)))
+    }
+
+    fn workers(&self) -> NonZeroUsize {
+        self.workers.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
     }
 
     fn print(

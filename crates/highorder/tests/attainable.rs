@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{STATE, inexact_file, names, printed, refused, text};
+use common::{STATE, inexact_file, names, printed, recording_file, refused, text};
 use highorder_snapshot::Exactness;
 use serde_json::Value;
 
@@ -30,6 +30,14 @@ fn compaction_gives_as_many_as_the_recorded_kernel_had() {
         assert!(model.abs_diff(kernel) <= 2, "{recording}: model {model}, kernel {kernel}");
         assert!(model > blocks(&ways, "as it is"), "{recording}");
     }
+}
+
+#[test]
+fn of_a_recordings_file_it_says_what_it_says_of_its_folder() {
+    let recording = "tests/data/recordings/612-rec-compact";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = recording_file(folder.path(), recording);
+    assert_eq!(ways(&[text(&file), "--order", "9"]), ways(&[recording, "--order", "9"]));
 }
 
 #[test]

@@ -2,11 +2,7 @@
 
 mod common;
 
-use common::{STATE, highorder, names, printed, project, refused, text};
-use highorder_files::{Destination, Replace};
-use highorder_snapshot::Snapshot;
-use highorder_snapshot::recording_file::{self, Content};
-use std::collections::BTreeMap;
+use common::{STATE, highorder, names, printed, recording_file, refused, text};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -46,16 +42,7 @@ fn a_recordings_trace_as_text_and_for_perfetto() {
 fn a_recordings_file_is_exported_as_its_folder_is() {
     let recording = "tests/data/recordings/612-rec-compact";
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("now.recording");
-    let bytes = |name: &str| fs::read(project().join(recording).join(name)).expect("a file");
-    let state = Snapshot::read(project().join(recording).join("state0")).expect("a state");
-    let mut sections = BTreeMap::from([
-        ("case.json".to_owned(), Content::Bytes(bytes("case.json"))),
-        ("trace.txt.zst".to_owned(), Content::Bytes(bytes("trace.txt.zst"))),
-        ("state0.snapshot".to_owned(), Content::Bytes(state.to_bytes("state0").expect("a state"))),
-    ]);
-    let destination = Destination::new(&path, Replace::No).expect("a name");
-    recording_file::write(&destination, &mut sections).expect("a recording");
+    let path = recording_file(folder.path(), recording);
     let in_file = |form: &str| highorder(&["export", text(&path), "--to", form]).output().unwrap();
     let in_folder = |form: &str| highorder(&["export", recording, "--to", form]).output().unwrap();
     for form in ["ftrace", "perfetto"] {

@@ -559,13 +559,17 @@ pub struct Judged<'a> {
 /// The middle of all relative errors; `None` without any.
 #[must_use]
 pub fn median_relative_error<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<f64> {
-    let mut errors: Vec<f64> = rows.into_iter().map(|row| row.relative_error).collect();
-    errors.sort_by(f64::total_cmp);
-    let middle = errors.len() / 2;
-    match errors.len() {
+    median(&mut rows.into_iter().map(|row| row.relative_error).collect::<Vec<f64>>())
+}
+
+/// The median, where there are any; they are in order afterwards.
+pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
         0 => None,
-        n if n % 2 == 1 => Some(errors[middle]),
-        _ => Some((errors[middle - 1] + errors[middle]) / 2.0),
+        nr if nr.is_multiple_of(2) => Some(values[middle - 1].midpoint(values[middle])),
+        _ => Some(values[middle]),
     }
 }
 

@@ -4,15 +4,19 @@
 //! kcompactd and khugepaged run in virtual time. What the recorded kernel counted under its own settings says how far
 //! the model is to be believed there.
 
+mod fates;
 mod replayed;
 pub mod wanted;
 
 use crate::recording::Recording;
 use crate::residents::with_residents;
 use crate::start::machine_like;
+use crate::validate::median;
+use fates::{Fate, Fates, Life};
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, TextFile, Vmstat};
 use highorder_kernels::{KernelFile, machine};
+use highorder_mm::types::Pfn;
 use highorder_model::{ModelSpec, check_knob_of, knobs, run_from, sets_marks};
 use highorder_record::{Inputs, Record, State};
 use highorder_sim::{Cost, Machine, Ns};
@@ -20,6 +24,7 @@ use highorder_snapshot::RecordingFiles;
 use highorder_system::Area;
 pub use replayed::Course;
 use std::collections::BTreeMap;
+use std::iter::repeat_n;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,14 +73,8 @@ impl Measure {
     #[must_use]
     pub fn of(&self, answer: &Answer) -> Option<[f64; 3]> {
         let mut values: Vec<f64> = answer.records.iter().filter_map(self.of).collect();
-        values.sort_by(f64::total_cmp);
-        let (first, last) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = match values.len().is_multiple_of(2) {
-            true => values[middle - 1].midpoint(values[middle]),
-            false => values[middle],
-        };
-        Some([median, first, last])
+        let median = median(&mut values)?;
+        Some([median, values[0], *values.last()?])
     }
 }
 
@@ -269,14 +268,7 @@ const COUNTERS: [&str; 14] = [
 /// The median of the errors, where there are any.
 #[must_use]
 pub fn median_error(agreement: &[Agreement]) -> Option<f64> {
-    let mut errors: Vec<f64> = agreement.iter().filter_map(Agreement::error).collect();
-    errors.sort_by(f64::total_cmp);
-    let middle = errors.len() / 2;
-    match errors.len() {
-        0 => None,
-        nr if nr.is_multiple_of(2) => Some(errors[middle - 1].midpoint(errors[middle])),
-        _ => Some(errors[middle]),
-    }
+    median(&mut agreement.iter().filter_map(Agreement::error).collect::<Vec<f64>>())
 }
 
 /// The machine file whose costs a machine has that nobody measured.
@@ -303,6 +295,9 @@ impl Recorded {
         let mut machine = machine_like(&recording.before, &cpu_nodes, &template, &mut assumed)?;
         if let Some(fault) = wanted.told.fault {
             slow_down(&mut machine, fault, &mut assumed);
+        }
+        if let Some(move_page) = wanted.told.move_page {
+            slow_down_moves(&mut machine, move_page, &mut assumed);
         }
         if recording.before.lru.is_empty() {
             assumed.push(
@@ -368,8 +363,8 @@ impl Recorded {
             by_pfn.extend((0..order.pages()).map(|page| (pfn + page, u64::from(vpn.0 + page))));
         }
         let mut freed: Vec<(Ns, Area)> = Vec::new();
-        for &(at, pfn) in &self.wanted.given_back {
-            let Some(&first) = by_pfn.get(&pfn) else { continue };
+        for (at, pfn) in self.given_back(&by_pfn) {
+            let first = by_pfn[&pfn];
             match freed.last_mut() {
                 Some((last, area)) if *last == at && area.first + area.pages == first => {
                     area.pages += 1;
@@ -378,6 +373,28 @@ impl Recorded {
             }
         }
         Ok(freed)
+    }
+
+    /// Of these pages that were there before, those that were given back or, had reclaim not taken them, would have been.
+    fn given_back(&self, anon: &BTreeMap<Pfn, u64>) -> Vec<(Ns, Pfn)> {
+        let of_anon = |pages: &[(Ns, Pfn)]| -> Vec<(Ns, Pfn)> {
+            pages.iter().filter(|(_, pfn)| anon.contains_key(pfn)).copied().collect()
+        };
+        let (mut given_back, reclaimed) =
+            (of_anon(&self.wanted.given_back), of_anon(&self.wanted.reclaimed));
+        let nr_kept = anon.len().saturating_sub(given_back.len() + reclaimed.len());
+        let lives: Vec<Life> = given_back
+            .iter()
+            .map(|&(at, _)| Fate::GivenBack(at))
+            .chain(reclaimed.iter().map(|&(at, _)| Fate::Reclaimed(at)))
+            .chain(repeat_n(Fate::Kept, nr_kept))
+            .map(|fate| Life { born: Ns::ZERO, complete: Ns::ZERO, fate })
+            .collect();
+        let mut fates = Fates::of(&lives, 0);
+        let imputed = reclaimed.iter().filter_map(|&(at, pfn)| Some((fates.draw(at)?, pfn)));
+        given_back.extend(imputed);
+        given_back.sort_by_key(|&(at, _)| at);
+        given_back
     }
 
     /// Checks knobs that somebody proposes.
@@ -412,7 +429,12 @@ impl Recorded {
             draw: None,
             watch: None,
         };
-        let ran = run_from(found, spec, Inputs::default(), replayed::code(&self.wanted, course));
+        let ran = run_from(
+            found,
+            spec,
+            Inputs::default(),
+            replayed::code(&self.wanted, &self.machine.costs, course),
+        );
         let (record, _) = ran.map_err(|error| error.to_string())?;
         match record.notes.iter().find(|note| note.starts_with("main: ")) {
             Some(note) => Err(note.clone()),
@@ -432,15 +454,17 @@ impl Recorded {
         workers: NonZeroUsize,
         progress: &(dyn Fn() + Sync),
     ) -> Result<Vec<Answer>, String> {
-        let jobs: Vec<(usize, u64)> =
-            (0..settings.len()).flat_map(|at| (0..seeds).map(move |seed| (at, seed))).collect();
+        let courses: Vec<Course> = (0..seeds).map(|seed| Course { loops, seed }).collect();
+        let jobs: Vec<(usize, Course)> = (0..settings.len())
+            .flat_map(|at| courses.iter().map(move |&course| (at, course)))
+            .collect();
         let next = AtomicUsize::new(0);
         let done: Mutex<Vec<Option<Result<Record, String>>>> = Mutex::new(vec![None; jobs.len()]);
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&(at, seed)) = jobs.get(number) else { return };
-                let ran = self.run(&settings[at], Course { loops, seed });
+                let Some(&(at, course)) = jobs.get(number) else { return };
+                let ran = self.run(&settings[at], course);
                 done.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(ran);
                 progress();
             }
@@ -453,16 +477,17 @@ impl Recorded {
         let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter();
         let mut answers = Vec::with_capacity(settings.len());
         for _ in settings {
-            let records = done.by_ref().take(seeds as usize).flatten().collect::<Result<_, _>>()?;
+            let records = done.by_ref().take(courses.len()).flatten().collect::<Result<_, _>>()?;
             answers.push(Answer { records });
         }
         Ok(answers)
     }
 
-    /// How the model's counters compare with the recorded machine's; nothing where its own were not recorded before and
-    /// after. `present` has run once through the recording, under its own settings, as recorded.
+    /// How the model's counters compare with the recorded machine's, in the median of runs; nothing where its own were not
+    /// recorded before and after. `present` are runs under the present settings, once
+    /// through the recording.
     #[must_use]
-    pub fn agreement(&self, present: &Record) -> Vec<Agreement> {
+    pub fn agreement(&self, present: &Answer) -> Vec<Agreement> {
         let Some(recorded) = self.recorded_counters() else { return Vec::new() };
         let with_parts = |counters: &BTreeMap<String, f64>, name: &str| {
             counters.get(name).copied().or_else(|| {
@@ -473,30 +498,36 @@ impl Recorded {
                 parts.map(|(_, nr)| *nr).reduce(|a, b| a + b)
             })
         };
-        let model: BTreeMap<String, f64> = present
-            .after
-            .counters
-            .keys()
-            .filter_map(|name| Some((name.clone(), delta(present, name)?)))
+        let model: Vec<BTreeMap<String, f64>> = present
+            .records
+            .iter()
+            .map(|record| {
+                let names = record.after.counters.keys();
+                names.filter_map(|name| Some((name.clone(), delta(record, name)?))).collect()
+            })
             .collect();
+        let counted = |name: &str| -> Vec<f64> {
+            model.iter().filter_map(|counters| with_parts(counters, name)).collect()
+        };
         let compared = COUNTERS.iter().filter_map(|&name| {
             Some(Agreement {
                 name,
                 recorded: with_parts(&recorded, name)?,
-                model: with_parts(&model, name)?,
+                model: median(&mut counted(name))?,
             })
         });
-        let told = &self.wanted.told;
-        let stalled = Agreement {
-            name: "ms in reclaim and compaction",
-            recorded: told.stalled.0 as f64 / 1e6,
-            model: ["stall-direct-reclaim", "stall-direct-compaction"]
-                .iter()
-                .filter_map(|class| present.latencies.get(*class))
-                .map(|latencies| latencies.sum_ns() as f64 / 1e6)
-                .sum(),
+        let waited_ms = |record: &Record| {
+            let classes = ["stall-direct-reclaim", "stall-direct-compaction"];
+            let all = classes.iter().filter_map(|class| record.latencies.get(*class));
+            all.map(|latencies| latencies.sum_ns()).sum::<u64>() as f64 / 1e6
         };
-        compared.chain([stalled]).collect()
+        let mut waits: Vec<f64> = present.records.iter().map(waited_ms).collect();
+        let stalled = median(&mut waits).map(|model| Agreement {
+            name: "ms in reclaim and compaction",
+            recorded: self.wanted.told.stalled.0 as f64 / 1e6,
+            model,
+        });
+        compared.chain(stalled).collect()
     }
 
     fn recorded_counters(&self) -> Option<BTreeMap<String, f64>> {
@@ -570,5 +601,23 @@ fn slow_down(machine: &mut Machine, fault: Ns, assumed: &mut Vec<String>) {
     assumed.push(format!(
         "all work takes {times:.2} times as long as there, as a fault did with its tracing: {:.1} us",
         fault.0 as f64 / 1000.0
+    ));
+}
+
+/// Makes moving a page take as long as it did there: each page that is isolated is traced, which its copying pays for here.
+fn slow_down_moves(machine: &mut Machine, move_page: Ns, assumed: &mut Vec<String>) {
+    let costs = &machine.costs;
+    // Unmapped and mapped again, off its list and onto one.
+    let parts = [&costs.rmap_walk, &costs.rmap_walk, &costs.list_op, &costs.list_op];
+    let parts: u64 = parts.iter().map(|cost| cost.picoseconds()).sum();
+    let copy = (move_page.0 * 1000).saturating_sub(parts);
+    if copy <= costs.copy_base_page.picoseconds() {
+        return;
+    }
+    let source = "as compaction takes for a page where it was recorded";
+    machine.costs.copy_base_page = Cost::of_ns(copy as f64 / 1000.0, source);
+    assumed.push(format!(
+        "moving a page takes {:.0} us, as compaction did with its tracing",
+        move_page.0 as f64 / 1000.0
     ));
 }

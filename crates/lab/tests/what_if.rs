@@ -5,12 +5,13 @@ use highorder_lab::Recording;
 use highorder_lab::residents::with_residents;
 use highorder_lab::what_if::wanted::{Want, Wanted};
 use highorder_lab::what_if::{
-    Course, Knobs, MACHINE, Recorded, measure, median_error, recorded_settings,
+    CREDIBLE, Course, Knobs, MACHINE, Recorded, measure, median_error, recorded_settings,
 };
 use highorder_mm::lru::LruList;
 use highorder_model::{ModelSpec, run_from};
 use highorder_record::Inputs;
 use highorder_sim::Ns;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 fn folder(name: &str) -> PathBuf {
@@ -41,8 +42,10 @@ fn the_demand_is_what_tasks_asked_for_and_nothing_that_the_kernel_did() {
     let uses = || wanted.tasks.iter().flat_map(|task| &task.uses);
     let huge = uses().filter(|this| matches!(this.want, Want::Huge { .. })).count();
     assert_eq!(huge, 102);
-    // The program asks for huge pages, and says so in its second tries.
-    assert!(uses().all(|this| !matches!(this.want, Want::Huge { is_advised: false, .. })));
+    // The program asks for huge pages, and says so in its second tries: where there was none, it is drawn.
+    let not_advised =
+        uses().filter(|this| matches!(this.want, Want::Huge { is_advised: false, .. })).count();
+    assert!(not_advised <= huge / 10, "{not_advised}");
     let base: u64 = uses()
         .map(|this| match this.want {
             Want::Base { pages } => u64::from(pages),
@@ -124,21 +127,20 @@ fn a_recorded_machine_gives_the_same_answer_twice_and_another_one_to_another_see
     assert_ne!(first.after.counters, run(1).after.counters);
     let twice = asked.run(&Knobs::new(), Course { loops: 2, seed: 0 }).expect("a run");
     let faults = |record: &highorder_record::Record| record.delta("pgfault").expect("a counter");
-    // The second time through it is sixteen stretches drawn with replacement.
+    // The second time through it begins somewhere else and goes around.
     let times = faults(&twice) as f64 / faults(&first) as f64;
-    assert!((1.3..2.7).contains(&times), "{times}");
+    assert!((1.9..2.1).contains(&times), "{times}");
 }
 
 #[test]
 fn the_model_repeats_what_the_recorded_kernel_counted() {
-    // How far off it may be: a little more than it is.
-    for (name, most) in [("612-rec-churn", 0.35), ("612-rec-fragslab", 0.26)] {
+    for name in ["612-rec-churn", "612-rec-fragslab"] {
         let asked = recorded(name);
-        let present = asked.run(&Knobs::new(), Course { loops: 1, seed: 0 }).expect("a run");
-        let agreement = asked.agreement(&present);
+        let present = asked.ask(&[Knobs::new()], 5, 1, NonZeroUsize::MIN, &|| ()).expect("runs");
+        let agreement = asked.agreement(&present[0]);
         assert!(agreement.len() > 10, "{agreement:?}");
         let error = median_error(&agreement).expect("an error");
-        assert!(error <= most, "{name}: {error}");
+        assert!(error <= CREDIBLE, "{name}: {error}");
     }
 }
 
@@ -148,14 +150,13 @@ fn no_task_waits_for_huge_pages_under_defer_and_fewer_come() {
     let defrag = "transparent_hugepage/defrag";
     let settings = ["always", "defer", "never"]
         .map(|value| Knobs::from([(defrag.to_owned(), value.to_owned())]));
-    let answers =
-        asked.ask(&settings, 1, 1, std::num::NonZeroUsize::MIN, &|| ()).expect("three runs");
+    let answers = asked.ask(&settings, 1, 1, NonZeroUsize::MIN, &|| ()).expect("three runs");
     let of = |name: &str| -> Vec<f64> {
         answers.iter().map(|answer| measure(name).of(answer).expect("a figure")[0]).collect()
     };
     let (stalls, huge) = (of("Time in stalls"), of("Areas with a huge page"));
     assert!(stalls[0] > 0.1 && stalls[1] < stalls[0] / 10.0, "{stalls:?}");
-    assert!(huge[0] > huge[1] && huge[1] > huge[2], "{huge:?}");
+    assert!(huge[0] > huge[1] + 10.0 && huge[0] > huge[2] + 10.0, "{huge:?}");
     let unknown = Knobs::from([(defrag.to_owned(), "sometimes".to_owned())]);
     assert!(asked.check(&unknown).unwrap_err().contains("expected one of always, defer"));
 }

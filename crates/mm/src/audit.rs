@@ -8,7 +8,6 @@ use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Vpn};
 use crate::swap::CacheEntry;
 use crate::types::{NR_ZONE_KINDS, Pfn};
 use crate::vma::{FileRange, TaskPages};
-use std_alloc::collections::BTreeMap;
 use std_alloc::format;
 use std_alloc::string::String;
 use std_alloc::vec;
@@ -19,8 +18,8 @@ use std_alloc::vec::Vec;
 struct Tally {
     mapped: Vec<u64>,
     file_mapped: Vec<u64>,
-    /// Entries that map a page of a file, by the page.
-    mapcounts: BTreeMap<Pfn, u32>,
+    /// Entries that map a page of a file, by the page's frame.
+    mapcounts: Vec<u32>,
     huge: Vec<u64>,
     tables: Vec<u64>,
     tasks: Vec<TaskPages>,
@@ -70,9 +69,9 @@ impl Memory {
             if !is_ours {
                 return Err(format!("{pfn} is in the page cache and does not say so"));
             }
-            let (counted, there) = (self.files.mapcount(owner), tally.mapcounts.get(&pfn));
-            if counted != there.copied().unwrap_or(0) {
-                return Err(format!("{pfn} counts {counted} entries: {there:?}"));
+            let (counted, there) = (self.files.mapcount(owner), tally.mapcounts[pfn.index()]);
+            if counted != there {
+                return Err(format!("{pfn} counts {counted} entries: {there}"));
             }
             if self.frames.has(pfn, PageFlags::DIRTY) != self.files.is_dirty(owner) {
                 return Err(format!("{pfn} and its file differ about whether it is dirty"));
@@ -175,7 +174,7 @@ impl Memory {
         let mut tally = Tally {
             mapped: vec![0; nr],
             file_mapped: vec![0; nr],
-            mapcounts: BTreeMap::new(),
+            mapcounts: vec![0; self.frames.len()],
             huge: vec![0; nr],
             tables: vec![0; nr],
             tasks: vec![TaskPages::default(); self.spaces.tasks.len()],
@@ -184,7 +183,10 @@ impl Memory {
         let table = self.spaces.table();
         for (at, unit) in table.units.iter().enumerate() {
             let start = Vpn(at as u32 * PTRS_PER_TABLE);
-            let owners = self.spaces.vmas_in(start..Vpn(start.0 + PTRS_PER_TABLE));
+            let range = start..Vpn(start.0 + PTRS_PER_TABLE);
+            // Most units of most address spaces are empty.
+            let is_empty = unit.pmd == Pmd::None && unit.table.is_none() && unit.nr_used == 0;
+            let owners = if is_empty { Vec::new() } else { self.spaces.vmas_in(range) };
             let task = owners.first().map(|vma| vma.task.0 as usize);
             if let Some(pfn) = unit.table {
                 let task = task.ok_or_else(|| format!("a table for {start}, which is unmapped"))?;
@@ -207,12 +209,12 @@ impl Memory {
             let mut used = 0;
             for (vpn, pte) in entries.filter(|(_, pte)| !pte.is_none()) {
                 used += 1;
-                let vma =
-                    self.spaces.find(vpn).ok_or_else(|| format!("{vpn} is not in a mapping"))?;
+                let vma = owners.iter().find(|vma| (vma.start..vma.end).contains(&vpn));
+                let vma = vma.ok_or_else(|| format!("{vpn} is not in a mapping"))?;
                 let task = vma.task.0 as usize;
                 if let (Some(place), Some(pfn)) = (vma.file_page(vpn), pte.pfn()) {
                     self.audit_file_pte(vpn, pte, pfn, place)?;
-                    let count = tally.mapcounts.entry(pfn).or_insert(0);
+                    let count = &mut tally.mapcounts[pfn.index()];
                     *count += 1;
                     tally.file_mapped[self.lruvec_of(pfn).index()] += u64::from(*count == 1);
                     tally.tasks[task].file += 1;

@@ -70,8 +70,8 @@ fn holds(settings: &[&str]) -> [(usize, usize); 2] {
     let two = NonZeroUsize::new(2).expect("two");
     let answers = first.ask(&proposed, SEEDS, 1, two, &|| ()).unwrap_or_else(|e| panic!("{e}"));
     let own = |recorded: &Recorded| {
-        let present = recorded.ask(&[Knobs::new()], 1, 1, two, &|| ()).expect("a run");
-        median_error(&recorded.agreement(&present[0].records[0])).unwrap_or(f64::NAN)
+        let present = recorded.ask(&[Knobs::new()], SEEDS, 1, two, &|| ()).expect("runs");
+        median_error(&recorded.agreement(&present[0])).unwrap_or(f64::NAN)
     };
     println!("asked: the recording under {}", settings[0]);
     println!(

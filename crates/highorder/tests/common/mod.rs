@@ -3,7 +3,11 @@
 #![allow(dead_code, reason = "each test file is a program of its own and uses a part of this")]
 
 use assert_cmd::Command;
+use highorder_files::{Destination, Replace};
+use highorder_snapshot::recording_file::{self, Content};
 use highorder_snapshot::{Exactness, Snapshot};
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A recorded state, as named from the project's folder.
@@ -74,8 +78,8 @@ pub(crate) fn inexact_file(folder: &Path, exactness: Exactness) -> PathBuf {
 
 /// The names in a folder, in order.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a folder");
-    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    let entries = fs::read_dir(folder).expect("a folder");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
     let mut names: Vec<String> =
         entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
     names.sort();
@@ -114,4 +118,22 @@ pub(crate) fn python() -> Result<PathBuf, String> {
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         Err(error) => Err(format!("{}: {error}", python.display())),
     }
+}
+
+/// A recording of the test data as the one file that `highorder record` makes.
+pub(crate) fn recording_file(folder: &Path, recording: &str) -> PathBuf {
+    let path = folder.join("now.recording");
+    let at = project().join(recording);
+    let bytes = |name: &str| fs::read(at.join(name)).expect("a file");
+    let mut sections: BTreeMap<String, Content> = ["case.json", "trace.txt.zst"]
+        .map(|name| (name.to_owned(), Content::Bytes(bytes(name))))
+        .into();
+    for state in ["state0", "state1"].map(|name| at.join(name)).iter().filter(|at| at.is_dir()) {
+        let name = state.file_name().expect("a name").to_string_lossy().into_owned();
+        let state = Snapshot::read(state).expect("a state").to_bytes(&name).expect("a state");
+        sections.insert(format!("{name}.snapshot"), Content::Bytes(state));
+    }
+    let destination = Destination::new(&path, Replace::No).expect("a name");
+    recording_file::write(&destination, &mut sections).expect("a recording");
+    path
 }

@@ -1,10 +1,11 @@
 //! The demand of a recording as a workload: each task a process that asks as it did there, and keeps what it gets as long.
 //!
 //! A task's own time, between two requests, is as it was; how long a request takes is the system's. So a task that is
-//! served faster comes to its next request sooner. Where the demand goes on for longer than was recorded, or with
-//! another seed, stretches of each task's requests follow one another in an order drawn from the seed.
+//! served faster comes to its next request sooner. A trace tells of a page when it is taken, so that clearing it lies
+//! between two requests there, and is no time of the task's own.
 
-use super::wanted::{Task, Use, Want, Wanted};
+use super::wanted::{Clears, Task, Use, Want, Wanted};
+use highorder_sim::Costs;
 use highorder_system::{
     Access, Advice, Area, BlockId, Code, Failure, KernelBlock, Ns, Pattern, System, ThreadSpec,
 };
@@ -16,7 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Begins the number of each task's random stream: "what-if" in ASCII.
 const STREAM: u128 = 0x0077_6861_742d_6966 << 64;
-/// Stretches that a recording is cut into, to be put together anew: some of a second at least hold a few requests.
+/// The same of the rounds: "rounds".
+const ROUNDS: u128 = 0x726f_756e_6473 << 64;
+/// Up to so much later a task begins than it did.
+const LATER_MAX_NS: u64 = 1_000_000;
+/// A further round begins at one of so many places of the recording, evenly apart.
 const STRETCHES: u64 = 16;
 /// How often who waits for others looks around.
 const LOOKS_EVERY: Ns = Ns::from_millis(10);
@@ -31,13 +36,15 @@ pub(super) const BASE_LATENCY: &str = "other areas";
 pub struct Course {
     /// How often the recording's length is gone through; with the first seed, 0, the first time as recorded.
     pub loops: u32,
-    /// The root of what is drawn.
+    /// The root of what is drawn: of 0, nothing is in the first round; of others, each task begins up to a millisecond later,
+    /// which is enough for chance to have its way.
     pub seed: u64,
 }
 
-/// The workload: it ends when all tasks have come to their end, and the counters' state `held` is that moment's.
-pub(super) fn code(wanted: &Arc<Wanted>, course: Course) -> Code {
-    let wanted = wanted.clone();
+/// The workload: it ends when all tasks have come to their end, and the counters' state `held` is that moment's. `costs` are
+/// those of the machine that it runs on.
+pub(super) fn code(wanted: &Arc<Wanted>, costs: &Costs, course: Course) -> Code {
+    let (wanted, clearing) = (wanted.clone(), Clearing::of(costs));
     Box::new(move |sys| {
         let running = Arc::new(AtomicUsize::new(wanted.tasks.len()));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -47,7 +54,7 @@ pub(super) fn code(wanted: &Arc<Wanted>, course: Course) -> Code {
             let name = format!("task-{}", wanted.tasks[number].pid);
             let body: Code = Box::new(move |sys| {
                 let task = &wanted.tasks[number];
-                let done = Replayed::new(number).run(sys, task, wanted.length, course);
+                let done = Replayed::new(number, clearing).run(sys, task, wanted.length, course);
                 running.fetch_sub(1, Ordering::Relaxed);
                 done?;
                 wait_until(sys, || is_over.load(Ordering::Relaxed))
@@ -74,27 +81,29 @@ fn wait_until(sys: &mut dyn System, is_so: impl Fn() -> bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Requests in the order and at the times in which they come: by the clock of the recording, that goes on.
-fn schedule(task: &Task, number: usize, length: Ns, course: Course) -> Vec<Use> {
-    let mut rng = Pcg64::new(u128::from(course.seed), STREAM | number as u128);
+/// Requests in the order and at the times in which they come: by the clock of the recording, that goes on. The first round
+/// is the recording; each later one begins at another stretch of it, the same for all tasks, and goes around.
+///
+/// What was kept to the end is kept as long as the recording lasts, so that every round leaves as much as it finds.
+fn schedule(task: &Task, length: Ns, course: Course) -> Vec<Use> {
+    let mut rng = Pcg64::new(u128::from(course.seed), ROUNDS);
     let stretch = Ns((length.0 / STRETCHES).max(1));
     let mut uses = Vec::new();
     for round in 0..u64::from(course.loops) {
-        for place in 0..STRETCHES {
-            let is_as_recorded = course.seed == 0 && round == 0;
-            let drawn = if is_as_recorded { place } else { u64::from(rng.next_u32()) % STRETCHES };
-            let from = stretch * drawn;
-            // The last one has what is left by the division.
-            let to = if drawn + 1 == STRETCHES { Ns(u64::MAX) } else { from + stretch };
-            let start = length * round + stretch * place;
-            let first = task.uses.partition_point(|this| this.at < from);
-            let last = task.uses.partition_point(|this| this.at < to);
-            uses.extend(
-                task.uses[first..last]
-                    .iter()
-                    .map(|this| Use { at: this.at - from + start, ..*this }),
-            );
-        }
+        let turned = match round {
+            0 => Ns::ZERO,
+            _ => stretch * (u64::from(rng.next_u32()) % STRETCHES),
+        };
+        let first = task.uses.partition_point(|this| this.at < turned);
+        let (before, after) = task.uses.split_at(first);
+        let start = length * round;
+        let turn = |uses: &[Use], start: Ns| -> Vec<Use> {
+            let held = |this: &Use| this.held.or((course.loops > 1).then_some(length));
+            let at = |this: &Use| start + this.at - turned;
+            uses.iter().map(|this| Use { at: at(this), held: held(this), ..*this }).collect()
+        };
+        uses.extend(turn(after, start));
+        uses.extend(turn(before, start + length));
     }
     uses
 }
@@ -102,13 +111,84 @@ fn schedule(task: &Task, number: usize, length: Ns, course: Course) -> Vec<Use> 
 /// What a task was given.
 enum Given {
     Area(Area),
+    Heap(Area),
     File(String),
     Block(BlockId),
+}
+
+/// Where a task has its base pages: close together as in a program's own heap, so that they need no more page tables
+/// than they must. A trace says nothing of addresses.
+#[derive(Default)]
+struct Heap {
+    /// Ranges that are mapped and not in use, by their first page.
+    holes: BTreeMap<u64, u64>,
+}
+
+impl Heap {
+    /// Takes the first hole that is large enough, or maps more.
+    fn take(&mut self, sys: &mut dyn System, pages: u64) -> Result<Area, Failure> {
+        let (at, len) = match self.first_fit(pages) {
+            Some(hole) => hole,
+            None => {
+                let more = sys.mmap(pages.next_multiple_of(sys.machine().huge_pages))?;
+                sys.madvise(more, Advice::NoHuge)?;
+                self.put(more);
+                self.first_fit(pages).expect("what was mapped is large enough")
+            }
+        };
+        self.holes.remove(&at);
+        if len > pages {
+            self.holes.insert(at + pages, len - pages);
+        }
+        Ok(Area { first: at, pages })
+    }
+
+    fn first_fit(&self, pages: u64) -> Option<(u64, u64)> {
+        self.holes.iter().find(|&(_, &len)| len >= pages).map(|(&at, &len)| (at, len))
+    }
+
+    /// Has a range free again.
+    fn put(&mut self, area: Area) {
+        let (mut first, mut end) = (area.first, area.first + area.pages);
+        if let Some((&before, &len)) = self.holes.range(..first).next_back()
+            && before + len == first
+        {
+            self.holes.remove(&before);
+            first = before;
+        }
+        if let Some(len) = self.holes.remove(&end) {
+            end += len;
+        }
+        self.holes.insert(first, end - first);
+    }
+}
+
+/// How long a fault goes on for after its page is taken.
+#[derive(Clone, Copy)]
+struct Clearing {
+    base: Ns,
+    huge: Ns,
+}
+
+impl Clearing {
+    fn of(costs: &Costs) -> Self {
+        Self { base: costs.clear_base_page.once(), huge: costs.clear_huge_page.once() }
+    }
+
+    const fn after(self, clears: Clears) -> Ns {
+        match clears {
+            Clears::Nothing => Ns::ZERO,
+            Clears::Base => self.base,
+            Clears::Huge => self.huge,
+        }
+    }
 }
 
 /// A task on its way.
 struct Replayed {
     number: usize,
+    clearing: Clearing,
+    heap: Heap,
     /// What it has, by when it gives it back, on the clock of the recording.
     held: BTreeMap<(Ns, u64), Given>,
     serial: u64,
@@ -116,8 +196,9 @@ struct Replayed {
 }
 
 impl Replayed {
-    fn new(number: usize) -> Self {
-        Self { number, held: BTreeMap::new(), serial: 0, clock: Ns::ZERO }
+    fn new(number: usize, clearing: Clearing) -> Self {
+        let (heap, held) = (Heap::default(), BTreeMap::new());
+        Self { number, clearing, heap, held, serial: 0, clock: Ns::ZERO }
     }
 
     fn run(
@@ -127,14 +208,19 @@ impl Replayed {
         length: Ns,
         course: Course,
     ) -> Result<(), Failure> {
-        for this in schedule(task, self.number, length, course) {
+        if course.seed != 0 {
+            let mut rng = Pcg64::new(u128::from(course.seed), STREAM | self.number as u128);
+            sys.sleep(Ns(rng.next_u64() % LATER_MAX_NS))?;
+        }
+        for this in schedule(task, length, course) {
             self.give_back_until(sys, this.at)?;
             self.sleep_until(sys, this.at)?;
             self.serial += 1;
             let given = self.ask(sys, this.want)?;
-            self.clock = this.at + this.took;
+            let served = this.at + this.took;
+            self.clock = served + self.clearing.after(this.clears);
             if let (Some(given), Some(held)) = (given, this.held) {
-                self.held.insert((self.clock + held, self.serial), given);
+                self.held.insert((served + held, self.serial), given);
             }
         }
         let end = length * u64::from(course.loops);
@@ -159,6 +245,10 @@ impl Replayed {
             self.sleep_until(sys, due)?;
             match given {
                 Given::Area(area) => sys.munmap(area)?,
+                Given::Heap(area) => {
+                    sys.madvise(area, Advice::DontNeed)?;
+                    self.heap.put(area);
+                }
                 Given::File(name) => sys.unlink(&name)?,
                 Given::Block(block) => sys.free_block(block)?,
             }
@@ -169,10 +259,9 @@ impl Replayed {
     fn ask(&mut self, sys: &mut dyn System, want: Want) -> Result<Option<Given>, Failure> {
         match want {
             Want::Base { pages } => {
-                let area = sys.mmap(u64::from(pages))?;
-                sys.madvise(area, Advice::NoHuge)?;
+                let area = self.heap.take(sys, u64::from(pages))?;
                 touch(sys, area, BASE_LATENCY)?;
-                Ok(Some(Given::Area(area)))
+                Ok(Some(Given::Heap(area)))
             }
             Want::Huge { pages, is_advised } => {
                 let whole = sys.machine().huge_pages;

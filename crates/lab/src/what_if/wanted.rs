@@ -1,18 +1,21 @@
 //! What the tasks of a recording wanted of memory, and for how long: the demand without the kernel's answers.
 //!
 //! A page that was handed out belongs to the task that asked, until some task frees it. Reclaim and compaction free
-//! pages too, which nobody wanted to give back: pages that reclaim took are wanted to the end, and pages that
-//! compaction moved go on where they went. What the kernel asked for on the way, to swap or to compact, is not wanted
-//! either: a model does so for itself.
+//! pages too, which nobody wanted to give back: pages that reclaim took share the fate of others (`fates.rs`), and
+//! pages that compaction moved go on where they went. What the kernel asked for on the way, to swap or to compact, is
+//! not wanted either: a model does so for itself.
 //!
 //! Departs: a trace names no address, so that an area is what a task was given in a row and gave back at once. Pages
 //! that a compaction moved are paired with its targets in the order of both. A page that was read from swap is a new
 //! one. Visible as: lifetimes of moved pages change places; fewer major faults.
 
+use super::fates::{self, Fate, Life};
 use crate::recording::{Aside, AsideKind, Event, Kind, Recording};
 use highorder_mm::gfp::Gfp;
 use highorder_mm::types::{Order, Pfn};
 use highorder_system::Ns;
+use rand_core::Rng;
+use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a task wants at once.
@@ -48,13 +51,26 @@ pub enum Want {
     },
 }
 
+/// What a fault had still to clear when the trace told of its page, which it does as soon as the page is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clears {
+    /// Nothing: a page of a file, or the kernel's own.
+    Nothing,
+    /// A base page.
+    Base,
+    /// A huge page.
+    Huge,
+}
+
 /// Something that a task wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
     /// When it began to ask, since the recording's first event.
     pub at: Ns,
-    /// How long it took to be served there.
+    /// How long it took there until all of it was handed out.
     pub took: Ns,
+    /// What was left to do then.
+    pub clears: Clears,
     /// What it asked for.
     pub want: Want,
     /// How long it had it before it gave it back; none if it had it to the end.
@@ -75,8 +91,10 @@ pub struct Task {
 pub struct Wanted {
     /// Tasks by number.
     pub tasks: Vec<Task>,
-    /// Frames in use before the recording that were given back, and when.
+    /// Pages in use before the recording that were given back, and when: by the frames that they were in then.
     pub given_back: Vec<(Ns, Pfn)>,
+    /// Those that reclaim took, and when.
+    pub reclaimed: Vec<(Ns, Pfn)>,
     /// From the first event to the last.
     pub length: Ns,
     /// What was counted on the way.
@@ -104,10 +122,17 @@ pub struct Told {
     /// with what tracing it costs. None where too few were seen, or the
     /// trace's clock is too coarse.
     pub fault: Option<Ns>,
+    /// What a run of compaction takes for each page that it moves while no other task runs, in the median of the runs that
+    /// moved some, with what tracing each page costs. None where there were too few.
+    pub move_page: Option<Ns>,
 }
 
+/// The stream of advice that is drawn: "advice" in ASCII.
+const ADVICE: u128 = 0x6164_7669_6365;
 /// In tables by frame: nobody.
 const NOBODY: u32 = u32::MAX;
+/// The same of a page that was there before: this and its frame. Machines have fewer frames, and recordings fewer blocks.
+const BEFORE: u32 = 1 << 31;
 /// Given back no further apart than this, pages are given back at once: unmapping frees some hundred at a time, with
 /// nothing but the scheduler between.
 const AT_ONCE_NS: u64 = 2_000_000;
@@ -118,6 +143,10 @@ const IN_A_ROW_NS: u64 = 1_000_000;
 const RESOLUTION: Ns = Ns::from_micros(1);
 /// Fewer faults in a row say nothing of what one costs.
 const FAULTS_TO_TELL: usize = 100;
+/// Fewer runs of compaction say nothing of what moving a page costs, and neither does a run that moved fewer pages than
+/// one call isolates (`COMPACT_CLUSTER_MAX`).
+const RUNS_TO_TELL: usize = 3;
+const MOVES_TO_TELL: usize = 32;
 
 /// A block that was handed out.
 struct Taken {
@@ -126,6 +155,8 @@ struct Taken {
     end_ns: u64,
     what: What,
     freed_ns: Option<u64>,
+    reclaimed_ns: Option<u64>,
+    round: u32,
 }
 
 /// What a block is for.
@@ -164,6 +195,8 @@ struct Attempt {
 #[derive(Default)]
 struct Compaction {
     since_ns: u64,
+    /// Time from one event of it to the next where no other task was told of between them on the CPU.
+    own_ns: u64,
     targets: Vec<Pfn>,
     sources: Vec<u32>,
 }
@@ -176,6 +209,7 @@ struct Reader {
     taken: Vec<Taken>,
     owner: Vec<u32>,
     given_back: Vec<(Ns, Pfn)>,
+    reclaimed: Vec<(Ns, Pfn)>,
     attempts: BTreeMap<u32, Attempt>,
     compactions: BTreeMap<u32, Compaction>,
     /// Tasks that reclaim for themselves, and since when.
@@ -185,10 +219,16 @@ struct Reader {
     askers: BTreeSet<u32>,
     /// How long each task has been kept by reclaim and compaction since it last got something.
     kept_ns: BTreeMap<u32, u64>,
+    /// Of each task, how often it has given back what it had: what it takes in between belongs together.
+    rounds: BTreeMap<u32, u32>,
     /// When each task was given a base page, if nothing else has happened to it since.
     faulted_ns: BTreeMap<u32, u64>,
     /// Times between two such.
     fault_gaps_ns: Vec<u64>,
+    /// What runs of compaction took for a page each.
+    moves_ns: Vec<u64>,
+    /// The last event of each CPU: whose it was, and when.
+    last_on_cpu: BTreeMap<u8, (u32, u64)>,
     told: Told,
 }
 
@@ -200,8 +240,9 @@ impl Wanted {
             pageblock: recording.before.pageblock_order,
             direct_means_advised: matches!(defrag, Some("madvise" | "defer+madvise")),
             taken: Vec::new(),
-            owner: vec![NOBODY; recording.before.nr_frames as usize],
+            owner: (0..recording.before.nr_frames as u32).map(|frame| BEFORE | frame).collect(),
             given_back: Vec::new(),
+            reclaimed: Vec::new(),
             attempts: BTreeMap::new(),
             compactions: BTreeMap::new(),
             reclaiming: BTreeMap::new(),
@@ -212,8 +253,11 @@ impl Wanted {
                 .map(|event| event.pid)
                 .collect(),
             kept_ns: BTreeMap::new(),
+            rounds: BTreeMap::new(),
             faulted_ns: BTreeMap::new(),
             fault_gaps_ns: Vec::new(),
+            moves_ns: Vec::new(),
+            last_on_cpu: BTreeMap::new(),
             told: Told::default(),
             askers: recording
                 .events
@@ -311,6 +355,13 @@ impl Reader {
         if !matches!(event.kind, Kind::Take | Kind::Alloc) {
             self.faulted_ns.remove(&pid);
         }
+        let last = self.last_on_cpu.insert(event.cpu, (pid, event.time_ns));
+        if let Some((of, then_ns)) = last
+            && of == pid
+            && let Some(run) = self.compactions.get_mut(&pid)
+        {
+            run.own_ns += event.time_ns - then_ns;
+        }
         match event.kind {
             Kind::Alloc if self.is_kernels(pid) => self.forget(event.pfn, event.order),
             Kind::Alloc => self.alloc(event),
@@ -331,7 +382,11 @@ impl Reader {
     /// The run of compaction is over: what moved is where its targets were that were not returned.
     fn compacted(&mut self, pid: u32, now_ns: u64) {
         let Some(run) = self.compactions.remove(&pid) else { return };
-        self.told.moved += run.sources.len() as u64;
+        let nr_moved = run.sources.len();
+        self.told.moved += nr_moved as u64;
+        if nr_moved >= MOVES_TO_TELL {
+            self.moves_ns.push(run.own_ns / nr_moved as u64);
+        }
         for (owner, target) in run.sources.into_iter().zip(run.targets) {
             self.owner[target.index()] = owner;
         }
@@ -378,7 +433,9 @@ impl Reader {
         if let What::Huge { was_served: true, .. } = what {
             self.attempts.remove(&pid);
         }
-        self.taken.push(Taken { pid, at_ns, end_ns: time_ns, what, freed_ns: None });
+        let round = self.rounds.get(&pid).copied().unwrap_or(0);
+        let (freed_ns, reclaimed_ns) = (None, None);
+        self.taken.push(Taken { pid, at_ns, end_ns: time_ns, what, freed_ns, reclaimed_ns, round });
         self.owner[event.pfn.index()..][..order.pages() as usize].fill(number);
     }
 
@@ -419,10 +476,18 @@ impl Reader {
             }
             let is_reclaimed = self.is_kernels(event.pid);
             match self.taken.get_mut(owner as usize) {
-                Some(_) if is_reclaimed => {}
-                Some(taken) => taken.freed_ns = Some(event.time_ns),
-                None if is_reclaimed => {}
-                None => self.given_back.push((Ns(event.time_ns), pfn)),
+                Some(taken) if is_reclaimed => taken.reclaimed_ns = Some(event.time_ns),
+                Some(taken) => {
+                    taken.freed_ns = Some(event.time_ns);
+                    if taken.pid == event.pid {
+                        *self.rounds.entry(event.pid).or_default() += 1;
+                    }
+                }
+                None if owner == NOBODY => {}
+                None => {
+                    let was = (Ns(event.time_ns), Pfn(owner & !BEFORE));
+                    if is_reclaimed { &mut self.reclaimed } else { &mut self.given_back }.push(was);
+                }
             }
         }
     }
@@ -430,31 +495,29 @@ impl Reader {
     /// Has all times count from this one on.
     fn since(mut self, begin_ns: u64) -> Self {
         for taken in &mut self.taken {
-            let times = [&mut taken.at_ns, &mut taken.end_ns];
-            for time in times.into_iter().chain(&mut taken.freed_ns) {
+            let times = [&mut taken.at_ns, &mut taken.end_ns].into_iter();
+            for time in times.chain(&mut taken.freed_ns).chain(&mut taken.reclaimed_ns) {
                 *time = time.saturating_sub(begin_ns);
             }
         }
-        for (time, _) in &mut self.given_back {
+        for (time, _) in self.given_back.iter_mut().chain(&mut self.reclaimed) {
             time.0 = time.0.saturating_sub(begin_ns);
         }
         self
     }
 
     fn finish(self, length_ns: u64) -> Wanted {
-        let Self { pageblock, taken, given_back, mut told, mut fault_gaps_ns, .. } = self;
-        if fault_gaps_ns.len() >= FAULTS_TO_TELL {
-            let middle = fault_gaps_ns.len() / 2;
-            let median = Ns(*fault_gaps_ns.select_nth_unstable(middle).1);
-            told.fault = Some(median).filter(|&median| median >= RESOLUTION);
-        }
+        let Self { pageblock, mut taken, given_back, reclaimed, mut told, .. } = self;
+        give_fates(&mut taken);
+        told.fault = median(self.fault_gaps_ns, FAULTS_TO_TELL);
+        told.move_page = median(self.moves_ns, RUNS_TO_TELL);
         let mut parts: BTreeMap<u32, u32> = BTreeMap::new();
         for block in &taken {
             if let What::Rest { of } = block.what {
                 *parts.entry(of).or_insert(1) += 1;
             }
         }
-        let advice = advice_by_task(&taken);
+        let advice = advice_by_round(&taken);
         let pages_of_refused = pages_of_refused(&taken, &parts, pageblock);
         let mut tasks: BTreeMap<u32, Vec<Use>> = BTreeMap::new();
         for (number, block) in taken.iter().enumerate() {
@@ -468,7 +531,7 @@ impl Reader {
                         }
                         false => parts.get(&(number as u32)).copied().unwrap_or(1),
                     },
-                    is_advised: is_advised.or(advice.get(&block.pid).copied()).unwrap_or(false),
+                    is_advised: is_advised.unwrap_or(advice[&(block.pid, block.round)]),
                 },
                 What::Cache { order, is_written } => {
                     Want::Cache { pages: order.pages(), is_written }
@@ -481,7 +544,45 @@ impl Reader {
             add(uses, block, want);
         }
         let tasks = tasks.into_iter().map(|(pid, uses)| Task { pid, uses }).collect();
-        Wanted { tasks, given_back, length: Ns(length_ns), told }
+        Wanted { tasks, given_back, reclaimed, length: Ns(length_ns), told }
+    }
+}
+
+/// The median of times, where there are so many and the trace's clock is fine enough.
+fn median(mut times_ns: Vec<u64>, at_least: usize) -> Option<Ns> {
+    if times_ns.len() < at_least {
+        return None;
+    }
+    let middle = times_ns.len() / 2;
+    let median = Ns(*times_ns.select_nth_unstable(middle).1);
+    (median >= RESOLUTION).then_some(median)
+}
+
+/// Says of tasks' own memory that reclaim took when it would have been given back.
+fn give_fates(taken: &mut [Taken]) {
+    let mut by_task: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (number, block) in taken.iter().enumerate() {
+        if matches!(block.what, What::Base | What::Huge { .. } | What::Rest { .. }) {
+            by_task.entry(block.pid).or_default().push(number);
+        }
+    }
+    for (pid, numbers) in by_task {
+        let life = |&number: &usize| {
+            let Taken { at_ns, end_ns, freed_ns, reclaimed_ns, .. } = taken[number];
+            let fate = match (freed_ns, reclaimed_ns) {
+                (Some(ns), _) => Fate::GivenBack(Ns(ns)),
+                (None, Some(ns)) => Fate::Reclaimed(Ns(ns)),
+                (None, None) => Fate::Kept,
+            };
+            Life { born: Ns(at_ns), complete: Ns(end_ns), fate }
+        };
+        let mut lives: Vec<Life> = numbers.iter().map(life).collect();
+        fates::give(&mut lives, Ns(IN_A_ROW_NS), pid.into());
+        for (number, life) in numbers.into_iter().zip(lives) {
+            if let Fate::GivenBack(at) = life.fate {
+                taken[number].freed_ns = Some(at.0);
+            }
+        }
     }
 }
 
@@ -491,13 +592,33 @@ fn is_of_file(gfp: Gfp) -> bool {
     gfp.intersects(Gfp::WRITE | Gfp::NORETRY | Gfp::NOFAIL) || !gfp.contains(Gfp::FS)
 }
 
-/// What each task's areas were advised, where any of its requests tells.
-fn advice_by_task(taken: &[Taken]) -> BTreeMap<u32, bool> {
-    let told = taken.iter().filter_map(|block| match block.what {
-        What::Huge { is_advised: Some(is_advised), .. } => Some((block.pid, is_advised)),
-        _ => None,
-    });
-    told.collect()
+/// What each task's areas were advised, by what it took between giving back and giving back: mappings are advised as a
+/// whole. Where no request tells, it is drawn, as often as the rule of succession has it from those rounds of the task that
+/// were told; of a task that tells nowhere nothing was advised.
+fn advice_by_round(taken: &[Taken]) -> BTreeMap<(u32, u32), bool> {
+    let mut told: BTreeMap<(u32, u32), Option<bool>> = BTreeMap::new();
+    for block in taken {
+        if let What::Huge { is_advised, .. } = block.what {
+            let round = told.entry((block.pid, block.round)).or_default();
+            *round = is_advised.or(*round);
+        }
+    }
+    let mut by_task: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for (&(pid, _), round) in &told {
+        if let Some(is_advised) = *round {
+            let (advised, rounds) = by_task.entry(pid).or_default();
+            *advised += u64::from(is_advised);
+            *rounds += 1;
+        }
+    }
+    let mut rng = Pcg64::new(0, ADVICE);
+    let mut is_advised = |pid: u32| {
+        let Some(&(advised, rounds)) = by_task.get(&pid) else { return false };
+        rng.next_u64() % (rounds + 2) < advised + 1
+    };
+    told.into_iter()
+        .map(|(round, told)| (round, told.unwrap_or_else(|| is_advised(round.0))))
+        .collect()
 }
 
 /// How many base pages of an area each task used on average where it got no huge page.
@@ -524,6 +645,11 @@ fn add(uses: &mut Vec<Use>, block: &Taken, want: Want) {
     let this = Use {
         at: Ns(block.at_ns),
         took: Ns(block.end_ns - block.at_ns),
+        clears: match block.what {
+            What::Huge { was_served: true, .. } => Clears::Huge,
+            What::Base | What::Huge { .. } | What::Rest { .. } => Clears::Base,
+            What::Cache { .. } | What::Kernel { .. } => Clears::Nothing,
+        },
         want,
         held: held(block.freed_ns),
     };
