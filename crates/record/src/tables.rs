@@ -239,6 +239,7 @@ fn spread<T>(values: Vec<T>, levels: &[i16], cells: &mut Vec<Option<T>>) {
 
 #[cfg(test)]
 mod tests {
+    use parquet::file::metadata::ParquetMetaDataWriter;
     use proptest::prelude::*;
 
     use super::*;
@@ -266,6 +267,42 @@ mod tests {
         let bytes = include_bytes!("../../../tests/data/attacks/outside.parquet").to_vec();
         let error = Columns::from_parquet(bytes).unwrap_err().to_string();
         assert!(error.contains("outside of the file"), "{error}");
+    }
+
+    /// A file whose columns say that they have no dictionary, although their pages were encoded with one.
+    fn without_dictionaries(bytes: &[u8]) -> Vec<u8> {
+        // The length of what comes before them, and the file's mark.
+        const TAIL_BYTES: usize = 8;
+        let whole = bytes::Bytes::copy_from_slice(bytes);
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(&whole).unwrap();
+        let footer = bytes.len() - TAIL_BYTES;
+        let length = u32::from_le_bytes(bytes[footer..footer + 4].try_into().unwrap());
+        let groups = metadata.row_groups().iter().cloned().map(|group| {
+            let columns = group.columns().iter().cloned();
+            let columns = columns.map(|column| {
+                column.into_builder().set_dictionary_page_offset(None).build().unwrap()
+            });
+            let columns = columns.collect();
+            group.into_builder().set_column_metadata(columns).build().unwrap()
+        });
+        let groups = groups.collect();
+        let metadata = metadata.into_builder().set_row_groups(groups).build();
+        let mut changed = bytes[..footer - length as usize].to_vec();
+        ParquetMetaDataWriter::new(&mut changed, &metadata).finish().unwrap();
+        changed
+    }
+
+    #[test]
+    fn a_table_over_which_the_library_panics_is_an_error() {
+        let cells = Cells::Text(["a", "b", "a"].map(str::to_owned).to_vec());
+        let bytes = Columns(vec![("text".to_owned(), cells)]).to_parquet().unwrap();
+        let changed = without_dictionaries(&bytes);
+        let panics = std::panic::catch_unwind(|| {
+            drop(Columns::from_parquet_unfenced(changed.clone().into()));
+        });
+        assert!(panics.is_err(), "this library needs no fence, or another test");
+        let error = Columns::from_parquet(changed).unwrap_err().to_string();
+        assert!(error.contains("contradicts itself"), "{error}");
     }
 
     proptest! {
