@@ -4,7 +4,7 @@
 //! disk that a folder lies on, [`check`] refuses costs that cannot be, and [`machine_file`] puts them together.
 //!
 //! Safe to run as any user: it allocates [`BUFFER_BYTES`] a few times, writes a nameless file to a disk
-//! that is asked for, and changes nothing. Each number is the least of several repetitions, because
+//! that is asked for, and changes nothing but what [`Shrinkers::Asked`] says. Each number is the least of several repetitions, because
 //! whatever else runs can only make a repetition longer (but for remote flushes, a median). All but the
 //! remote costs are measured on one CPU.
 //!
@@ -33,6 +33,7 @@ use rustix::fs::{MemfdFlags, fadvise, fstatfs, memfd_create};
 use rustix::mm::madvise;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
 use std::hint::black_box;
 use std::io::{Read, Write, pipe};
 use std::num::NonZeroU64;
@@ -51,6 +52,9 @@ const HUGE: usize = 2 << 20;
 const REPETITIONS: usize = 5;
 /// Nanoseconds of a flush of one translation: see where it is used.
 const LOCAL_FLUSH: f64 = 100.0;
+/// Loads that miss every cache for which all shrinkers can be asked: the median of a guest of Linux 6.1 (63), one of 6.12
+/// (88) and a virtual machine of 6.18 (36).
+const SHRINKERS_LOADS: f64 = 63.0;
 /// File systems whose files are memory (include/uapi/linux/magic.h).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
@@ -66,6 +70,15 @@ pub struct Measured {
     pub source: String,
 }
 
+/// Whether the kernel's shrinkers may be timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shrinkers {
+    /// They may, by root: the kernel gives up all inodes and directory entries that nobody uses.
+    Asked,
+    /// They may not: what they take is derived.
+    Spared,
+}
+
 /// How often costs are measured at most, until they can be: others may be at work on the machine for a while.
 const ROUNDS: u32 = 3;
 
@@ -77,14 +90,15 @@ const ROUNDS: u32 = 3;
 pub fn measure_until_possible(
     place: &Place,
     nodes: &[Vec<u32>],
+    shrinkers: Shrinkers,
     tell: &mut dyn FnMut(&'static str),
 ) -> std::io::Result<Vec<Measured>> {
-    let mut costs = measure(place, nodes, tell)?;
+    let mut costs = measure(place, nodes, shrinkers, tell)?;
     for _ in 1..ROUNDS {
         if check(&costs).is_ok() {
             break;
         }
-        costs = measure(place, nodes, tell)?;
+        costs = measure(place, nodes, shrinkers, tell)?;
     }
     Ok(costs)
 }
@@ -99,6 +113,7 @@ pub fn measure_until_possible(
 pub fn measure(
     place: &Place,
     nodes: &[Vec<u32>],
+    shrinkers: Shrinkers,
     tell: &mut dyn FnMut(&'static str),
 ) -> std::io::Result<Vec<Measured>> {
     let allowed = allowed_cpus()?;
@@ -176,6 +191,18 @@ pub fn measure(
     };
     costs.add("reclaim_page", page.0, page.1);
     costs.add("rmap_walk", rmap.0, rmap.1);
+    let asked = costs.begin("shrinkers", || shrinkers.ask())?;
+    match asked {
+        Some(ns) => {
+            let how =
+                "measured: a write of 2 to drop_caches with nothing left to drop, less system_call";
+            costs.add("shrinkers", ns - system_call, how);
+        }
+        None => {
+            let how = "derived: 63 times local_access";
+            costs.add("shrinkers", SHRINKERS_LOADS * local, how);
+        }
+    }
     let published = "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
     costs.add("tlb_flush_local", LOCAL_FLUSH, published);
     let flush = costs.begin("tlb_flush_remote", || remote_flush(&allowed))?;
@@ -306,7 +333,7 @@ fn fault() -> std::io::Result<f64> {
 
 /// The kernel's copy of so many bytes to user space, with the call that asks for it.
 fn kernel_copy(size: usize) -> std::io::Result<f64> {
-    let file = std::fs::File::from(memfd_create("highorder-copy", MemfdFlags::CLOEXEC)?);
+    let file = File::from(memfd_create("highorder-copy", MemfdFlags::CLOEXEC)?);
     let mut to = vec![1_u8; BUFFER_BYTES / 2];
     file.write_all_at(&to, 0)?;
     let order = shuffled(to.len() / size);
@@ -527,6 +554,26 @@ fn reclaim_page(place: &Place) -> std::io::Result<Option<(f64, Option<f64>)>> {
         mapped = least.filter(|_| advised.is_ok());
     }
     Ok(Some((plain, mapped)))
+}
+
+impl Shrinkers {
+    /// What it takes the kernel to ask all of them in vain; none if that may not be.
+    fn ask(self) -> std::io::Result<Option<f64>> {
+        /// Objects that were used a moment ago are given up when they are met again.
+        const TIMES: usize = 100;
+        if self == Self::Spared {
+            return Ok(None);
+        }
+        let mut file = File::options().write(true).open("/proc/sys/vm/drop_caches")?;
+        let mut failed = Ok(());
+        let mut once = || {
+            let start = Instant::now();
+            failed = std::mem::replace(&mut failed, Ok(())).and(file.write_all(b"2"));
+            start.elapsed().as_nanos() as f64
+        };
+        let least = (0..TIMES).map(|_| once()).fold(f64::INFINITY, f64::min);
+        failed.map(|()| Some(least))
+    }
 }
 
 /// CPU time of a transfer that goes past the page cache, in a place; none where that cannot be.

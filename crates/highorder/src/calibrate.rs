@@ -5,7 +5,9 @@ use crate::failure::Failure;
 use crate::output::{self, Force};
 use crate::real::Guests;
 use clap_complete::engine::ArgValueCompleter;
-use highorder_calibrate::{Disk, Found, Place, check, machine_file, measure_until_possible};
+use highorder_calibrate::{
+    Disk, Found, Place, Shrinkers, check, machine_file, measure_until_possible,
+};
 use highorder_kernels::machine;
 use highorder_lab::{RealOptions, Target};
 use highorder_real::{Image, Limits, VmSpec, vm};
@@ -39,6 +41,9 @@ pub(crate) struct Arguments {
     /// Measure the disk that this folder lies on; may be given several times
     #[arg(long = "disk", value_name = "FOLDER")]
     disks: Vec<PathBuf>,
+    /// Time the kernel's shrinkers, too, for which it gives up inodes and directory entries that nobody uses (as root)
+    #[arg(long)]
+    drop_caches: bool,
     /// What to measure: host, or a guest: vm:debian:6.12, vm:./bzImage
     #[arg(long, value_name = "WHERE", default_value = "host")]
     on: Target,
@@ -117,7 +122,8 @@ fn this_machine(arguments: &Arguments) -> Result<String, Failure> {
     }
     let folder = arguments.disks.first().cloned().unwrap_or_else(std::env::temp_dir);
     let cpus: Vec<Vec<u32>> = found.nodes.iter().map(|node| node.cpus.clone()).collect();
-    let costs = measure_until_possible(&Place::Folder(folder), &cpus, &mut tell)
+    let shrinkers = if arguments.drop_caches { Shrinkers::Asked } else { Shrinkers::Spared };
+    let costs = measure_until_possible(&Place::Folder(folder), &cpus, shrinkers, &mut tell)
         .map_err(|error| Failure::input(format!("this machine cannot be measured: {error}")))?;
     spinner.finish_and_clear();
     check(&costs).map_err(input)?;

@@ -7,7 +7,7 @@ pub use crate::job::Files;
 use crate::job::{
     ERROR, FileDisk, GuestDisk, JOB, Job, MACHINE, MODULES, Shape, TOLD, Task, Work, pack,
 };
-use highorder_calibrate::{self as calibrate, Disk, Found, Measured, Place};
+use highorder_calibrate::{self as calibrate, Disk, Found, Measured, Place, Shrinkers};
 use highorder_record::{Record, Store};
 use highorder_system::Ns;
 use rustix::io::Errno;
@@ -217,7 +217,7 @@ fn machine(shape: &Shape, disks: &[PathBuf]) -> Outcome<Files> {
         None => Place::Folder(PathBuf::from(RUN)),
     };
     let cpus: Vec<Vec<u32>> = Found::read(root)?.nodes.into_iter().map(|node| node.cpus).collect();
-    let mut costs = calibrate::measure_until_possible(&place, &cpus, &mut tell)?;
+    let mut costs = calibrate::measure_until_possible(&place, &cpus, Shrinkers::Asked, &mut tell)?;
     calibrate::check(&costs)?;
     // Once a disk is swapped to, nobody else may write to it.
     disks.iter().try_for_each(|disk| swap_on(disk))?;

@@ -156,6 +156,9 @@ costs! {
     list_op,
     /// What reclaim does with a page that it frees, besides list operations: locking it, taking it out of its file.
     reclaim_page,
+    /// Asking all shrinkers of a node for objects once, of which none gives any: what a pass of reclaim over empty lists
+    /// takes.
+    shrinkers,
     /// Finding the entries that map a page, of which there is one, besides the step to it: locks, the search for
     /// the mapping.
     rmap_walk,

@@ -37,3 +37,22 @@ fn min_free_kbytes_above_all_memory_ends() {
         }
     }
 }
+
+/// Issue 23 (seed 2413): a pass of reclaim over empty lists took no time, so that kswapd went round millions of times before
+/// the memory of a machine without anything left to reclaim had run out.
+#[test]
+fn passes_over_empty_lists_take_time() {
+    let demand = |kind: &str| {
+        format!(
+            "[[demand]]\nkind = \"{kind}\"\nrate_per_s = 100.0\nlifetime_s = 100.0\norder = 3\ngfp = \"sleeping\"\n"
+        )
+    };
+    let workload = format!(
+        "name = \"stutter\"\nfile = 0.4\nhog = 0.9\nmapping = \"4 MiB\"\nrounds = 2\nadvice = \"none\"\n{}{}",
+        demand("page-table"),
+        demand("module")
+    );
+    let variant = "kernel = \"linux-4.4-kcompactd\"\nswap_mib = 64";
+    let why = run(&[(128, 4)], 100, &workload, variant).unwrap_err();
+    assert!(why.contains("the machine came to its end: memory ran out"), "{why}");
+}

@@ -15,8 +15,8 @@ use std::thread;
 /// Names the seed to the process that is to run it, and the pieces that it does without.
 const CHILD: &str = "HIGHORDER_SWARM_SEED";
 const DROPPED: &str = "HIGHORDER_SWARM_DROPPED";
-/// Seconds of a CPU that no seed takes more than.
-const SECONDS: &str = "60";
+/// Seconds of a CPU that no seed takes more than: seed 200433, which looks at 340 million pages, takes 53 for each run.
+const SECONDS: &str = "120";
 /// How many failing seeds are made simple.
 const SIMPLIFIED_MAX: usize = 3;
 

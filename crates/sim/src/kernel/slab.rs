@@ -12,6 +12,7 @@ use super::shrink::Scan;
 use super::slowpath::{Want, alloc_pages};
 use super::work::spend_work;
 use super::{Kernel, KernelCx, xfs_buffers};
+use crate::task::Mode;
 use highorder_mm::alloc::Request;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::kernel_use::KernelUse;
@@ -355,6 +356,8 @@ pub(crate) fn shrink_slab(
 ) -> u64 {
     let by_node = cx.world().flows.shrinkers.by_node;
     let node = if by_node { node } else { NodeId(0) };
+    let asking = cx.world().costs.shrinkers.once();
+    cx.spend(asking, Mode::System);
     let mut freed = 0;
     for superblock in 0..cx.world().vfs.nr_superblocks() {
         if cx.world().flows.files.journal_shrinks {
