@@ -4,9 +4,9 @@
 //! disk that a folder lies on, [`check`] refuses costs that cannot be, and [`machine_file`] puts them together.
 //!
 //! Safe to run as any user: it allocates [`BUFFER_BYTES`] a few times, writes a nameless file to a disk
-//! that is asked for, and changes nothing but what [`Shrinkers::Asked`] says. Each number is the least of several repetitions, because
-//! whatever else runs can only make a repetition longer (but for remote flushes, a median). All but the
-//! remote costs are measured on one CPU.
+//! that is asked for, and changes nothing but what [`Shrinkers::Asked`] says. Each number is the least of
+//! several repetitions, because whatever else runs can only make a repetition longer (but for remote
+//! flushes, a median). All but the remote costs are measured on one CPU.
 //!
 //! What cannot be measured from user space is measured by its like: list operations and scanning by
 //! arrays of 64-byte entries (the size of a `struct page`), the four-level walk by four dependent loads
@@ -199,8 +199,8 @@ pub fn measure(
             costs.add("shrinkers", ns - system_call, how);
         }
         None => {
-            let how = "derived: 63 times local_access";
-            costs.add("shrinkers", SHRINKERS_LOADS * local, how);
+            let how = format!("derived: {SHRINKERS_LOADS} times local_access");
+            costs.add("shrinkers", SHRINKERS_LOADS * local, &how);
         }
     }
     let published = "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
@@ -559,20 +559,21 @@ fn reclaim_page(place: &Place) -> std::io::Result<Option<(f64, Option<f64>)>> {
 impl Shrinkers {
     /// What it takes the kernel to ask all of them in vain; none if that may not be.
     fn ask(self) -> std::io::Result<Option<f64>> {
-        /// Objects that were used a moment ago are given up when they are met again.
-        const TIMES: usize = 100;
+        /// What was used a moment ago is only given up when it is met again.
+        const ROUNDS: usize = 20;
+        const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
         if self == Self::Spared {
             return Ok(None);
         }
-        let mut file = File::options().write(true).open("/proc/sys/vm/drop_caches")?;
+        let of = |error| std::io::Error::other(format!("{DROP_CACHES}: {error}"));
+        let mut file = File::options().write(true).open(DROP_CACHES).map_err(of)?;
         let mut failed = Ok(());
-        let mut once = || {
-            let start = Instant::now();
+        let mut drop_slab = || {
             failed = std::mem::replace(&mut failed, Ok(())).and(file.write_all(b"2"));
-            start.elapsed().as_nanos() as f64
         };
-        let least = (0..TIMES).map(|_| once()).fold(f64::INFINITY, f64::min);
-        failed.map(|()| Some(least))
+        let rounds = (0..ROUNDS).map(|_| least(1, &mut drop_slab));
+        let ns = rounds.fold(f64::INFINITY, f64::min);
+        failed.map(|()| Some(ns)).map_err(of)
     }
 }
 
