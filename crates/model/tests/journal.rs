@@ -8,7 +8,7 @@ use highorder_model::run_on;
 use highorder_record::{Inputs, Record};
 use highorder_sim::machine::FileSystem;
 use highorder_sim::{Machine, Ns};
-use highorder_system::{Caches, Failure, System};
+use highorder_system::{Caches, Failure, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
 
 /// Runs a program on 512 MiB with a flash disk. Returns what it noted, the record, and pages of metadata in memory.
@@ -190,4 +190,29 @@ fn a_deleted_file_changes_its_inode_too() {
         Ok(())
     });
     assert_eq!(noted, [1, 1]);
+}
+
+#[test]
+fn a_file_may_be_deleted_while_its_inode_is_read_to_open_it() {
+    for file_system in [FileSystem::Ext4, FileSystem::Xfs] {
+        let machine = |machine: &mut Machine| machine.file_systems = vec![file_system; 2];
+        run_on_machine("linux-4.20", machine, |sys, _| {
+            for micros in (0..400).step_by(10) {
+                create(sys, "file")?;
+                sys.sync()?;
+                sys.sleep(Ns::from_secs(40))?;
+                sys.drop_caches(Caches::All)?;
+                // Whoever comes too late is told that there is no such file.
+                let open = |sys: &mut dyn System| match sys.open_file("file") {
+                    Ok(file) => sys.close_file(file),
+                    Err(_) => Ok(()),
+                };
+                let opener = sys.spawn(ThreadSpec::thread("opener"), Box::new(open))?;
+                sys.sleep(Ns::from_micros(micros))?;
+                sys.unlink("file")?;
+                sys.join(opener)?;
+            }
+            Ok(())
+        });
+    }
 }

@@ -361,9 +361,7 @@ fn generic_cache(bytes: u32) -> CacheId {
 /// Has the kernel note that somebody opened a file, if it lies on XFS and memory can be had.
 #[doc(alias = "alloc_empty_file")]
 fn add_open_file(cx: &mut KernelCx<'_>, process: ProcessId, (id, serial): EntryRef) {
-    let vfs = &cx.world().vfs;
-    let superblock = &vfs.superblocks[vfs.entry(id).superblock];
-    if superblock.file_system != FileSystem::Xfs {
+    if cx.world().vfs.file_system_of((id, serial)) != Some(FileSystem::Xfs) {
         return;
     }
     let Some(object) = slab::alloc(cx, generic_cache(OPEN_FILE_BYTES), Gfp::KERNEL, Some(process))
@@ -412,15 +410,10 @@ fn directory_of(
     parent
 }
 
-/// Gives an entry that somebody uses its dentry and its inode, where they are missing and memory can be had.
-fn ensure_objects(
-    cx: &mut KernelCx<'_>,
-    process: ProcessId,
-    (id, serial): EntryRef,
-    changes: bool,
-) {
-    let superblock = cx.world().vfs.entry(id).superblock;
-    let file_system = cx.world().vfs.superblocks[superblock].file_system;
+/// Gives an entry that somebody uses its dentry and its inode, where they are missing and memory can be had. Its file may
+/// have been deleted while somebody was about to open it. Suspends.
+fn ensure_objects(cx: &mut KernelCx<'_>, process: ProcessId, entry: EntryRef, changes: bool) {
+    let Some(file_system) = cx.world().vfs.file_system_of(entry) else { return };
     // File systems hold locks where they allocate: not into themselves.
     let nofs = Gfp::KERNEL - Gfp::FS;
     let is_logged = changes && file_system == FileSystem::Xfs;
@@ -430,7 +423,7 @@ fn ensure_objects(
         (Part::LogItem, CacheId::XFS_ILI, nofs, is_logged),
     ];
     for (part, cache, gfp, _) in wanted.into_iter().filter(|&(.., is_wanted)| is_wanted) {
-        ensure_part(cx, Some(process), (id, serial), part, (cache, gfp));
+        ensure_part(cx, Some(process), entry, part, (cache, gfp));
     }
 }
 
@@ -612,6 +605,12 @@ impl Vfs {
     pub(super) fn log_item(&mut self, (id, serial): EntryRef) -> Option<&mut xfs_log::Item> {
         let is_there = self.is_same(id, serial) && self.entry(id).inode != Object::NONE;
         is_there.then(|| &mut self.entry_mut(id).log)
+    }
+
+    /// The file system that an entry lies on, if it is still there.
+    fn file_system_of(&self, (id, serial): EntryRef) -> Option<FileSystem> {
+        let is_there = self.is_same(id, serial);
+        is_there.then(|| self.superblocks[self.entry(id).superblock].file_system)
     }
 
     /// The number of an inode on its disk.
