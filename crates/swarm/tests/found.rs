@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::run;
+use common::{run, run_on};
 
 /// Issue 23: asked for single pages in ZONE_DMA alone, which had them, kswapd slept at once whenever a task woke it that
 /// waited for the reserves of the node.
@@ -35,6 +35,23 @@ fn min_free_kbytes_above_all_memory_ends() {
                 assert!(why.contains(expected), "{kernel}, {workload}: {why}");
             }
         }
+    }
+}
+
+/// Issue 23 (seed 200949): on XFS a fault that found no memory for its page of a file asked for it as readahead does, for
+/// which nobody is killed, again and again.
+#[test]
+fn a_fault_without_memory_on_xfs_has_somebody_killed() {
+    let machine = "based_on = \"guest-tcg\"\ndescription = \"small\"\n\n[[node]]\nmemory_mib = 96\ncpus = 2\n\n\
+                   [[disk]]\nsource = \"slow\"\ncapacity_gb = 2\nnr_requests = 4\nmax_request_kib = 64\n\
+                   filesystem = \"xfs\"\n[disk.flash]\nqueue_depth = 1\n\
+                   read = { access_ns = 1000000, command_ns = 0, bytes_per_second = 5000000 }\n\
+                   write = { access_ns = 1000000, command_ns = 0, bytes_per_second = 5000000 }\n";
+    let workload = "name = \"micro\"\nmemory = 0.9\nprocesses_per_cpu = 1\n\n[[demand]]\nkind = \"module\"\n\
+                    rate_per_s = 100.0\nlifetime_s = 100.0\norder = 3\ngfp = \"atomic\"";
+    let ended = run_on(machine, 100, workload, "kernel = \"linux-6.1\"\nswap_mib = 400");
+    if let Err(why) = ended {
+        assert!(why.contains("the machine came to its end: memory ran out"), "{why}");
     }
 }
 

@@ -678,7 +678,11 @@ fn read_around(
     let kernel = cx.world();
     if alone || !kernel.memory.note_mmap_miss(fault.vpn) {
         let range = index..index + 1;
-        return killed(read_pages(cx, process, file, range, None, Gfp::NONE, Reader::Fault));
+        let extra = match kernel.flows.files.faults_enter_fs {
+            true => Gfp::IO | Gfp::FS,
+            false => Gfp::NONE,
+        };
+        return killed(read_pages(cx, process, file, range, None, extra, Reader::Fault));
     }
     let (size, async_size) = (READAHEAD_MAX, READAHEAD_MAX / 4);
     let start = index.saturating_sub(READAHEAD_MAX / 2);

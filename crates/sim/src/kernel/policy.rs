@@ -287,6 +287,9 @@ pub struct Files {
     /// A call that reads more than is read ahead has all of it read ahead, as far as a device takes it at once
     /// (9491ae4aade6, 4.10).
     pub reads_whole_calls: bool,
+    /// A fault asks for its own page of a file with `__GFP_FS` and `__GFP_IO`, whatever the file system wants of requests
+    /// for its pages: where there is no memory, somebody can be killed for it (c20cd45eb017, 4.5).
+    pub faults_enter_fs: bool,
     /// Anonymous pages count as memory that may be dirty, if there is swap (before 3.14; a1c3bfb2f67e).
     pub anon_dirtyable: bool,
     /// A commit or shrinking lets blocks go that a journal has written to their places, and nobody else: before 5.14

@@ -15,11 +15,21 @@ pub(crate) fn run(
     workload: &str,
     variant: &str,
 ) -> Result<(), String> {
-    let folder = tempfile::tempdir().expect("a folder");
     let mut machine = "based_on = \"guest-tcg\"\ndescription = \"small\"\n".to_owned();
     for (mib, cpus) in nodes {
         machine.push_str(&format!("\n[[node]]\nmemory_mib = {mib}\ncpus = {cpus}\n"));
     }
+    run_on(&machine, sample_interval_ms, workload, variant)
+}
+
+/// The same on the machine of this file.
+pub(crate) fn run_on(
+    machine: &str,
+    sample_interval_ms: u64,
+    workload: &str,
+    variant: &str,
+) -> Result<(), String> {
+    let folder = tempfile::tempdir().expect("a folder");
     let experiment = format!(
         "description = \"found\"\nmachine = \"machine.toml\"\nseed = 1\n\
          sample_interval_ms = {sample_interval_ms}\n\n\
