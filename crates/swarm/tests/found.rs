@@ -47,7 +47,8 @@ fn a_fault_without_memory_on_xfs_has_somebody_killed() {
                    filesystem = \"xfs\"\n[disk.flash]\nqueue_depth = 1\n\
                    read = { access_ns = 1000000, command_ns = 0, bytes_per_second = 5000000 }\n\
                    write = { access_ns = 1000000, command_ns = 0, bytes_per_second = 5000000 }\n";
-    let workload = "name = \"micro\"\nmemory = 0.9\nprocesses_per_cpu = 1\n\n[[demand]]\nkind = \"module\"\n\
+    let workload = "name = \"micro\"\nmemory = 0.9\nprocesses_per_cpu = 1\n\n[[demand]]\nkind = \"object\"\n\
+                    rate_per_s = 0.5\nlifetime_s = 2.0\nsize = 1\ngfp = \"atomic\"\n\n[[demand]]\nkind = \"module\"\n\
                     rate_per_s = 100.0\nlifetime_s = 100.0\norder = 3\ngfp = \"atomic\"";
     let ended = run_on(machine, 100, workload, "kernel = \"linux-6.1\"\nswap_mib = 400");
     if let Err(why) = ended {
