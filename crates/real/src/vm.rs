@@ -552,7 +552,13 @@ fn machine_arguments(spec: &VmSpec) -> Vec<String> {
     let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     match spec.accel {
         Accel::Tcg => {
-            add("-accel", format!("tcg,thread=single,tb-size={TB_MIB}"));
+            add(
+                "-accel",
+                format!(
+                    "tcg,thread={},tb-size={TB_MIB}",
+                    if nr_cpus > 1 && !spec.icount { "multi" } else { "single" }
+                ),
+            );
             add("-cpu", "max".to_owned());
         }
         Accel::Kvm => {
