@@ -1,11 +1,10 @@
 //! Generations instead of an active and an inactive list.
 //!
 //! Models: the multi-generational LRU of mm/vmscan.c and include/linux/mm_inline.h, v6.12 (`lru_gen_*`).
-//! Departs: ageing walks every table, where the kernel skips those that a Bloom filter says were sparse;
-//! the walk is one step. A page has one of two tiers: 0, or 3 once it came back while its generation was
-//! the oldest; uses of files by system calls make no tiers between. A page that was rejected clean is not
-//! tried again in the same batch. Visible as: ageing looks at more entries and finds more pages in use
-//! than the kernel's, at a higher cost; file pages read several times are not told apart by how often.
+//! Departs: which tables ageing walks is remembered exactly, where the kernel has a Bloom filter; the walk is one
+//! step. Of the uses of a file's page by system calls two are told apart, not five, so that none has the highest tier. A
+//! page that was rejected clean is not tried again in the same batch. Visible as: file pages used very often are evicted
+//! as those used twice.
 //!
 //! A page's generation is where it belongs; the list it is on may be an older one, from which it is moved
 //! when eviction comes to it.
@@ -20,6 +19,7 @@ use crate::reclaim::{DEF_PRIORITY, ScanControl, Shrunk};
 use crate::types::{NR_ZONE_KINDS, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::workingset::{Shadow, pack_shadow, unpack_shadow, workingset_events};
+use core::ops::Range;
 use std_alloc::vec::Vec;
 
 /// Generations at most (`MAX_NR_GENS`).
@@ -29,7 +29,7 @@ const MIN_NR_GENS: u64 = 2;
 /// Tiers (`MAX_NR_TIERS`).
 const NR_TIERS: usize = 4;
 /// Pages isolated at a time, entries looked at around one that was accessed (`MIN_LRU_BATCH`).
-const MIN_LRU_BATCH: u64 = 64;
+pub const MIN_LRU_BATCH: u64 = 64;
 /// Pages looked at by a step at most (`MAX_LRU_BATCH`).
 const MAX_LRU_BATCH: u64 = 4096;
 
@@ -48,6 +48,46 @@ pub struct Generations {
     refaulted: [[u64; NR_TIERS]; 2],
     avg_total: [[u64; NR_TIERS]; 2],
     avg_refaulted: [[u64; NR_TIERS]; 2],
+    /// The tables that the next walk looks at, and those of the walk after it: by the number of the generation it ends,
+    /// modulo 2.
+    dense: [DenseTables; 2],
+}
+
+/// The tables in which many entries were found accessed.
+#[doc(alias = "bloom_filter")]
+#[derive(Clone, Debug, Default)]
+struct DenseTables {
+    /// A bit for each.
+    words: Vec<u64>,
+    /// Before a first walk each may be one.
+    is_known: bool,
+}
+
+impl DenseTables {
+    const UNKNOWN: Self = Self { words: Vec::new(), is_known: false };
+
+    fn may_have(&self, unit: usize) -> bool {
+        !self.is_known || self.words.get(unit / 64).is_some_and(|word| word >> (unit % 64) & 1 == 1)
+    }
+
+    fn insert(&mut self, unit: usize) {
+        if self.words.len() <= unit / 64 {
+            self.words.resize(unit / 64 + 1, 0);
+        }
+        self.words[unit / 64] |= 1 << (unit % 64);
+    }
+
+    fn reset(&mut self) {
+        self.words.clear();
+        self.is_known = true;
+    }
+}
+
+/// Whether entries are accessed so often that looking at all of them pays: one of each line of the cache.
+#[doc(alias = "suitable_to_scan")]
+const fn is_dense(nr_young: u32, nr_entries: u32) -> bool {
+    const ENTRIES_OF_LINE: u32 = 8;
+    nr_young * ENTRIES_OF_LINE >= nr_entries
 }
 
 /// How often pages of a tier came back: what two tiers or types are compared by.
@@ -80,6 +120,7 @@ impl Generations {
         refaulted: [[0; NR_TIERS]; 2],
         avg_total: [[0; NR_TIERS]; 2],
         avg_refaulted: [[0; NR_TIERS]; 2],
+        dense: [DenseTables::UNKNOWN; 2],
     };
 
     /// The list of a generation, by its number modulo [`MAX_NR_GENS`], type and zone class.
@@ -315,11 +356,22 @@ impl Memory {
         let lruvec = self.lruvec_of(pfn);
         let youngest = Generations::slot(self.generations(lruvec).max_seq);
         self.move_home(pfn, youngest);
+        self.forget_uses(pfn);
+    }
+
+    /// Another generation is another beginning: how often a page was used, and that it came back, is forgotten.
+    fn forget_uses(&mut self, pfn: Pfn) {
         self.frames.clear_flags(pfn, PageFlags::REFERENCED | PageFlags::WORKINGSET);
     }
 
+    /// The tier of a page: anonymous pages that came back have the highest, pages of files that were used twice have the
+    /// second.
     fn tier(&self, pfn: Pfn) -> usize {
-        if self.frames.has(pfn, PageFlags::WORKINGSET) { NR_TIERS - 1 } else { 0 }
+        match self.frames.has(pfn, PageFlags::WORKINGSET) {
+            false => 0,
+            true if self.frames.has(pfn, PageFlags::ANON) => NR_TIERS - 1,
+            true => 1,
+        }
     }
 
     /// What to note of a page that is evicted.
@@ -351,7 +403,7 @@ impl Memory {
         }
         generations.refaulted[file][usize::from(tier)] += pages;
         self.vm.add(activate, pages);
-        if anon || tier > 0 {
+        if anon {
             self.frames.set_flags(pfn, PageFlags::WORKINGSET);
             self.vm.add(restore, pages);
         }
@@ -417,8 +469,14 @@ impl Memory {
         lists.generations.max_seq += 1;
     }
 
-    /// Anonymous memory is passed over where nothing of it could go.
+    /// Anonymous memory is passed over where nothing of it could go, and so are tables in which few entries were found
+    /// accessed the last time.
     fn walk_tables(&mut self, lruvec: LruvecId, can_swap: bool) {
+        let generations = self.generations(lruvec);
+        let (now, next) =
+            ((generations.max_seq % 2) as usize, (generations.max_seq % 2 ^ 1) as usize);
+        let looked_at = core::mem::take(&mut generations.dense[now]);
+        generations.dense[next].reset();
         for unit in 0..self.spaces.table.units.len() {
             if !can_swap && !self.is_of_file(unit) {
                 continue;
@@ -433,15 +491,18 @@ impl Memory {
                         self.promote(head);
                     }
                 }
-                Pmd::Table => {
+                Pmd::Table if looked_at.may_have(unit) => {
                     self.work.ptes_scanned += u64::from(PTRS_PER_TABLE);
                     let start = unit as u32 * PTRS_PER_TABLE;
-                    for at in start..start + PTRS_PER_TABLE {
-                        self.promote_if_accessed(Vpn(at), lruvec);
+                    let nr_young = self.promote_accessed(start..start + PTRS_PER_TABLE, lruvec);
+                    if is_dense(nr_young, PTRS_PER_TABLE) {
+                        self.generations(lruvec).dense[next].insert(unit);
                     }
                 }
+                Pmd::Table => {}
             }
         }
+        self.generations(lruvec).dense[now] = looked_at;
     }
 
     /// Whether the pages of a unit, which has one owner, are those of files.
@@ -451,20 +512,23 @@ impl Memory {
         self.spaces.vmas_in(start..behind).iter().any(|vma| vma.file.is_some())
     }
 
-    fn promote_if_accessed(&mut self, vpn: Vpn, lruvec: LruvecId) {
-        let pte = self.spaces.table.pte(vpn);
-        if !pte.has(Pte::ACCESSED) {
-            return;
+    /// Makes the pages young whose entries among these were accessed, and returns their number.
+    fn promote_accessed(&mut self, entries: Range<u32>, lruvec: LruvecId) -> u32 {
+        let mut nr_young = 0;
+        for vpn in entries.map(Vpn) {
+            let pte = self.spaces.table.pte(vpn);
+            let Some(pfn) = pte.pfn().filter(|_| pte.has(Pte::ACCESSED)) else { continue };
+            if self.lruvec_of(pfn) == lruvec {
+                self.spaces.table.set_pte(vpn, pte.without(Pte::ACCESSED));
+                self.promote(self.frames.head_of(pfn));
+                nr_young += 1;
+            }
         }
-        let Some(pfn) = pte.pfn() else { return };
-        if self.lruvec_of(pfn) == lruvec {
-            self.spaces.table.set_pte(vpn, pte.without(Pte::ACCESSED));
-            self.promote(self.frames.head_of(pfn));
-        }
+        nr_young
     }
 
-    /// An entry was found accessed while evicting: those around it that were too make their pages young
-    /// (`lru_gen_look_around`).
+    /// An entry was found accessed while evicting: those around it that were too make their pages young, and if they
+    /// are many, the next walk looks at their table (`lru_gen_look_around`).
     pub(crate) fn look_around(&mut self, pfn: Pfn, vpn: Vpn) {
         let Some(vma) = self.spaces.find(vpn) else { return };
         let start = vpn.unit_start().0;
@@ -482,8 +546,12 @@ impl Memory {
         }
         let lruvec = self.lruvec_of(pfn);
         self.work.ptes_scanned += u64::from(last - first);
-        for at in first..last {
-            self.promote_if_accessed(Vpn(at), lruvec);
+        // The entry that led here has been forgotten by now.
+        let nr_young = 1 + self.promote_accessed(first..last, lruvec);
+        if is_dense(nr_young, last - first) {
+            let generations = self.generations(lruvec);
+            let next = (generations.max_seq % 2) as usize;
+            generations.dense[next].insert((start / PTRS_PER_TABLE) as usize);
         }
     }
 
@@ -495,6 +563,9 @@ impl Memory {
             while let Some(pfn) = self.generations(lruvec).list(oldest, file, zone).tail() {
                 let home = self.frames.home_generation(pfn);
                 let to = if home == oldest { next } else { home };
+                if home == oldest {
+                    self.forget_uses(pfn);
+                }
                 self.move_to_generation(pfn, to, End::Tail);
             }
         }
@@ -637,7 +708,11 @@ impl Memory {
                     }
                 } else {
                     self.del_page_from_lru(pfn);
-                    self.frames.clear_flags(pfn, PageFlags::ACTIVE | PageFlags::REFERENCED);
+                    // Of a page that is not referenced it is forgotten how often it came back.
+                    let is_used = self.frames.has(pfn, PageFlags::REFERENCED);
+                    let marks = if is_used { PageFlags::empty() } else { PageFlags::WORKINGSET };
+                    let cleared = PageFlags::ACTIVE | PageFlags::REFERENCED | marks;
+                    self.frames.clear_flags(pfn, cleared);
                     self.account_isolated(pfn, 1);
                     isolated += nr;
                     pages.push(pfn);
@@ -667,9 +742,12 @@ impl Memory {
     ) -> bool {
         let file = !self.frames.has(pfn, PageFlags::ANON);
         let home = self.frames.home_generation(pfn);
+        let tier = self.tier(pfn);
+        // One that came back goes round once more, however often others of its tier come back.
+        let is_protected = tier > highest_tier || tier == NR_TIERS - 1;
         let (to, end) = if home != oldest {
             (home, End::Head)
-        } else if self.tier(pfn) > highest_tier || self.zone_kind(pfn) > sc.highest_zoneidx {
+        } else if is_protected || self.zone_kind(pfn) > sc.highest_zoneidx {
             (next, End::Tail)
         } else if self.frames.has(pfn, PageFlags::LOCKED | PageFlags::WRITEBACK)
             || file && self.frames.has(pfn, PageFlags::DIRTY)
@@ -679,12 +757,14 @@ impl Memory {
         } else {
             return false;
         };
-        let tier = self.tier(pfn);
-        if home == oldest && tier > highest_tier {
-            let pages = self.nr_pages(pfn);
-            let lruvec = self.lruvec_of(pfn);
-            // Protected: it counts as one that could have gone.
-            self.generations(lruvec).evicted[usize::from(file)][tier] += pages;
+        if home == oldest {
+            self.forget_uses(pfn);
+            if is_protected {
+                let pages = self.nr_pages(pfn);
+                let lruvec = self.lruvec_of(pfn);
+                // It counts as one that could have gone.
+                self.generations(lruvec).evicted[usize::from(file)][tier] += pages;
+            }
         }
         self.move_to_generation(pfn, to, end);
         true

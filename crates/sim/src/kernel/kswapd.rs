@@ -5,7 +5,7 @@
 
 use super::kswapd_by_cluster::balance_by_cluster;
 use super::policy::{Balanced, FragmentStall, KcompactdWake, Rounds, WokenBelow};
-use super::shrink::{Scan, WRITES_BELOW, age_active_anon, shrink_lruvec};
+use super::shrink::{Scan, WRITES_BELOW, age_active_anon, initial_priority, shrink_lruvec};
 use super::trace::{self, ReclaimEvent};
 use super::{Kernel, KernelCx, TENTH, compaction, slab, throttle};
 use crate::task::{Mode, Wakeup};
@@ -319,6 +319,7 @@ impl Boost {
 /// - It ends well once some zone that the waker may use is balanced and the boost it began with is paid.
 /// - While it owes for a boost alone it neither writes nor swaps. A node that falls below its marks meanwhile comes
 ///   first: the boost is forgotten, and pressure begins anew.
+/// - With generations, pressure begins as high as what is asked for needs.
 /// - Pressure rises after a round that looked at fewer pages than the high marks ask for, and after one that reclaimed
 ///   nothing; a boost never raises it to where pages are written. A boost for which a round reclaims nothing is given up.
 /// - A run that reclaims nothing at all and does not end well counts as one in vain.
@@ -369,6 +370,10 @@ fn reclaim_in_rounds(
                 continue;
             }
             _ => {}
+        }
+        if priority == DEF_PRIORITY && !boost.is_owed() {
+            let kernel = cx.world();
+            priority = initial_priority(kernel, node, kernel.high_marks(zones));
         }
         let reclaimed = round_of_node(cx, node, zones, boost.is_owed(), priority, scan);
         let may_rise = !boost.is_owed() || priority != WRITES_BELOW;

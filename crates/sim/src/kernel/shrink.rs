@@ -13,8 +13,10 @@ use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::lumpy::ReclaimMode;
+use highorder_mm::mglru::MIN_LRU_BATCH;
 use highorder_mm::policy::{LruKind, LumpyIsolation};
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
+use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
@@ -170,9 +172,12 @@ pub(crate) fn age_active_anon(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mu
     }
 }
 
-/// As `shrink_lists`, by generations.
+/// As `shrink_lists`, by generations: whoever may not write finds nothing to do.
 #[doc(alias = "lru_gen_shrink_node")]
 fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
+    if !scan.control.may_writepage || !scan.control.may_unmap {
+        return;
+    }
     let began_with = scan.nr_reclaimed;
     let wanted = scan.control.nr_to_reclaim.max(2 << scan.order.0);
     let mut batch = Batch::default();
@@ -189,7 +194,15 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
         if looked_at >= plan.nr_to_scan {
             break;
         }
-        let Some(shrunk) = cx.world().memory.lru_gen_evict(lruvec, &scan.control) else { break };
+        let memory = &mut cx.world().memory;
+        let oldest = memory.lru.lruvecs[lruvec].generations.min_seq;
+        let Some(shrunk) = memory.lru_gen_evict(lruvec, &scan.control) else {
+            // Nothing went, but there is another oldest generation now.
+            if memory.lru.lruvecs[lruvec].generations.min_seq != oldest {
+                continue;
+            }
+            break;
+        };
         looked_at += shrunk.nr_scanned;
         finish_step(cx, lruvec, scan, &mut batch, shrunk);
         if scan.nr_reclaimed - began_with >= wanted || is_above_high(cx.world(), lruvec, scan) {
@@ -199,16 +212,42 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
     batch.judge_node(cx, lruvec, scan);
 }
 
+/// The priority at which kswapd begins with generations.
+#[doc(alias = "set_initial_priority")]
+pub(crate) fn initial_priority(kernel: &Kernel, node: NodeId, nr_to_reclaim: u64) -> u8 {
+    let memory = &kernel.memory;
+    if memory.policy.lru.kind == LruKind::Classic || nr_to_reclaim < MIN_LRU_BATCH {
+        return DEF_PRIORITY;
+    }
+    let lists = kernel.lruvecs_of(node, ZoneKind::Movable);
+    let inactive =
+        |list| -> u64 { lists.iter().map(|&lruvec| memory.lru.lruvecs[lruvec].size(list)).sum() };
+    let mut reclaimable = inactive(LruList::InactiveFile);
+    if memory.swap.nr_free() > 0 {
+        reclaimable += inactive(LruList::InactiveAnon);
+    }
+    priority_for(reclaimable, nr_to_reclaim)
+}
+
+/// The priority at which the share of so many pages that is looked at is what is asked for: not of so high a pressure that
+/// shrinkers would give up much more.
+fn priority_for(reclaimable: u64, nr_to_reclaim: u64) -> u8 {
+    /// The lowest, `DEF_PRIORITY / 2`.
+    const LOWEST: u32 = DEF_PRIORITY as u32 / 2;
+    // Powers of two: that of what there is rounded down, that of what is asked for up.
+    let bits = |pages: u64| u64::BITS - pages.leading_zeros();
+    let priority = bits(reclaimable).saturating_sub(1 + bits(nr_to_reclaim - 1));
+    priority.clamp(LOWEST, DEF_PRIORITY.into()) as u8
+}
+
 /// Whether kswapd has nothing left to do for order 0 (`should_abort_scan`).
 fn is_above_high(kernel: &Kernel, lruvec: LruvecId, scan: &Scan) -> bool {
-    // MIN_LRU_BATCH, mm/vmscan.c.
-    const BATCH: u64 = 64;
     let node = kernel.memory.lru.lruvecs[lruvec].node;
     let highest_zoneidx = scan.control.highest_zoneidx;
     scan.is_kswapd()
         && scan.order == Order(0)
         && kernel.zones_of(node, highest_zoneidx).all(|id| {
-            let high = kernel.memory.zones[id.index()].watermarks.pages(Mark::High) + BATCH;
+            let high = kernel.memory.zones[id.index()].watermarks.pages(Mark::High) + MIN_LRU_BATCH;
             kernel.memory.watermark_ok(id, Order(0), high, highest_zoneidx, AllocFlags::NONE)
         })
 }
@@ -466,3 +505,20 @@ impl Kernel {
 
 /// Priorities below this write pages whatever the mode (`DEF_PRIORITY - 2`).
 pub(crate) const WRITES_BELOW: u8 = DEF_PRIORITY - 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_begins_where_what_is_looked_at_is_what_is_asked_for() {
+        // 2^18 pages, of which a 2^7th is 2^11.
+        assert_eq!(priority_for(1 << 18, 1 << 11), 7);
+        // Rounded down here, and up there: half as many pages, or one more asked for.
+        assert_eq!(priority_for((1 << 18) - 1, 1 << 11), 6);
+        assert_eq!(priority_for(1 << 18, (1 << 11) + 1), 6);
+        // Neither above the least pressure nor below half of it.
+        assert_eq!(priority_for(1 << 30, 64), DEF_PRIORITY);
+        assert_eq!(priority_for(0, 1 << 11), DEF_PRIORITY / 2);
+    }
+}
