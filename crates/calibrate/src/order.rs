@@ -7,7 +7,7 @@ use highorder_input::InputError;
 type Relation = (&'static str, &'static str, f64, &'static str);
 
 /// At least as much as so many: [`check`] refuses costs of which one of these is not true.
-const RELATIONS: [Relation; 15] = [
+const RELATIONS: [Relation; 17] = [
     // A sixteenth of the 512 is ours: whole pages in a row are cleared faster, but by no machine so much faster.
     ("clear_base_page", "clear_huge_page", 32.0, "a huge page is 512 base pages"),
     ("copy_base_page", "copy_huge_page", 32.0, "a huge page is 512 base pages"),
@@ -21,6 +21,8 @@ const RELATIONS: [Relation; 15] = [
     ("lock_pair", "fault_entry", 1.0, "a fault takes locks"),
     ("lock_pair", "reclaim_page", 1.0, "reclaim locks the page"),
     ("lock_pair", "shrinkers", 1.0, "shrinkers are asked under a lock"),
+    ("lock_pair", "swap_out", 1.0, "swapping out takes locks"),
+    ("lock_pair", "swap_in", 1.0, "swapping in takes locks"),
     ("lock_pair", "rmap_walk", 1.0, "the walk takes the mapping's locks"),
     ("lock_pair", "context_switch", 1.0, "a switch takes the run queue's lock"),
     ("lock_pair", "block_request", 1.0, "a request takes the queue's locks"),

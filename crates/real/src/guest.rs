@@ -221,6 +221,11 @@ fn machine(shape: &Shape, disks: &[PathBuf]) -> Outcome<Files> {
     calibrate::check(&costs)?;
     // Once a disk is swapped to, nobody else may write to it.
     disks.iter().try_for_each(|disk| swap_on(disk))?;
+    if let [disk] = disks {
+        tell("swap");
+        calibrate::measure_swap(disk, &mut costs)?;
+        calibrate::check(&costs)?;
+    }
     let mut found = Found::read(root)?;
     for (node, &mib) in found.nodes.iter_mut().zip(&shape.node_mib) {
         node.memory_mib = mib;

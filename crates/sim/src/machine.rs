@@ -176,6 +176,11 @@ costs! {
     context_switch,
     /// CPU time to submit a transfer to a device and take its completion.
     block_request,
+    /// What writing a page to swap takes besides unmapping it and its part of a transfer: its slot, its place in the
+    /// swap cache, beginning and ending to write.
+    swap_out,
+    /// What reading a page from swap takes besides its fault, filling it and its part of a transfer.
+    swap_in,
 }
 
 /// A node.

@@ -190,8 +190,9 @@ fn wait_until_read(cx: &mut KernelCx<'_>, slot: Slot) {
 #[doc(alias = "swap_cluster_readahead")]
 fn read_in(cx: &mut KernelCx<'_>, reads: &[SwapIo]) {
     for run in runs(cx.world(), reads) {
-        let request = cx.world().costs.block_request.once();
-        cx.spend(request, Mode::System);
+        let costs = &cx.world().costs;
+        let cost = costs.block_request.once() + costs.swap_in.times(run.pages.len() as u64);
+        cx.spend(cost, Mode::System);
         let tickets = cx.submit_all(run.device, &run.reads());
         for (io, ticket) in run.pages.iter().zip(tickets) {
             // One that waited for a place in the queue may be read already.
@@ -212,9 +213,9 @@ pub(crate) fn write_out(cx: &mut KernelCx<'_>, writes: &[SwapIo]) {
         return;
     }
     for run in runs(cx.world(), writes) {
-        let kernel = cx.world();
-        let request = kernel.costs.block_request.once();
-        cx.spend(request, Mode::System);
+        let costs = &cx.world().costs;
+        let cost = costs.block_request.once() + costs.swap_out.times(run.pages.len() as u64);
+        cx.spend(cost, Mode::System);
         cx.submit_all(run.device, &run.writes());
     }
 }
