@@ -1,10 +1,11 @@
 //! Generations instead of an active and an inactive list.
 //!
 //! Models: the multi-generational LRU of mm/vmscan.c and include/linux/mm_inline.h, v6.12 (`lru_gen_*`).
-//! Departs: which tables ageing walks is remembered exactly, where the kernel has a Bloom filter; the walk is one
+//! Departs: ageing walks every table, where the kernel skips those that a Bloom filter says were sparse; the walk is one
 //! step. Of the uses of a file's page by system calls two are told apart, not five, so that none has the highest tier. A
-//! page that was rejected clean is not tried again in the same batch. Visible as: file pages used very often are evicted
-//! as those used twice.
+//! page that was rejected clean is not tried again in the same batch. Visible as: ageing finds more pages in use than the
+//! kernel's, at a higher cost, so that fewer that came back are there to go round once more; file pages used very often
+//! are evicted as those used twice.
 //!
 //! A page's generation is where it belongs; the list it is on may be an older one, from which it is moved
 //! when eviction comes to it.
@@ -48,46 +49,6 @@ pub struct Generations {
     refaulted: [[u64; NR_TIERS]; 2],
     avg_total: [[u64; NR_TIERS]; 2],
     avg_refaulted: [[u64; NR_TIERS]; 2],
-    /// The tables that the next walk looks at, and those of the walk after it: by the number of the generation it ends,
-    /// modulo 2.
-    dense: [DenseTables; 2],
-}
-
-/// The tables in which many entries were found accessed.
-#[doc(alias = "bloom_filter")]
-#[derive(Clone, Debug, Default)]
-struct DenseTables {
-    /// A bit for each.
-    words: Vec<u64>,
-    /// Before a first walk each may be one.
-    is_known: bool,
-}
-
-impl DenseTables {
-    const UNKNOWN: Self = Self { words: Vec::new(), is_known: false };
-
-    fn may_have(&self, unit: usize) -> bool {
-        !self.is_known || self.words.get(unit / 64).is_some_and(|word| word >> (unit % 64) & 1 == 1)
-    }
-
-    fn insert(&mut self, unit: usize) {
-        if self.words.len() <= unit / 64 {
-            self.words.resize(unit / 64 + 1, 0);
-        }
-        self.words[unit / 64] |= 1 << (unit % 64);
-    }
-
-    fn reset(&mut self) {
-        self.words.clear();
-        self.is_known = true;
-    }
-}
-
-/// Whether entries are accessed so often that looking at all of them pays: one of each line of the cache.
-#[doc(alias = "suitable_to_scan")]
-const fn is_dense(nr_young: u32, nr_entries: u32) -> bool {
-    const ENTRIES_OF_LINE: u32 = 8;
-    nr_young * ENTRIES_OF_LINE >= nr_entries
 }
 
 /// How often pages of a tier came back: what two tiers or types are compared by.
@@ -120,7 +81,6 @@ impl Generations {
         refaulted: [[0; NR_TIERS]; 2],
         avg_total: [[0; NR_TIERS]; 2],
         avg_refaulted: [[0; NR_TIERS]; 2],
-        dense: [DenseTables::UNKNOWN; 2],
     };
 
     /// The list of a generation, by its number modulo [`MAX_NR_GENS`], type and zone class.
@@ -469,14 +429,8 @@ impl Memory {
         lists.generations.max_seq += 1;
     }
 
-    /// Anonymous memory is passed over where nothing of it could go, and so are tables in which few entries were found
-    /// accessed the last time.
+    /// Anonymous memory is passed over where nothing of it could go.
     fn walk_tables(&mut self, lruvec: LruvecId, can_swap: bool) {
-        let generations = self.generations(lruvec);
-        let (now, next) =
-            ((generations.max_seq % 2) as usize, (generations.max_seq % 2 ^ 1) as usize);
-        let looked_at = core::mem::take(&mut generations.dense[now]);
-        generations.dense[next].reset();
         for unit in 0..self.spaces.table.units.len() {
             if !can_swap && !self.is_of_file(unit) {
                 continue;
@@ -491,18 +445,13 @@ impl Memory {
                         self.promote(head);
                     }
                 }
-                Pmd::Table if looked_at.may_have(unit) => {
+                Pmd::Table => {
                     self.work.ptes_scanned += u64::from(PTRS_PER_TABLE);
                     let start = unit as u32 * PTRS_PER_TABLE;
-                    let nr_young = self.promote_accessed(start..start + PTRS_PER_TABLE, lruvec);
-                    if is_dense(nr_young, PTRS_PER_TABLE) {
-                        self.generations(lruvec).dense[next].insert(unit);
-                    }
+                    self.promote_accessed(start..start + PTRS_PER_TABLE, lruvec);
                 }
-                Pmd::Table => {}
             }
         }
-        self.generations(lruvec).dense[now] = looked_at;
     }
 
     /// Whether the pages of a unit, which has one owner, are those of files.
@@ -512,23 +461,20 @@ impl Memory {
         self.spaces.vmas_in(start..behind).iter().any(|vma| vma.file.is_some())
     }
 
-    /// Makes the pages young whose entries among these were accessed, and returns their number.
-    fn promote_accessed(&mut self, entries: Range<u32>, lruvec: LruvecId) -> u32 {
-        let mut nr_young = 0;
+    /// Makes the pages young whose entries among these were accessed.
+    fn promote_accessed(&mut self, entries: Range<u32>, lruvec: LruvecId) {
         for vpn in entries.map(Vpn) {
             let pte = self.spaces.table.pte(vpn);
             let Some(pfn) = pte.pfn().filter(|_| pte.has(Pte::ACCESSED)) else { continue };
             if self.lruvec_of(pfn) == lruvec {
                 self.spaces.table.set_pte(vpn, pte.without(Pte::ACCESSED));
                 self.promote(self.frames.head_of(pfn));
-                nr_young += 1;
             }
         }
-        nr_young
     }
 
-    /// An entry was found accessed while evicting: those around it that were too make their pages young, and if they
-    /// are many, the next walk looks at their table (`lru_gen_look_around`).
+    /// An entry was found accessed while evicting: those around it that were too make their pages young
+    /// (`lru_gen_look_around`).
     pub(crate) fn look_around(&mut self, pfn: Pfn, vpn: Vpn) {
         let Some(vma) = self.spaces.find(vpn) else { return };
         let start = vpn.unit_start().0;
@@ -546,13 +492,7 @@ impl Memory {
         }
         let lruvec = self.lruvec_of(pfn);
         self.work.ptes_scanned += u64::from(last - first);
-        // The entry that led here has been forgotten by now.
-        let nr_young = 1 + self.promote_accessed(first..last, lruvec);
-        if is_dense(nr_young, last - first) {
-            let generations = self.generations(lruvec);
-            let next = (generations.max_seq % 2) as usize;
-            generations.dense[next].insert((start / PTRS_PER_TABLE) as usize);
-        }
+        self.promote_accessed(first..last, lruvec);
     }
 
     /// Joins the oldest generation of a type with the next, since there can be no more than four.
