@@ -552,13 +552,9 @@ fn machine_arguments(spec: &VmSpec) -> Vec<String> {
     let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     match spec.accel {
         Accel::Tcg => {
-            add(
-                "-accel",
-                format!(
-                    "tcg,thread={},tb-size={TB_MIB}",
-                    if nr_cpus > 1 && !spec.icount { "multi" } else { "single" }
-                ),
-            );
+            // CPUs that share a thread take turns ten times a second; instructions are counted in one thread alone.
+            let thread = if nr_cpus > 1 && !spec.icount { "multi" } else { "single" };
+            add("-accel", format!("tcg,thread={thread},tb-size={TB_MIB}"));
             add("-cpu", "max".to_owned());
         }
         Accel::Kvm => {
