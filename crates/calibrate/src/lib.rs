@@ -77,6 +77,18 @@ pub struct Measured {
     pub source: String,
 }
 
+impl Measured {
+    /// A cost. Less than nothing, from two numbers that noise has turned, is nothing, which [`check`] refuses.
+    fn new(name: &'static str, ns: f64, source: String) -> Self {
+        Self { name, ns: (ns.max(0.0) * 10.0).round() / 10.0, source }
+    }
+}
+
+/// A cost among those measured, in nanoseconds; 0 if it is none of them.
+fn cost_of(costs: &[Measured], name: &str) -> f64 {
+    costs.iter().find(|cost| cost.name == name).map_or(0.0, |cost| cost.ns)
+}
+
 /// Whether the kernel's shrinkers may be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shrinkers {
@@ -238,7 +250,7 @@ pub fn measure(
             costs.add("block_request", system_call, how);
         }
     }
-    let reclaim_page = costs.of("reclaim_page");
+    let reclaim_page = cost_of(&costs.all, "reclaim_page");
     for (name, times) in [("swap_out", SWAP_OUT_RECLAIMS), ("swap_in", SWAP_IN_RECLAIMS)] {
         costs.add(name, times * reclaim_page, &format!("derived: {times} times reclaim_page"));
     }
@@ -258,15 +270,8 @@ impl Costs<'_> {
         measure()
     }
 
-    /// A cost that was added.
-    fn of(&self, name: &str) -> f64 {
-        self.all.iter().find(|cost| cost.name == name).map_or(0.0, |cost| cost.ns)
-    }
-
-    /// Adds a cost. Less than nothing, from two numbers that noise has turned, is nothing, which [`check`] refuses.
     fn add(&mut self, name: &'static str, ns: f64, source: &str) {
-        let ns = (ns.max(0.0) * 10.0).round() / 10.0;
-        self.all.push(Measured { name, ns, source: source.to_owned() });
+        self.all.push(Measured::new(name, ns, source.to_owned()));
     }
 }
 

@@ -6,7 +6,7 @@
 )]
 
 use super::disk::disk_of;
-use super::{Measured, PAGE, REPETITIONS, cpu_time};
+use super::{Measured, PAGE, REPETITIONS, cost_of, cpu_time};
 use memmap2::{Advice, MmapMut};
 use rustix::mm::madvise;
 use std::fs;
@@ -37,7 +37,7 @@ struct Swapped {
 /// # Errors
 /// The disk's statistics or memory could not be had.
 pub fn measure_swap(disk: &Path, costs: &mut Vec<Measured>) -> io::Result<()> {
-    let of = |name: &str| costs.iter().find(|cost| cost.name == name).map_or(0.0, |cost| cost.ns);
+    let of = |name: &str| cost_of(costs, name);
     let (request, rmap, fault) = (of("block_request"), of("rmap_walk"), of("fault_entry"));
     let fills = fills_pages()?;
     let filling = if fills { of("clear_base_page") } else { 0.0 };
@@ -66,9 +66,8 @@ pub fn measure_swap(disk: &Path, costs: &mut Vec<Measured>) -> io::Result<()> {
         ),
     ];
     for (name, ns, source) in found {
-        let ns = (ns.max(0.0) * 10.0).round() / 10.0;
         costs.retain(|cost| cost.name != name);
-        costs.push(Measured { name, ns, source });
+        costs.push(Measured::new(name, ns, source));
     }
     Ok(())
 }
