@@ -18,6 +18,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// What names of instances begin with.
 const INSTANCE: &str = "highorder-";
@@ -226,6 +228,20 @@ impl BufferStats {
     }
 }
 
+/// Asks the kernel for an instance. A machine that stalls is often short of memory, and has some a moment later.
+fn make_instance(path: &Path) -> io::Result<()> {
+    const TRIES: u32 = 20;
+    for _ in 1..TRIES {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                thread::sleep(Duration::from_millis(250));
+            }
+            made => return made,
+        }
+    }
+    fs::create_dir(path)
+}
+
 /// An instance, gone when dropped.
 #[derive(Debug)]
 pub struct Instance {
@@ -245,7 +261,7 @@ impl Instance {
         tracefs.remove_left()?;
         let pid = std::process::id().to_string();
         let path = tracefs.root.join("instances").join(format!("{INSTANCE}{pid}"));
-        fs::create_dir(&path).map_err(io_at(&path))?;
+        make_instance(&path).map_err(io_at(&path))?;
         let locked = File::open(&path).and_then(|file| {
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             Ok(file)
