@@ -597,10 +597,10 @@ impl Memory {
         true
     }
 
-    /// Forgets what is remembered of a file's pages from `from` on that went before.
-    pub fn forget_shadows(&mut self, file: FileId, from: u64, cpu: CpuId) {
+    /// Forgets what is remembered of a file's pages from `from` on that went before. Returns how many pages that freed.
+    pub fn forget_shadows(&mut self, file: FileId, from: u64, cpu: CpuId) -> u64 {
         self.files.forget_shadows(file, from);
-        self.release_objects(cpu);
+        self.release_objects(cpu)
     }
 
     /// Drops a clean page that nobody uses, holds or maps, as `drop_caches` does. Whether it went.

@@ -685,14 +685,36 @@ pub struct Lru {
     pub inactive_ratio: InactiveRatio,
     /// How scanning is shared between anonymous and file pages.
     pub balance: Balance,
-    /// Refaults since the last reclaim let active pages be deactivated, whatever the sizes (files' since
-    /// 5.5, b91ac374346b; anonymous ones since 5.9, 170b04b7ae49).
-    pub deactivate_on_refault: bool,
+    /// Whose refaults since the last reclaim let active pages be deactivated, whatever the sizes.
+    pub deactivate_on_refault: RefaultRule,
+    /// Enough inactive pages of files spare anonymous ones only where the pass's priority leaves some of them to scan
+    /// (316bda0e6cc5, 4.5).
+    pub spared_by_priority: bool,
+    /// Where files and free pages are below the high marks together, anonymous pages alone are scanned only if enough of
+    /// them are inactive (06226226b70a, 4.13).
+    pub tiny_cache_wants_inactive: bool,
+    /// A type's share of a scan is rounded up, so that it is a page at least (68600f623d69, 4.20; until 76073c646f5f, 5.6).
+    pub share_rounds_up: bool,
     /// What a huge page counts in the scan.
     pub scan_unit: ScanUnit,
     /// Pages of files that went leave a shadow, by which they may be active at once when they come back
     /// (a528910e12ec, 3.15).
     pub refaults: bool,
+}
+
+/// Whose refaults, activated since the last reclaim, let active pages be deactivated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
+pub enum RefaultRule {
+    /// Nobody's (before 4.12).
+    Never,
+    /// Files': their active pages are deactivated. What is scanned is decided without them (2a2e48854d70, 4.12).
+    Files,
+    /// Files': there are too few inactive pages of files then, so that anonymous ones are scanned as well
+    /// (2c012a4ad1a2, 5.3).
+    FilesThroughout,
+    /// Those of either type, each for its own list (b91ac374346b, 5.5; 170b04b7ae49, 5.9).
+    Both,
 }
 
 /// How pages are ordered by age.

@@ -19,7 +19,7 @@ use crate::lru::{Isolated, LruList, Lruvec, LruvecId};
 use crate::lumpy::{Lumps, ReclaimMode};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
-use crate::policy::{AnonEntry, Balance, BusyPages, FileWrites};
+use crate::policy::{AnonEntry, Balance, BusyPages, FileWrites, RefaultRule};
 use crate::swap::SwapIo;
 use crate::types::{CpuId, Order, Pfn, ZoneKind};
 use crate::vma::ProcessId;
@@ -267,12 +267,19 @@ impl ScanBalance {
     /// Pages to scan of lists of these sizes.
     #[must_use]
     pub fn counts(self, sizes: [u64; 4], priority: u8) -> [u64; 4] {
-        self.counts_at_least(sizes, priority, 0)
+        self.counts_at_least(sizes, priority, 0, false)
     }
 
-    /// The same, of lists so small that the priority leaves nothing of them as if that were `least`.
+    /// The same, of lists so small that the priority leaves nothing of them as if that were `least`; and shares perhaps
+    /// rounded up.
     #[must_use]
-    pub fn counts_at_least(self, sizes: [u64; 4], priority: u8, least: u64) -> [u64; 4] {
+    pub fn counts_at_least(
+        self,
+        sizes: [u64; 4],
+        priority: u8,
+        least: u64,
+        rounds_up: bool,
+    ) -> [u64; 4] {
         let mut counts = [0; 4];
         for list in LruList::EVICTABLE {
             let mut scan = sizes[list as usize] >> priority;
@@ -282,7 +289,8 @@ impl ScanBalance {
             counts[list as usize] = match self {
                 Self::Equal => scan,
                 Self::Fractions(anon, file, whole) => {
-                    scan * if list.is_file() { file } else { anon } / whole
+                    let share = scan * if list.is_file() { file } else { anon };
+                    if rounds_up { share.div_ceil(whole) } else { share / whole }
                 }
                 Self::Anon if list.is_file() => 0,
                 Self::File if !list.is_file() => 0,
@@ -437,21 +445,27 @@ impl Memory {
     pub fn plan_scan(&mut self, lruvec: LruvecId, sc: &ScanControl) -> ScanPlan {
         let low = [self.inactive_is_low(lruvec, false), self.inactive_is_low(lruvec, true)];
         let mut may_deactivate = low;
-        if self.policy.lru.deactivate_on_refault {
-            let lists = &self.lru.lruvecs[lruvec];
-            for (file, may) in may_deactivate.iter_mut().enumerate() {
-                let moved = lists.activated_refaults[file] != lists.refaults_seen[file];
-                *may |= moved || sc.force_deactivate;
+        let rule = self.policy.lru.deactivate_on_refault;
+        let lists = &self.lru.lruvecs[lruvec];
+        let moved = [0, 1].map(|file| lists.activated_refaults[file] != lists.refaults_seen[file]);
+        match rule {
+            RefaultRule::Never => {}
+            RefaultRule::Files | RefaultRule::FilesThroughout => may_deactivate[1] |= moved[1],
+            RefaultRule::Both => {
+                may_deactivate = [0, 1].map(|file| low[file] || moved[file] || sc.force_deactivate);
             }
         }
-        let balance = self.scan_balance(lruvec, sc, may_deactivate);
+        // What decides between the types.
+        let too_few = if rule == RefaultRule::Files { low } else { may_deactivate };
+        let balance = self.scan_balance(lruvec, sc, too_few);
         let lists = &self.lru.lruvecs[lruvec];
         let sizes = LruList::EVICTABLE.map(|list| lists.size_up_to(list, sc.highest_zoneidx));
         // kswapd keeps on trying a zone that it has given up.
         let is_given_up =
             lists.zone.is_some_and(|zone| self.zones[zone.index()].flags.all_unreclaimable);
         let least = if is_given_up && sc.who == Reclaimer::Kswapd { SWAP_CLUSTER_MAX } else { 0 };
-        let counts = balance.counts_at_least(sizes, sc.priority, least);
+        let counts =
+            balance.counts_at_least(sizes, sc.priority, least, self.policy.lru.share_rounds_up);
         let plan = ScanPlan::new(counts, sc, may_deactivate);
         if self.policy.reclaim.proportional {
             plan
@@ -471,7 +485,7 @@ impl Memory {
         &mut self,
         lruvec: LruvecId,
         sc: &ScanControl,
-        may_deactivate: [bool; 2],
+        too_few: [bool; 2],
     ) -> ScanBalance {
         if !sc.may_swap || self.swap.nr_free() == 0 {
             return ScanBalance::File;
@@ -490,10 +504,15 @@ impl Memory {
             if sc.priority == 0 && (sc.swappiness > 0 || is_plain) {
                 return ScanBalance::Equal;
             }
-            if free + file <= high {
+            let policy = self.policy.lru;
+            let is_left = |list| size(list) >> sc.priority > 0;
+            let may_be_anon =
+                !policy.tiny_cache_wants_inactive || !too_few[0] && is_left(LruList::InactiveAnon);
+            if free + file <= high && may_be_anon {
                 return ScanBalance::Anon;
             }
-            if !is_plain && !self.inactive_is_low(lruvec, true) {
+            let may_be_file = !policy.spared_by_priority || is_left(LruList::InactiveFile);
+            if !is_plain && !too_few[1] && may_be_file {
                 return ScanBalance::File;
             }
             let lists = &mut self.lru.lruvecs[lruvec];
@@ -510,10 +529,10 @@ impl Memory {
             return ScanBalance::by_rotation(sc.swappiness, scanned, rotated);
         }
         let inactive_anon = size(LruList::InactiveAnon) >> sc.priority > 0;
-        if free + file <= high && !may_deactivate[0] && inactive_anon {
+        if free + file <= high && !too_few[0] && inactive_anon {
             return ScanBalance::Anon;
         }
-        if size(LruList::InactiveFile) >> sc.priority > 0 && !may_deactivate[1] {
+        if size(LruList::InactiveFile) >> sc.priority > 0 && !too_few[1] {
             return ScanBalance::File;
         }
         ScanBalance::by_cost(sc.swappiness, lists.cost)

@@ -9,7 +9,7 @@ use highorder_mm::frame::PageFlags;
 use highorder_mm::lru::{LruList, LruvecId, inactive_ratio};
 use highorder_mm::mglru::{ControlPosition, comes_back_no_more};
 use highorder_mm::page_table::{Slot, Vpn};
-use highorder_mm::policy::{AnonEntry, LruKind, Policy};
+use highorder_mm::policy::{AnonEntry, Lru, LruKind, Policy, RefaultRule};
 use highorder_mm::reclaim::{
     DEF_PRIORITY, Reclaimer, References, ScanBalance, ScanControl, ScanPlan, check_references,
 };
@@ -49,6 +49,68 @@ fn rotation_shares_the_scan() {
     // 60 * 1001 / 901 = 66; 140 * 1001 / 101 = 1387.
     let shares = ScanBalance::by_rotation(60, [1000, 1000], [900, 100]);
     assert_eq!(shares, ScanBalance::Fractions(66, 1387, 1454));
+    // A twentieth of 10 pages is half a page: none, or one where shares are rounded up.
+    assert_eq!(shares.counts_at_least([10, 0, 10, 0], 0, 0, false), [0, 0, 9, 0]);
+    assert_eq!(shares.counts_at_least([10, 0, 10, 0], 0, 0, true), [1, 0, 10, 0]);
+}
+
+#[test]
+fn refaults_of_files_deactivate_and_decide_the_balance_by_kernel() {
+    use RefaultRule::{Files, FilesThroughout, Never};
+    for (rule, deactivates, scans_anon) in
+        [(Never, false, false), (Files, true, false), (FilesThroughout, true, true)]
+    {
+        let policy = Policy {
+            lru: Lru { deactivate_on_refault: rule, spared_by_priority: false, ..linux_4_20().lru },
+            ..linux_4_20()
+        };
+        let mut user = user(&policy, 4096);
+        user.memory.swapon(1024, 0, true);
+        let start = user.mmap(0, 1024, MemPolicy::Default);
+        user.touch_range(start, 1024, Access::Write, CpuId(0));
+        user.memory.lru_add_drain_all();
+        let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
+        let plan = user.memory.plan_scan(LruvecId(0), &sc);
+        assert_eq!(
+            (plan.may_deactivate[1], plan.nr),
+            (false, [0; 4]),
+            "files alone, of which there are none"
+        );
+        user.memory.lru.lruvecs[0].activated_refaults[1] += 1;
+        let plan = user.memory.plan_scan(LruvecId(0), &sc);
+        assert_eq!(plan.may_deactivate[1], deactivates, "{rule:?}");
+        assert_eq!(plan.nr.iter().sum::<u64>() > 0, scans_anon, "{rule:?}: {:?}", plan.nr);
+        user.memory.snapshot_refaults(LruvecId(0));
+        assert!(!user.memory.plan_scan(LruvecId(0), &sc).may_deactivate[1], "they are of the past");
+    }
+}
+
+#[test]
+fn files_spare_anonymous_pages_only_where_some_are_scanned_and_a_tiny_cache_wants_inactive_ones() {
+    for is_new in [false, true] {
+        let policy = Policy {
+            lru: Lru {
+                spared_by_priority: is_new,
+                tiny_cache_wants_inactive: is_new,
+                ..linux_4_20().lru
+            },
+            ..linux_4_20()
+        };
+        let mut user = user(&policy, 4096);
+        user.memory.swapon(1024, 0, true);
+        let start = user.mmap(0, 1024, MemPolicy::Default);
+        user.touch_range(start, 1024, Access::Write, CpuId(0));
+        user.memory.lru_add_drain_all();
+        let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
+        // No file page: none is too few before 4.5 as well, where nothing is active.
+        let plan = user.memory.plan_scan(LruvecId(0), &sc);
+        assert_eq!(plan.nr.iter().sum::<u64>() > 0, is_new);
+        // As if all that is free were below the high mark: anonymous pages alone, all of which are active.
+        user.memory.zones[0].watermarks.boost = 4096;
+        let plan = user.memory.plan_scan(LruvecId(0), &sc);
+        let is_whole = plan.nr.iter().sum::<u64>() == 1024 >> 4;
+        assert_eq!(is_whole, !is_new, "{:?}", plan.nr);
+    }
 }
 
 #[test]

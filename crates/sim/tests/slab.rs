@@ -9,6 +9,7 @@ use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{CpuId, Order, Pfn};
 use highorder_sim::kernel::demand::{self, Demand, DemandKind};
+use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::inodes::{self, OpenFile};
 use highorder_sim::kernel::thp::Enabled;
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, slab, writeback};
@@ -157,6 +158,62 @@ fn dropped_inodes_come_back_from_the_disk() {
             // 1002 inodes of 256 bytes: 63 blocks.
             let read = cx.world().memory.vm.get(Vm::PgPgIn) - before;
             assert!((63 * 4..=66 * 4).contains(&read), "{read} KiB");
+        });
+        check(&mut sim);
+    }
+}
+
+/// Has shrinkers asked until nothing unused is left, but for what is too little for 3.x to ask for.
+fn drop_unused(cx: &mut KernelCx<'_>) {
+    for _ in 0..8 {
+        slab::drop_slab(cx);
+    }
+}
+
+#[test]
+fn an_inode_that_goes_takes_what_is_remembered_of_its_pages_with_it() {
+    for kernel in ["linux-4.4", "linux-4.14"] {
+        let mut sim = boot(kernel, |_, _| ());
+        run(&mut sim, |cx| {
+            // More than memory: of most files the pages are gone, and shadows there.
+            create_files(cx, 6400, 64 * 1024);
+            writeback::sync(cx);
+            assert!(cx.world().memory.files.nr_shadow_nodes() > 0);
+            drop_unused(cx);
+            assert_eq!(objects(cx.world(), CacheId::EXT4_INODE).0, 0);
+            assert_eq!(cx.world().memory.files.nr_shadow_nodes(), 0);
+        });
+        check(&mut sim);
+    }
+}
+
+#[test]
+fn an_inode_that_changed_stays_until_its_flusher_has_seen_to_it() {
+    for kernel in KERNELS {
+        let mut sim = boot(kernel, |_, _| ());
+        run(&mut sim, move |cx| {
+            let files = create_files(cx, 4000, 4096);
+            writeback::sync(cx);
+            // The first reading changes a file's access time; there is no other after it.
+            for (nr, open) in files.iter().enumerate() {
+                let open = inodes::open(cx, PROCESS, open.file);
+                if nr % 2 == 0 {
+                    let mut readahead = Readahead::default();
+                    filemap::read(cx, PROCESS, open.file, &mut readahead, 0, 4096).unwrap();
+                }
+                inodes::close(cx, open);
+            }
+            filemap::drop_pagecache(cx);
+            drop_unused(cx);
+            // 512 unused objects are too few for 3.x to ask for.
+            let left = objects(cx.world(), CacheId::EXT4_INODE).0;
+            assert!((2000..2000 + 512).contains(&left), "{kernel}: {left}");
+            // Thirty seconds, and up to five until the flusher looks.
+            cx.sleep(Ns::from_secs(36));
+            filemap::drop_pagecache(cx);
+            drop_unused(cx);
+            let left = objects(cx.world(), CacheId::EXT4_INODE).0;
+            assert!(left < 512, "{kernel}: {left}");
         });
         check(&mut sim);
     }

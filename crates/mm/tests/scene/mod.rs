@@ -11,8 +11,9 @@ use highorder_mm::policy::{
     Compaction, Contention, FallbackRule, FileWrites, Finish, FlushBy, FragmentAvoidance,
     FreeOrder, FreeScan, HighOrderMode, HighatomicReserve, HugePartialUnmap, InactiveRatio,
     IsolateMark, IsolatedLimit, ListType, LruKind, LruScope, LumpyIsolation, MigrateSearch,
-    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, Rescan, ScanUnit,
-    SkipHints, Suitable, TargetHead, TargetSearch, Urgency, WatermarkCheck, ZonelistOrder,
+    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, RefaultRule, Rescan,
+    ScanUnit, SkipHints, Suitable, TargetHead, TargetSearch, Urgency, WatermarkCheck,
+    ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -99,7 +100,9 @@ pub(crate) fn linux_4_20() -> Policy {
     policy.lru.anon = AnonEntry::Active;
     policy.lru.swapins_activate = true;
     policy.lru.balance = Balance::Rotated;
-    policy.lru.deactivate_on_refault = false;
+    policy.lru.deactivate_on_refault = RefaultRule::Files;
+    policy.lru.share_rounds_up = true;
+    policy.lru.batch_pages = 15;
     policy.lru.scan_unit = ScanUnit::Entry;
     policy.reclaim.mapped_count_twice = true;
     policy.vmstat.reclaim_by_type = false;
@@ -146,6 +149,10 @@ pub(crate) fn linux_4_4() -> Policy {
     policy.watermark.scale_factor = None;
     policy.lru.scope = LruScope::Zone;
     policy.lru.swapins_activate = false;
+    policy.lru.deactivate_on_refault = RefaultRule::Never;
+    policy.lru.spared_by_priority = false;
+    policy.lru.tiny_cache_wants_inactive = false;
+    policy.lru.share_rounds_up = false;
     policy.lru.batch_pages = 14;
     policy.lru.batch_flushes_when_full = false;
     policy.lru.batch_flushes_for_huge = false;

@@ -587,6 +587,8 @@ pub(crate) fn kcompactd(cx: &mut KernelCx<'_>, node: NodeId) {
             if cx.world().nodes[node.index()].kcompactd.order > Order(0) {
                 do_work(cx, node);
             }
+            // A zone that was compacted is another one (`timeout = default_timeout`, e1e92bfa3825, 5.15).
+            rounds_deferred = 0;
             continue;
         }
         if rounds_deferred > 0 {

@@ -34,6 +34,8 @@ pub struct File {
     extents: BTreeMap<u64, (u64, u64)>,
     /// When the oldest of its dirty pages became dirty.
     pub(crate) dirtied_at: Option<Ns>,
+    /// When its inode changed, unless it was written since.
+    pub(crate) inode_dirtied_at: Option<Ns>,
     /// Pages that are being written.
     pub(crate) nr_writing: u64,
     /// Whether it is still in a directory.
@@ -103,6 +105,7 @@ impl File {
             device,
             extents: BTreeMap::new(),
             dirtied_at: None,
+            inode_dirtied_at: None,
             nr_writing: 0,
             is_linked: true,
             inode_block: None,
@@ -221,6 +224,7 @@ impl Kernel {
     /// Forgets a file without pages in memory, and frees its space.
     pub(crate) fn forget_file(&mut self, file: FileId) {
         let Some(gone) = self.file_table[file.0 as usize].take() else { return };
+        self.forget_dirty_inode(file, &gone);
         let space = &mut self.spaces_on_disks[gone.device.0 as usize];
         for (at, pages) in gone.extents.into_values() {
             space.give_back(at, pages * PAGE_BYTES);

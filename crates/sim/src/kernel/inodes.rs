@@ -5,8 +5,9 @@
 //! which shrinkers take the oldest.
 //!
 //! Models: fs/dcache.c (`dput`, `dentry_lru_isolate`, `d_delete`), fs/inode.c (`iput_final`, `inode_lru_isolate`,
-//! `inode_add_lru`, `relatime_need_update`, `file_update_time`), v4.4 and v6.12; the inode tables of ext4 as pages of
-//! the block device's cache, which the journal holds where they change; `alloc_empty_file`, fs/file_table.c.
+//! `inode_add_lru`, `inode_sync_complete`, `evict`, `relatime_need_update`, `file_update_time`), v4.4 and v6.12; the
+//! inode tables of ext4 as pages of the block device's cache, which the journal holds where they change;
+//! `alloc_empty_file`, fs/file_table.c.
 //! Departs: a file has one name. Of metadata only inode tables change. Visible as: `Buffers` and writes lack bitmaps
 //! and directories. Access times are not updated once a day. Visible as: nothing in runs of hours. XFS's inodes are
 //! freed with their VFS part instead of some seconds later. Visible as: nothing that is known. Of where a file of XFS
@@ -470,7 +471,8 @@ pub(crate) fn file_changed(cx: &mut KernelCx<'_>, process: ProcessId, file: File
 
 #[doc(alias = "relatime_need_update")]
 fn update_times(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId, is_read: bool) {
-    let tick = cx.now().0 / JIFFY.0 + 1;
+    let now = cx.now();
+    let tick = now.0 / JIFFY.0 + 1;
     let kernel = cx.world();
     // Whoever maps a file finds out later that it was deleted.
     let Some(this) = kernel.file_table[file.0 as usize].as_mut() else { return };
@@ -484,6 +486,9 @@ fn update_times(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId, is_read
         }
         return;
     };
+    if !(is_read && was_current) {
+        kernel.dirty_inode(file, now);
+    }
     let is_noted = !kernel.has_journal(device) || kernel.is_journaled(device, block);
     if !(is_noted || is_read && was_current) {
         touch_block(cx, process, device, block, true);
@@ -701,9 +706,11 @@ impl Kernel {
             return;
         }
         if let Kind::File(file) = entry.kind {
-            let is_busy =
-                self.file_table[file.0 as usize].as_ref().is_some_and(|file| file.nr_writing > 0)
-                    || self.memory.files.counts(file).1 > 0;
+            let is_busy = self.is_inode_dirty(file)
+                || self.file_table[file.0 as usize]
+                    .as_ref()
+                    .is_some_and(|file| file.nr_writing > 0)
+                || self.memory.files.counts(file).1 > 0;
             let is_kept =
                 policy.inodes == InodeLists::Unpopulated && !self.memory.files.is_shrinkable(file);
             if is_busy || is_kept || self.memory.spaces.is_file_mapped(file) {
@@ -720,6 +727,12 @@ impl Kernel {
         entry.inode_referenced = policy.first_use_references;
         let superblock = entry.superblock;
         vfs.superblocks[superblock].nodes[node.index()].inodes.insert(since, id);
+    }
+
+    /// Whether a file's inode changed and no flusher has seen to it.
+    fn is_inode_dirty(&self, file: FileId) -> bool {
+        let this = self.file_table[file.0 as usize].as_ref();
+        this.is_some_and(|this| this.inode_dirtied_at.is_some())
     }
 
     /// A file lost pages, or was written: its inode may go now, if nobody needs it.
@@ -751,7 +764,9 @@ impl Kernel {
         pages
     }
 
-    /// Frees an inode. Returns how many pages that freed. The entry stays: the name is on the disk.
+    /// Frees an inode, and what is remembered of its file's pages with it (`truncate_inode_pages_final`). Returns how many
+    /// pages that freed. The entry stays: the name is on the disk.
+    #[doc(alias = "evict")]
     fn free_inode(&mut self, id: EntryId, cpu: CpuId) -> u64 {
         self.vfs.unlist_inode(id);
         let entry = self.vfs.entry_mut(id);
@@ -773,6 +788,9 @@ impl Kernel {
         }
         for (cache, object) in of_xfs {
             pages += self.memory.free_object(cache, object, cpu);
+        }
+        if let Kind::File(file) = self.vfs.entry(id).kind {
+            pages += self.memory.forget_shadows(file, 0, cpu);
         }
         pages
     }
@@ -866,7 +884,8 @@ impl Kernel {
     /// What becomes of the oldest unused inode.
     fn fate_of_inode(&self, id: EntryId) -> Fate {
         let entry = self.vfs.entry(id);
-        if entry.users > 0 || entry.dentry != Object::NONE {
+        let is_dirty = matches!(entry.kind, Kind::File(file) if self.is_inode_dirty(file));
+        if entry.users > 0 || entry.dentry != Object::NONE || is_dirty {
             return Fate::Leaves;
         }
         let keeps = self.flows.shrinkers.inodes == InodeLists::AllKeepingPages;

@@ -1,15 +1,16 @@
 //! Dirty pages on their way to the disk: flushers, dirty limits, sync.
 //!
 //! Models: mm/page-writeback.c (`balance_dirty_pages`, `global_dirty_limits`), fs/fs-writeback.c
-//! (`wb_writeback`, `writeback_sb_inodes`), v4.4 and v6.12.
+//! (`wb_writeback`, `writeback_sb_inodes`, `writeback_single_inode`, `__mark_inode_dirty`), v4.4 and v6.12.
 //! Departs: one bandwidth for each disk, measured over what it wrote lately, and all who write share it
 //! equally; the position control is the cubic one of the kernel without its per-device part. Visible as: on
 //! machines with a fast and a slow disk, writers to the fast one are held back with the others. Files of
 //! one device are written in the order of their numbers, some pages of each in turn, and not oldest first.
-//! Visible as: nothing known.
+//! Inodes that changed are all written as soon as there is reason to write anything. Visible as: nothing known.
 
 use super::fault::Killed;
 use super::filemap::{FileError, SOON};
+use super::files::File;
 use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal, xfs_log};
 use crate::device::Io;
 use crate::sched::DeviceId;
@@ -20,6 +21,7 @@ use highorder_mm::lru::LruList;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_words::Ns;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Share of dirtyable memory above which flushers work, in percent (`vm.dirty_background_ratio`).
@@ -44,7 +46,7 @@ pub(crate) const RATELIMIT_PAGES: u64 = 32;
 const BANDWIDTH_INTERVAL: Ns = Ns::from_millis(200);
 
 /// What is known of writeback to one disk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Flusher {
     /// Where its flusher waits.
     pub(crate) queue: crate::sched::WaitQueue,
@@ -56,6 +58,8 @@ pub struct Flusher {
     pub(crate) sync_wanted: bool,
     /// Pages that reclaim wants written, whatever the limits.
     nr_wanted: u64,
+    /// Files whose inodes changed, by when they did.
+    dirty_inodes: BTreeSet<(Ns, FileId)>,
 }
 
 impl Flusher {
@@ -67,6 +71,7 @@ impl Flusher {
             written: 0,
             sync_wanted: false,
             nr_wanted: 0,
+            dirty_inodes: BTreeSet::new(),
         }
     }
 
@@ -257,12 +262,64 @@ pub(crate) fn wakeup_flusher_threads(cx: &mut KernelCx<'_>, pages: Option<u64>) 
     }
 }
 
+impl Kernel {
+    /// A file's inode changed: it stays in memory until its flusher has seen to it.
+    #[doc(alias = "__mark_inode_dirty")]
+    pub(crate) fn dirty_inode(&mut self, file: FileId, now: Ns) {
+        let this = self.file_mut(file);
+        if this.inode_dirtied_at.is_none() {
+            this.inode_dirtied_at = Some(now);
+            let device = this.device;
+            self.flushers[device.0 as usize].dirty_inodes.insert((now, file));
+        }
+    }
+
+    /// A file's inode is as it is on the disk, or in the journal: it may go, if nobody uses it.
+    #[doc(alias = "inode_sync_complete")]
+    fn clean_inode(&mut self, file: FileId) {
+        let Some(this) = self.file_table[file.0 as usize].as_mut() else { return };
+        if let Some(at) = this.inode_dirtied_at.take() {
+            let device = this.device;
+            self.flushers[device.0 as usize].dirty_inodes.remove(&(at, file));
+            self.consider_inode(file);
+        }
+    }
+
+    /// A file that is gone has no inode to write.
+    pub(super) fn forget_dirty_inode(&mut self, file: FileId, gone: &File) {
+        if let Some(at) = gone.inode_dirtied_at {
+            self.flushers[gone.device.0 as usize].dirty_inodes.remove(&(at, file));
+        }
+    }
+
+    /// Writes the inodes that changed long ago, or all where everything is to be written. Their blocks are the journal's,
+    /// which has had them since they changed.
+    #[doc(alias = "writeback_single_inode")]
+    fn write_inodes(&mut self, device: DeviceId, now: Ns) {
+        let age_least = if self.writes_all(device) { Ns::ZERO } else { EXPIRE };
+        while let Some(&(at, file)) = self.flushers[device.0 as usize].dirty_inodes.first()
+            && now.saturating_sub(at) >= age_least
+        {
+            self.clean_inode(file);
+        }
+    }
+
+    /// Whether a disk's flusher writes whatever is dirty, and not only what is old.
+    fn writes_all(&self, device: DeviceId) -> bool {
+        let flusher = &self.flushers[device.0 as usize];
+        let (background, _) = self.dirty_limits();
+        flusher.sync_wanted || flusher.nr_wanted > 0 || self.memory.files.nr_dirty() > background
+    }
+}
+
 /// The kernel thread that writes one disk's dirty pages. Never returns.
 #[doc(alias = "wb_writeback")]
 pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
     loop {
         let queue = cx.world().flushers[device.0 as usize].queue;
         let (mut cursor, mut written_in_all) = (None, 0);
+        let now = cx.now();
+        cx.world().write_inodes(device, now);
         while let Some(file) = next_file(cx, device, cursor) {
             let before = cx.world().memory.files.nr_written();
             write_file_pages(cx, file, CHUNK_PAGES);
@@ -295,10 +352,7 @@ fn next_file(cx: &mut KernelCx<'_>, device: DeviceId, after: Option<FileId>) -> 
     let now = cx.now();
     let kernel = cx.world();
     kernel.update_dirty_limit(now);
-    let (background, _) = kernel.dirty_limits();
-    let all = kernel.flushers[device.0 as usize].sync_wanted
-        || kernel.flushers[device.0 as usize].nr_wanted > 0
-        || kernel.memory.files.nr_dirty() > background;
+    let all = kernel.writes_all(device);
     kernel.memory.files.dirty_files(after).find(|&id| {
         let file = kernel.file(id);
         file.device == device
@@ -363,6 +417,7 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
     // What is left is as old as it was; what became dirty meanwhile is not.
     let now = cx.now();
     let kernel = cx.world();
+    kernel.clean_inode(file);
     if kernel.file_table[file.0 as usize].is_some() && kernel.memory.files.counts(file).1 > 0 {
         let age = if left == 0 { since.unwrap_or(now) } else { now };
         let this = kernel.file_mut(file);
