@@ -7,15 +7,19 @@
 //! Models: `zone_watermark_ok`, mm/page_alloc.c, v6.12, for how much of what is free a request may take;
 //! `has_unmovable_pages`, mm/page_isolation.c, and `pfn_range_valid_contig`, mm/page_alloc.c, v6.12, for what a stretch
 //! may hold.
-//! Departs: what would be reclaimed on the way is a question of its own: see [`Gone::Caches`]. Visible as: a request that
-//! reclaims as hard as `vm.nr_hugepages` does gets more than compaction alone where there is page cache.
+//! Departs: compaction alone, and blocks that are asked for with compaction alone, reclaim nothing: see [`Gone::Caches`].
+//! Visible as: where there is page cache `vm.nr_hugepages` gives more, as the way that reclaims says.
 
 use crate::compact_memory::{self, assumed_of};
 use crate::free_running::uses_of;
+use crate::machine::restore;
+use crate::residents::with_residents;
+use crate::start::machine_like;
+use crate::what_if::MACHINE;
 use highorder_files::limits;
 use highorder_input::InputError;
 use highorder_kernelfs::PageFlags;
-use highorder_kernels::KernelFile;
+use highorder_kernels::{KernelFile, machine};
 use highorder_mm::Memory;
 use highorder_mm::alloc::Request;
 use highorder_mm::buddy::FreeTo;
@@ -26,9 +30,14 @@ use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::types::{CpuId, MAX_PAGE_ORDER, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::{Zone, ZoneId};
+use highorder_model::{ModelSpec, run_from};
+use highorder_record::Inputs;
 use highorder_report::{BlockPlace, UseClass};
 use highorder_snapshot::{Exactness, FrameUse, Snapshot};
+use highorder_system::{Code, KernelBlock, Ns};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a base page.
 const PAGE_BYTES: u64 = 4096;
@@ -242,6 +251,14 @@ pub fn attainable(
             blocks: states[1].1.clone().ask_for_all(order),
             above_min: None,
         });
+        if order == snapshot.pageblock_order {
+            ways.push(Way {
+                name: "asked for until there are no more, reclaiming too (vm.nr_hugepages)"
+                    .to_owned(),
+                blocks: pool_of(snapshot, kernel)?,
+                above_min: None,
+            });
+        }
     }
     ways.append(&mut emptied);
     let mut notes = assumed_of(snapshot);
@@ -283,6 +300,41 @@ fn of_counts(
         zones: Vec::new(),
         notes: vec![note.to_owned()],
     })
+}
+
+/// Huge pages for the hugetlb pool, asked for one by one until there are no more, once all zones were compacted: with all
+/// that a kernel does for each, in the whole model. What that takes of time is nobody's question here.
+fn pool_of(snapshot: &Snapshot, kernel: &KernelFile) -> Result<u64, InputError> {
+    let template = machine::load(MACHINE)?;
+    let machine = machine_like(snapshot, &[], &template, &mut Vec::new())?;
+    let memory = restore(snapshot, kernel, &machine.cpu_nodes())?;
+    let spec = ModelSpec {
+        machine,
+        policy: kernel.policy.clone(),
+        flows: kernel.flows.clone(),
+        knobs: BTreeMap::new(),
+        seed: 0,
+        demands: Vec::new(),
+        sample_interval: Ns::from_secs(3600),
+        draw: None,
+        watch: None,
+    };
+    let given = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&given);
+    let ask: Code = Box::new(move |sys| {
+        sys.set_knob("vm.compact_memory", "1")?;
+        while sys.take_block(KernelBlock::Hugetlb)?.is_some() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    let found = with_residents(snapshot, memory);
+    let (record, _) = run_from(found, spec, Inputs::default(), ask)
+        .map_err(|error| InputError::other(error.to_string()))?;
+    match record.notes.iter().find(|note| note.starts_with("main: ")) {
+        Some(note) => Err(InputError::other(note.clone())),
+        None => Ok(given.load(Ordering::Relaxed)),
+    }
 }
 
 /// A state of memory, with what each frame is used for.

@@ -490,52 +490,39 @@ impl Memory {
         if !sc.may_swap || self.swap.nr_free() == 0 {
             return ScanBalance::File;
         }
-        let by_rotation = self.policy.lru.balance.is_by_rotation();
-        let is_plain = self.policy.lru.balance == Balance::RotatedAlways;
-        if !by_rotation && sc.priority == 0 && sc.swappiness > 0 {
+        let policy = self.policy.lru;
+        let is_plain = policy.balance == Balance::RotatedAlways;
+        if sc.priority == 0 && (sc.swappiness > 0 || is_plain) {
             return ScanBalance::Equal;
         }
         let (free, high) = self.free_and_high(lruvec);
-        let lists = &self.lru.lruvecs[lruvec];
-        let size = |list| lists.size(list);
-        let file = size(LruList::InactiveFile) + size(LruList::ActiveFile);
-        let anon = size(LruList::InactiveAnon) + size(LruList::ActiveAnon);
-        if by_rotation {
-            if sc.priority == 0 && (sc.swappiness > 0 || is_plain) {
-                return ScanBalance::Equal;
-            }
-            let policy = self.policy.lru;
-            let is_left = |list| size(list) >> sc.priority > 0;
-            let may_be_anon =
-                !policy.tiny_cache_wants_inactive || !too_few[0] && is_left(LruList::InactiveAnon);
-            if free + file <= high && may_be_anon {
-                return ScanBalance::Anon;
-            }
-            let may_be_file = !policy.spared_by_priority || is_left(LruList::InactiveFile);
-            if !is_plain && !too_few[1] && may_be_file {
-                return ScanBalance::File;
-            }
-            let lists = &mut self.lru.lruvecs[lruvec];
-            for (kind, pages) in [(0, anon), (1, file)] {
-                if lists.recent_scanned[kind] > pages / 4 {
-                    lists.recent_scanned[kind] /= 2;
-                    lists.recent_rotated[kind] /= 2;
-                }
-            }
-            let (scanned, rotated) = (lists.recent_scanned, lists.recent_rotated);
-            if is_plain {
-                return ScanBalance::by_rotation_plus_one(sc.swappiness, scanned, rotated);
-            }
-            return ScanBalance::by_rotation(sc.swappiness, scanned, rotated);
-        }
-        let inactive_anon = size(LruList::InactiveAnon) >> sc.priority > 0;
-        if free + file <= high && !too_few[0] && inactive_anon {
+        let lists = &mut self.lru.lruvecs[lruvec];
+        let is_left = |list| lists.size(list) >> sc.priority > 0;
+        let anon = lists.size(LruList::InactiveAnon) + lists.size(LruList::ActiveAnon);
+        let file = lists.size(LruList::InactiveFile) + lists.size(LruList::ActiveFile);
+        let may_be_anon =
+            !policy.tiny_cache_wants_inactive || !too_few[0] && is_left(LruList::InactiveAnon);
+        if free + file <= high && may_be_anon {
             return ScanBalance::Anon;
         }
-        if size(LruList::InactiveFile) >> sc.priority > 0 && !too_few[1] {
+        let may_be_file = !policy.spared_by_priority || is_left(LruList::InactiveFile);
+        if !is_plain && !too_few[1] && may_be_file {
             return ScanBalance::File;
         }
-        ScanBalance::by_cost(sc.swappiness, lists.cost)
+        if !policy.balance.is_by_rotation() {
+            return ScanBalance::by_cost(sc.swappiness, lists.cost);
+        }
+        for (kind, pages) in [(0, anon), (1, file)] {
+            if lists.recent_scanned[kind] > pages / 4 {
+                lists.recent_scanned[kind] /= 2;
+                lists.recent_rotated[kind] /= 2;
+            }
+        }
+        let (scanned, rotated) = (lists.recent_scanned, lists.recent_rotated);
+        match is_plain {
+            true => ScanBalance::by_rotation_plus_one(sc.swappiness, scanned, rotated),
+            false => ScanBalance::by_rotation(sc.swappiness, scanned, rotated),
+        }
     }
 
     /// Free pages and high marks of the zones that lists belong to.

@@ -114,6 +114,10 @@ pub struct VmSpec {
     pub accel: Accel,
     /// Whether the guest's time is counted in instructions, which makes runs nearly repeatable; TCG only.
     pub icount: bool,
+    /// Whether its CPUs take turns instead of running at the same time; TCG only. For programs that trace: where one CPU
+    /// changes the kernel's code (a static key) while another runs it, QEMU 7.2 jumped into the middle of an instruction
+    /// in one of eight guests.
+    pub takes_turns: bool,
     /// What it may take.
     pub limits: Limits,
     /// The program that is the guest's process 1: one whose `main` begins with
@@ -147,6 +151,7 @@ impl VmSpec {
             sample_interval: Ns::from_secs(1),
             accel: Accel::Tcg,
             icount: false,
+            takes_turns: false,
             limits,
             program: std::env::current_exe().map_err(VmError::os("the running program"))?,
             qemu: PathBuf::from(QEMU),
@@ -553,7 +558,8 @@ fn machine_arguments(spec: &VmSpec) -> Vec<String> {
     match spec.accel {
         Accel::Tcg => {
             // CPUs that share a thread take turns ten times a second; instructions are counted in one thread alone.
-            let thread = if nr_cpus > 1 && !spec.icount { "multi" } else { "single" };
+            let is_multi = nr_cpus > 1 && !spec.icount && !spec.takes_turns;
+            let thread = if is_multi { "multi" } else { "single" };
             add("-accel", format!("tcg,thread={thread},tb-size={TB_MIB}"));
             add("-cpu", "max".to_owned());
         }

@@ -33,6 +33,7 @@ pub(crate) fn ask(
     let mut spec = VmSpec::new(image, guest).expect("a guest");
     spec.program = program;
     spec.cache = testing::cache();
+    spec.takes_turns = true;
     spec.options = "mitigations=off nokaslr".to_owned();
     spec.limits = Limits::of(Ns::from_secs(GUEST_SECONDS_MAX), spec.limits.memory_bytes);
     let sent = vm::ask(&spec, what).unwrap_or_else(|error| panic!("{kernel} {what}: {error}"));

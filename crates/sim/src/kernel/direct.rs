@@ -44,6 +44,7 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
     let mut scan = Scan::new(cx.world(), Reclaimer::Direct, order, highest_zoneidx, gfp);
     scan.process = want.process;
     let (mut repeat, mut deactivate) = (policy.repeats, policy.repeats_deactivating);
+    let lists = lruvecs(cx, want);
     loop {
         cx.world().memory.vm.add_in(Vm::AllocStall, highest_zoneidx, 1);
         let mut priority = DEF_PRIORITY;
@@ -51,10 +52,9 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
         loop {
             scan.control.priority = priority;
             scan.nr_scanned = 0;
-            let seen = shrink_zones(cx, want, &mut scan);
+            let seen = shrink_zones(cx, &lists, &mut scan);
             is_hopeful |= seen.is_hopeful;
             is_ready |= seen.is_ready;
-            let lists = lruvecs(cx, want);
             slab::after_pass(cx, &lists, &mut scan);
             let ends = is_ready && policy.ready == Ready::Ends;
             if scan.nr_reclaimed >= scan.control.nr_to_reclaim || priority == 0 || ends {
@@ -74,7 +74,7 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
             }
             priority -= 1;
         }
-        for lruvec in lruvecs(cx, want) {
+        for &lruvec in &lists {
             cx.world().memory.snapshot_refaults(lruvec);
         }
         if scan.nr_reclaimed > 0 {
@@ -126,11 +126,11 @@ struct Seen {
 }
 
 /// Looks through the lists of every zone that the request could use, once.
-fn shrink_zones(cx: &mut KernelCx<'_>, want: Want, scan: &mut Scan) -> Seen {
+fn shrink_zones(cx: &mut KernelCx<'_>, lists: &[LruvecId], scan: &mut Scan) -> Seen {
     let by_zone = cx.world().memory.policy.lru.scope == LruScope::Zone;
     let is_costly = scan.order > COSTLY_ORDER;
     let mut seen = Seen::default();
-    for lruvec in lruvecs(cx, want) {
+    for &lruvec in lists {
         let is_given_up = cx.world().is_given_up(lruvec);
         if by_zone && scan.control.priority != DEF_PRIORITY && is_given_up {
             continue;
