@@ -310,7 +310,7 @@ fn swappiness_counts_one_more_for_either_type() {
     assert_eq!(shares.counts([8192, 0, 4096, 0], 6), [5, 0, 61, 0]);
     // Of a zone that was given up 32 where nothing would be left: 32 * 67 / 1465 = 1, 32 * 1397 / 1465 = 30.
     // Where one or two are left they are shared: 2 * 67 / 1465 and 1397 / 1465 are nothing.
-    assert_eq!(shares.counts_at_least([8192, 1, 4095, 4096], 12, 32), [0, 1, 30, 0]);
+    assert_eq!(shares.counts_at_least([8192, 1, 4095, 4096], 12, 32, false), [0, 1, 30, 0]);
 }
 
 #[test]
