@@ -5,10 +5,13 @@ use crate::map::{self, When};
 use crate::output::{self, Force, VERSION};
 use clap::{ArgGroup, ValueEnum, value_parser};
 use highorder_input::InputError;
+use highorder_kernelfs::{Settings, TextFile};
 use highorder_kernels::KernelFile;
 use highorder_lab::attainable::{self, Attainable, Gone, Size};
 use highorder_lab::compact_memory::Recorded;
+use highorder_lab::what_if::recorded_settings;
 use highorder_mm::types::MAX_PAGE_ORDER;
+use highorder_recorder::settings;
 use highorder_report::{BlockedMap, Caption, UseClass};
 use highorder_snapshot::{RecordingFiles, Snapshot, frames_of_process};
 use highorder_tables::{Table, Value, text};
@@ -100,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let size = arguments.order.map(Size::of_order).or(arguments.size);
     let size = size.expect("clap requires one of both");
     let spinner = output::progress(None, "compacting");
-    let (state, recorded) = read(&arguments.source)?;
+    let (state, recorded, settings) = read(&arguments.source)?;
     let kernel = match (kernel, state.kernel_release.as_deref()) {
         (Some(kernel), _) => kernel,
         (None, Some(release)) => KernelFile::for_release(release).or_else(|_| nearest(release))?,
@@ -114,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for pid in &arguments.without_process {
         gone.push(Gone::Frames(format!("process {pid}"), frames_of_process(*pid)?));
     }
-    let mut found = attainable::attainable(&state, &kernel, size, &gone)?;
+    let mut found = attainable::attainable(&state, &kernel, size, &gone, settings.as_ref())?;
     found.notes.extend(of_other_release(&state, &kernel));
     spinner.finish_and_clear();
     let recorded = recorded.and_then(|after| attainable::of_recorded(&after, size));
@@ -157,13 +160,18 @@ fn of_other_release(state: &Snapshot, kernel: &KernelFile) -> Option<String> {
         .then(|| format!("compaction follows the rules of {}, not of Linux {release}", kernel.name))
 }
 
-/// The state, and where a recording has compacted it, what its kernel made of it.
-fn read(source: &Path) -> Result<(Snapshot, Option<Snapshot>), Failure> {
+/// The state; where a recording has compacted it, what its kernel made of it; and the machine's settings, if they are
+/// known: a recording's, or this machine's.
+fn read(source: &Path) -> Result<(Snapshot, Option<Snapshot>, Option<Settings>), Failure> {
     if RecordingFiles::are_at(source) {
         let Recorded { before, after, .. } = Recorded::read(source)?;
-        return Ok((before, after));
+        return Ok((before, after, recorded_settings(source)?));
     }
-    Ok((map::read(source)?, None))
+    let settings = match source == Path::new(map::LIVE) {
+        true => Settings::parse("settings", settings(Path::new("/")).as_bytes()).ok(),
+        false => None,
+    };
+    Ok((map::read(source)?, None, settings))
 }
 
 /// `2 MiB (order 9)`.

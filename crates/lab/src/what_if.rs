@@ -558,7 +558,7 @@ pub fn recorded_settings(recording: &Path) -> Result<Option<Settings>, InputErro
 const SETTINGS: &str = "settings";
 
 /// The knobs that the model has, as they were set.
-fn present_knobs(
+pub(crate) fn present_knobs(
     settings: Option<&Settings>,
     kernel: &KernelFile,
     assumed: &mut Vec<String>,

@@ -13,5 +13,5 @@ pub mod record;
 pub mod tracefs;
 
 pub use lines::Keep;
-pub use record::{Options, Overhead, RecordError, Recorded, record};
+pub use record::{Options, Overhead, RecordError, Recorded, record, settings};
 pub use tracefs::{TraceError, remove_left};

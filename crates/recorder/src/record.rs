@@ -592,8 +592,8 @@ fn case(recorded: &Recorded, missing: &[&str], options: &Options<'_>) -> Value {
     })
 }
 
-/// Every knob that the kernel has: `PATH VALUE`, a line each.
-fn settings(root: &Path) -> String {
+/// Every knob that the kernel below `root` (`/` of a running machine) has: `PATH VALUE`, a line each.
+pub fn settings(root: &Path) -> String {
     let mut text = String::new();
     let names = knobs::names().iter().filter(|name| !ACTIONS.contains(name));
     for path in names.flat_map(|name| knob_paths(root, name)) {
