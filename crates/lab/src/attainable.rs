@@ -15,7 +15,7 @@ use crate::free_running::uses_of;
 use crate::machine::restore;
 use crate::residents::with_residents;
 use crate::start::machine_like;
-use crate::what_if::{Knobs, MACHINE, present_knobs};
+use crate::what_if::{Knobs, MACHINE, completed, present_knobs};
 use highorder_files::limits;
 use highorder_input::InputError;
 use highorder_kernelfs::{PageFlags, Settings};
@@ -317,7 +317,7 @@ fn pool_of(
 ) -> Result<u64, InputError> {
     let template = machine::load(MACHINE)?;
     let knobs = match settings {
-        Some(_) => present_knobs(settings, kernel, notes),
+        Some(settings) => present_knobs(settings, kernel, notes),
         None => {
             let note = "what is asked for reclaims under the settings that a kernel has at boot: the state does not \
                         tell its own";
@@ -348,12 +348,8 @@ fn pool_of(
         Ok(())
     });
     let found = with_residents(snapshot, memory);
-    let (record, _) = run_from(found, spec, Inputs::default(), ask)
-        .map_err(|error| InputError::other(error.to_string()))?;
-    match record.notes.iter().find(|note| note.starts_with("main: ")) {
-        Some(note) => Err(InputError::other(note.clone())),
-        None => Ok(given.load(Ordering::Relaxed)),
-    }
+    completed(run_from(found, spec, Inputs::default(), ask)).map_err(InputError::other)?;
+    Ok(given.load(Ordering::Relaxed))
 }
 
 /// A state of memory, with what each frame is used for.

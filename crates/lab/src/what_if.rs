@@ -19,7 +19,7 @@ use highorder_kernels::{KernelFile, machine};
 use highorder_mm::types::Pfn;
 use highorder_model::{ModelSpec, check_knob_of, knobs, run_from, sets_marks};
 use highorder_record::{Inputs, Record, State};
-use highorder_sim::{Cost, Machine, Ns};
+use highorder_sim::{Cost, Machine, Ns, RunError};
 use highorder_snapshot::RecordingFiles;
 use highorder_system::Area;
 pub use replayed::Course;
@@ -286,7 +286,14 @@ impl Recorded {
         costs_of: &str,
     ) -> Result<Self, InputError> {
         let mut assumed = Vec::new();
-        let present = present_knobs(settings, &kernel, &mut assumed);
+        let present = match settings {
+            Some(settings) => present_knobs(settings, &kernel, &mut assumed),
+            None => {
+                let note = "knobs are as the kernel sets them at boot: the recording has none";
+                assumed.push(note.to_owned());
+                Knobs::new()
+            }
+        };
         let defrag = present.get("transparent_hugepage/defrag").map(String::as_str);
         let wanted = Wanted::of(&recording, defrag);
         let template = machine::load(costs_of)?;
@@ -435,11 +442,7 @@ impl Recorded {
             Inputs::default(),
             replayed::code(&self.wanted, &self.machine.costs, course),
         );
-        let (record, _) = ran.map_err(|error| error.to_string())?;
-        match record.notes.iter().find(|note| note.starts_with("main: ")) {
-            Some(note) => Err(note.clone()),
-            None => Ok(record),
-        }
+        completed(ran)
     }
 
     /// Runs of each of these settings with each seed, over so many workers. `progress` is told of every run that ended.
@@ -544,6 +547,15 @@ impl Recorded {
     }
 }
 
+/// A run's record, if its program came to its end; else why it did not, in words.
+pub(crate) fn completed<T>(ran: Result<(Record, T), RunError>) -> Result<Record, String> {
+    let (record, _) = ran.map_err(|error| error.to_string())?;
+    match record.notes.iter().find(|note| note.starts_with("main: ")) {
+        Some(note) => Err(note.clone()),
+        None => Ok(record),
+    }
+}
+
 /// The settings that lie beside a recording's trace, if they do.
 ///
 /// # Errors
@@ -559,15 +571,10 @@ const SETTINGS: &str = "settings";
 
 /// The knobs that the model has, as they were set.
 pub(crate) fn present_knobs(
-    settings: Option<&Settings>,
+    settings: &Settings,
     kernel: &KernelFile,
     assumed: &mut Vec<String>,
 ) -> Knobs {
-    let Some(settings) = settings else {
-        assumed
-            .push("knobs are as the kernel sets them at boot: the recording has none".to_owned());
-        return Knobs::new();
-    };
     let value_of = |name: &str| {
         let path = match name.split_once('.') {
             Some((folder @ ("vm" | "kernel"), rest)) => format!("/proc/sys/{folder}/{rest}"),

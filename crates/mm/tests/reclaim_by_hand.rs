@@ -54,22 +54,25 @@ fn rotation_shares_the_scan() {
     assert_eq!(shares.counts_at_least([10, 0, 10, 0], 0, 0, true), [1, 0, 10, 0]);
 }
 
+/// 1024 active anonymous pages, no page of a file, and swap, under 4.20 with these lists; and a pass at priority 4.
+fn with_active_anon(lru: Lru) -> (User, ScanControl) {
+    let mut user = user(&Policy { lru, ..linux_4_20() }, 4096);
+    user.memory.swapon(1024, 0, true);
+    let start = user.mmap(0, 1024, MemPolicy::Default);
+    user.touch_range(start, 1024, Access::Write, CpuId(0));
+    user.memory.lru_add_drain_all();
+    (user, ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) })
+}
+
 #[test]
 fn refaults_of_files_deactivate_and_decide_the_balance_by_kernel() {
     use RefaultRule::{Files, FilesThroughout, Never};
     for (rule, deactivates, scans_anon) in
         [(Never, false, false), (Files, true, false), (FilesThroughout, true, true)]
     {
-        let policy = Policy {
-            lru: Lru { deactivate_on_refault: rule, spared_by_priority: false, ..linux_4_20().lru },
-            ..linux_4_20()
-        };
-        let mut user = user(&policy, 4096);
-        user.memory.swapon(1024, 0, true);
-        let start = user.mmap(0, 1024, MemPolicy::Default);
-        user.touch_range(start, 1024, Access::Write, CpuId(0));
-        user.memory.lru_add_drain_all();
-        let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
+        let lru = linux_4_20().lru;
+        let lru = Lru { deactivate_on_refault: rule, spared_by_priority: false, ..lru };
+        let (mut user, sc) = with_active_anon(lru);
         let plan = user.memory.plan_scan(LruvecId(0), &sc);
         assert_eq!(
             (plan.may_deactivate[1], plan.nr),
@@ -88,20 +91,9 @@ fn refaults_of_files_deactivate_and_decide_the_balance_by_kernel() {
 #[test]
 fn files_spare_anonymous_pages_only_where_some_are_scanned_and_a_tiny_cache_wants_inactive_ones() {
     for is_new in [false, true] {
-        let policy = Policy {
-            lru: Lru {
-                spared_by_priority: is_new,
-                tiny_cache_wants_inactive: is_new,
-                ..linux_4_20().lru
-            },
-            ..linux_4_20()
-        };
-        let mut user = user(&policy, 4096);
-        user.memory.swapon(1024, 0, true);
-        let start = user.mmap(0, 1024, MemPolicy::Default);
-        user.touch_range(start, 1024, Access::Write, CpuId(0));
-        user.memory.lru_add_drain_all();
-        let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
+        let lru = linux_4_20().lru;
+        let lru = Lru { spared_by_priority: is_new, tiny_cache_wants_inactive: is_new, ..lru };
+        let (mut user, sc) = with_active_anon(lru);
         // No file page: none is too few before 4.5 as well, where nothing is active.
         let plan = user.memory.plan_scan(LruvecId(0), &sc);
         assert_eq!(plan.nr.iter().sum::<u64>() > 0, is_new);

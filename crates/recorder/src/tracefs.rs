@@ -230,14 +230,15 @@ impl BufferStats {
 /// could be swapped does not count (`si_mem_available`, which `__rb_allocate_pages` asks). Where nothing else is there, as
 /// on a machine that stalls, room is made as any program makes it: memory is written and given back.
 fn make_instance(path: &Path) -> io::Result<()> {
-    for mib in [0, 8, 16, 32, 64] {
-        drop(std::hint::black_box(vec![1_u8; mib << 20]));
-        match fs::create_dir(path) {
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {}
-            made => return made,
+    let mut made = fs::create_dir(path);
+    for mib in [8, 16, 32, 64] {
+        if !made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::OutOfMemory) {
+            break;
         }
+        drop(std::hint::black_box(vec![1_u8; mib << 20]));
+        made = fs::create_dir(path);
     }
-    fs::create_dir(path)
+    made
 }
 
 /// An instance, gone when dropped.
