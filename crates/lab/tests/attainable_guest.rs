@@ -31,6 +31,9 @@ const COMPACTING: &str = "asked for until there are no more, compacting for each
 const RECLAIMING: &str = "asked for until there are no more, reclaiming for each too";
 /// What a guest sends.
 const PARTS: [&str; 3] = ["state", "after", "pool"];
+/// How many guests of one kind a test boots: when a kernel gives up is a matter of chance (88 to 98 of 233 blocks in six
+/// guests of 6.12 in like states), the model's reclaim comes to one of two answers there, and so their means are compared.
+const GUESTS: usize = 3;
 const STATES: [&str; 10] = [
     "anon",
     "comb",
@@ -93,43 +96,62 @@ fn free_huge(buddyinfo: &[u8]) -> u64 {
     table.zones.iter().map(|zone| large(&zone.counts)).sum()
 }
 
-/// Prints a row for a state, and checks both of the model's answers against the kernel's, to a twentieth of all blocks:
-/// compaction alone, and huge pages asked for until there are no more.
-fn check(kernel: &str, state: &str, sent: &BTreeMap<String, Vec<u8>>) {
+/// What one guest's kernel gave, and what the model gives in the same state.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    blocks: u64,
+    kernel_compacted: u64,
+    kernel_pool: u64,
+    compacted: u64,
+    compacting: u64,
+    reclaiming: u64,
+}
+
+/// Prints a row for what a guest sent, and returns what it says.
+fn answers(kernel: &str, state: &str, sent: &BTreeMap<String, Vec<u8>>) -> Answers {
     let (blocks, ways) = attainable_in(&sent["state"]);
-    let pool: u64 = String::from_utf8_lossy(&sent["pool"]).trim().parse().unwrap();
-    let after = free_huge(&sent["after"]);
+    let kernel_pool = String::from_utf8_lossy(&sent["pool"]).trim().parse().unwrap();
+    let kernel_compacted = free_huge(&sent["after"]);
     let [compacted, compacting, reclaiming] =
         ["after compaction", COMPACTING, RECLAIMING].map(|way| ways[way]);
     println!(
-        "{kernel:4} {state:14} blocks {blocks} | as it is {} | compacted: kernel {after}, model {compacted} | \
-         nr_hugepages: kernel {pool}, model {compacting} to {reclaiming}",
+        "{kernel:4} {state:14} blocks {blocks} | as it is {} | compacted: kernel {kernel_compacted}, model \
+         {compacted} | nr_hugepages: kernel {kernel_pool}, model {compacting} to {reclaiming}",
         ways["as it is"]
     );
-    let most = blocks.div_ceil(20);
-    assert!(after.abs_diff(compacted) <= most, "compaction: {after} there, {compacted} here");
-    let expected =
-        compacting.min(reclaiming).saturating_sub(most)..=compacting.max(reclaiming) + most;
+    Answers { blocks, kernel_compacted, kernel_pool, compacted, compacting, reclaiming }
+}
+
+/// Checks both of the model's answers against the kernel's, summed over guests, to a twentieth of all blocks: compaction
+/// alone, and huge pages asked for until there are no more.
+fn check(guests: &[Answers]) {
+    let sum = |of: fn(&Answers) -> u64| guests.iter().map(of).sum::<u64>();
+    let most = sum(|guest| guest.blocks).div_ceil(20);
+    let (there, here) = (sum(|guest| guest.kernel_compacted), sum(|guest| guest.compacted));
+    assert!(there.abs_diff(here) <= most, "compaction: {there} there, {here} here");
+    let least = sum(|guest| guest.compacting.min(guest.reclaiming)).saturating_sub(most);
+    let expected = least..=sum(|guest| guest.compacting.max(guest.reclaiming)) + most;
+    let pool = sum(|guest| guest.kernel_pool);
     assert!(expected.contains(&pool), "nr_hugepages: {pool} there, {expected:?} expected");
 }
 
-fn check_guest(kernel: &str, state: &str) {
-    if let Some(sent) = ask(kernel, state) {
-        check(kernel, state, &sent);
-    }
+fn check_guests(kernel: &str, state: &str) {
+    let sent = (0..GUESTS).map_while(|_| ask(kernel, state));
+    let guests: Vec<_> = sent.map(|sent| answers(kernel, state, &sent)).collect();
+    check(&guests);
 }
 
 #[test]
 fn as_many_huge_pages_as_linux_6_12_gives_amid_scattered_anonymous_memory() {
-    check_guest("6.12", "anon");
+    check_guests("6.12", "anon");
 }
 
 #[test]
 fn as_many_huge_pages_as_linux_6_1_gives_amid_a_scattered_file_and_slab() {
-    check_guest("6.1", "scatter+slab");
+    check_guests("6.1", "scatter+slab");
 }
 
-/// All kinds under both kernels; `HIGHORDER_POOL=DIR` keeps what guests sent, and reads what is there already.
+/// All kinds under both kernels, a guest of each; `HIGHORDER_POOL=DIR` keeps what guests sent, and reads what is there already.
 #[test]
 #[ignore = "takes ten minutes"]
 fn as_many_huge_pages_in_states_of_ten_kinds() {
@@ -143,7 +165,7 @@ fn as_many_huge_pages_in_states_of_ten_kinds() {
         for (name, bytes) in &sent {
             let _ = path(name).map(|path| fs::write(path, bytes));
         }
-        if std::panic::catch_unwind(|| check(kernel, state, &sent)).is_err() {
+        if std::panic::catch_unwind(|| check(&[answers(kernel, state, &sent)])).is_err() {
             failed.push(format!("{kernel} {state}"));
         }
     }
