@@ -24,7 +24,7 @@ pub use quantity::{
 use crate::{Experiment, RealOptions, Scale, Target};
 use highorder_files::limits;
 use highorder_input::InputError;
-use highorder_kernelfs::{Settings, TextFile, Zoneinfo};
+use highorder_kernelfs::{Settings, Slabinfo, TextFile, Zoneinfo};
 use highorder_kernels::KernelFile;
 use highorder_kernels::machine;
 use highorder_mm::buddy::FreeTo;
@@ -394,8 +394,8 @@ impl Case {
 /// did is done anew. Pages of programs and files are taken from movable pageblocks, those of slab caches from reclaimable ones.
 /// What remains in use are the kernel's pages and the programs'.
 ///
-/// Departs: which slab pages were there before the set-up is not told; all reclaimable ones go if it fills caches.
-/// Visible as: what boot had left in them, about 2 MiB, is free.
+/// Departs: which slab pages were there before the set-up is not told. All reclaimable ones go if it fills caches, those of
+/// [`FILE_CACHES`] if it leaves files. Visible as: what boot had left in them, about 2 MiB or a tenth of that, is free.
 fn free_what_setup_took(
     snapshot: &Snapshot,
     memory: &mut Memory,
@@ -413,9 +413,11 @@ fn free_what_setup_took(
     }
     // Counted by node since 4.13 (385386cff4c6): of each node's zones the first has to give what it can.
     let of_node = |node: u32| table.node_stats(node)?.get("nr_slab_reclaimable");
+    let share = slab_share(snapshot, setup, &table)?;
+    let part = |pages: u64| (pages as f64 * share).round() as u64;
     let nodes = table.zones.iter().map(|zone| zone.node);
     let mut slab_of_nodes: BTreeMap<u32, u64> =
-        nodes.filter_map(|node| Some((node, of_node(node)?))).collect();
+        nodes.filter_map(|node| Some((node, part(of_node(node)?)))).collect();
     for at in 0..memory.zones.len() {
         let (node, kind) = (memory.zones[at].node.0, memory.zones[at].kind);
         let found = table.zone(node, kind.name());
@@ -426,17 +428,37 @@ fn free_what_setup_took(
         };
         let pages = names.iter().map(on_list).sum();
         free_in_use(memory, ZoneId(at as u8), Migratetype::Movable, pages, filled);
-        if setup.loads_slab() {
-            let by_zone = count("nr_slab_reclaimable");
-            let slab = by_zone.unwrap_or_else(|| slab_of_nodes.get(&node).copied().unwrap_or(0));
-            let zone = ZoneId(at as u8);
-            let freed = free_in_use(memory, zone, Migratetype::Reclaimable, slab, filled);
-            if let Some(left) = slab_of_nodes.get_mut(&node) {
-                *left = left.saturating_sub(freed);
-            }
+        let by_zone = count("nr_slab_reclaimable").map(part);
+        let slab = by_zone.unwrap_or_else(|| slab_of_nodes.get(&node).copied().unwrap_or(0));
+        let freed = free_in_use(memory, ZoneId(at as u8), Migratetype::Reclaimable, slab, filled);
+        if let Some(left) = slab_of_nodes.get_mut(&node) {
+            *left = left.saturating_sub(freed);
         }
     }
     Ok(())
+}
+
+/// Slab caches that little else fills than files of a disk, in the page cache or open: heads of buffers, nodes of the trees
+/// that find pages, inodes.
+const FILE_CACHES: [&str; 4] = ["buffer_head", "radix_tree_node", "ext4_inode_cache", "xfs_inode"];
+
+/// How much of what reclaimable slab caches hold the set-up put there, from 0 to 1: all where it fills caches, what the
+/// caches of files hold where it leaves files.
+fn slab_share(snapshot: &Snapshot, setup: &Script, zoneinfo: &Zoneinfo) -> Result<f64, InputError> {
+    if setup.loads_slab() {
+        return Ok(1.0);
+    }
+    let Some(text) = snapshot.files.get("slabinfo").filter(|_| setup.leaves_files()) else {
+        return Ok(0.0);
+    };
+    let caches = Slabinfo::parse("slabinfo", text).map_err(|e| InputError::other(e.to_string()))?;
+    let of_files = caches.caches.iter().filter(|cache| FILE_CACHES.contains(&cache.name.as_str()));
+    let of_files: u64 =
+        of_files.map(|cache| cache.num_slabs.saturating_mul(cache.pagesperslab)).sum();
+    let counts = zoneinfo.zones.iter().map(|zone| &zone.counters);
+    let counts = counts.chain(zoneinfo.zones.iter().filter_map(|zone| zone.node_stats.as_ref()));
+    let all: u64 = counts.filter_map(|counters| counters.get("nr_slab_reclaimable")).sum();
+    Ok(of_files.min(all) as f64 / all.max(1) as f64)
 }
 
 /// Frees the first pages in use that lie in pageblocks of this type, so many at most, and says how many they were. Those
