@@ -137,17 +137,31 @@ fn zone_state(kernel: &Kernel, id: ZoneId) -> ZoneState {
 
 /// Takes samples for a timeline.
 pub(super) struct Sampler {
-    /// Columns of each zone: free, min, low, high.
-    zone_names: Vec<[String; 4]>,
+    /// Columns of each zone.
+    zones: Vec<ZoneColumns>,
+}
+
+/// The names of a zone's columns.
+struct ZoneColumns {
+    /// Free pages, and the marks: min, low, high.
+    pages: [String; 4],
+    /// Free blocks of each order, named as a real kernel's (`/proc/buddyinfo`) are.
+    blocks: Vec<String>,
+}
+
+impl ZoneColumns {
+    fn new(zone: &Zone) -> Self {
+        let (node, kind) = (zone.node, zone.kind.name());
+        let pages = ["free_pages", "watermark_min", "watermark_low", "watermark_high"]
+            .map(|what| format!("{what}/{node}/{kind}"));
+        let block = |order| format!("buddyinfo {node} {kind} {order:02}");
+        Self { pages, blocks: (0..=MAX_PAGE_ORDER).map(block).collect() }
+    }
 }
 
 impl Sampler {
     pub(super) fn new(kernel: &Kernel) -> Self {
-        let names = kernel.memory.zones.iter().map(|zone| {
-            ["free_pages", "watermark_min", "watermark_low", "watermark_high"]
-                .map(|what| format!("{what}/{}/{}", zone.node, zone.kind.name()))
-        });
-        Self { zone_names: names.collect() }
+        Self { zones: kernel.memory.zones.iter().map(ZoneColumns::new).collect() }
     }
 
     /// Adds a sample, unless there is one of this moment.
@@ -168,12 +182,15 @@ impl Sampler {
         for name in SAMPLED {
             values.push((name, meminfo[name]));
         }
-        for (names, zone) in self.zone_names.iter().zip(&memory.zones) {
-            let [free, min, low, high] = names;
+        for (columns, zone) in self.zones.iter().zip(&memory.zones) {
+            let [free, min, low, high] = &columns.pages;
             values.push((free, zone.nr_free_pages));
             values.push((min, zone.watermarks.pages(Mark::Min)));
             values.push((low, zone.watermarks.pages(Mark::Low)));
             values.push((high, zone.watermarks.pages(Mark::High)));
+            for (order, column) in (0..).map(Order).zip(&columns.blocks) {
+                values.push((column, u64::from(zone.free_area.nr_free(order))));
+            }
         }
         let totals = kernel.compaction_totals();
         let of_zones = |of: fn(&Zone) -> u64| memory.zones.iter().map(of).sum();
