@@ -148,7 +148,7 @@ const FORMS: [(&str, Form, &[File]); 12] = [
 /// What postings printed of fragmentation, on both machines, with advice and without.
 const FRAGMENTATION: &[File] =
     files!["public_004_extfrag_events", "public_004_thpfioscale", "public_004_breakdowns"];
-/// Which machine's lines of these a form has, of which posting; breakdowns are of a later one.
+/// Which machine's lines of these a form has, of which posting; some breakdowns are of a later one.
 const CHOSEN: [(&str, &str, &str); 2] = [
     ("004_frag_1socket", "1-socket Skylake", "2018-11-07"),
     ("004_frag_2socket", "2-socket Haswell", "2018-11-07"),
@@ -181,7 +181,7 @@ pub fn find(name: &str) -> Option<PublishedForm> {
         form: *form,
         tables: files
             .iter()
-            .map(|file| table(*file, chosen(name, file.0)))
+            .flat_map(|file| chosen(name, file.0).into_iter().map(|chosen| table(*file, chosen)))
             .filter(|table| !table.rows.is_empty())
             .collect(),
     })
@@ -199,11 +199,13 @@ pub(crate) fn all_files() -> impl Iterator<Item = File> {
     of_one.flat_map(|(.., files)| files.iter()).chain(OTHER_FILES).copied()
 }
 
-/// The machine and the posting whose lines of a file a form has, if not all.
-fn chosen(form: &str, file: &str) -> Option<[&'static str; 2]> {
-    let (_, machine, posting) = CHOSEN.iter().find(|(name, ..)| *name == form)?;
-    let is_later = file == CHOSEN_BREAKDOWNS.0;
-    Some([machine, if is_later { CHOSEN_BREAKDOWNS.1 } else { posting }])
+/// The machine and the posting whose lines of a file a form has, or all lines; a table each.
+fn chosen(form: &str, file: &str) -> Vec<Option<[&'static str; 2]>> {
+    let Some((_, machine, posting)) = CHOSEN.iter().find(|(name, ..)| *name == form) else {
+        return vec![None];
+    };
+    let later = Some(CHOSEN_BREAKDOWNS.1).filter(|_| file == CHOSEN_BREAKDOWNS.0);
+    [Some(*posting), later].into_iter().flatten().map(|posting| Some([*machine, posting])).collect()
 }
 
 /// The table of a file: long CSV without quotes, the rows of a table's columns one after another.

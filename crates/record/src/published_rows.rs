@@ -140,19 +140,30 @@ const FALLBACKS: [(&str, &str); 3] = [
     ("MIGRATE_RECLAIMABLE", "mm_page_alloc_extfrag_reclaimable"),
 ];
 
+/// What became of huge pages, as breakdowns name it, and the counters.
+const HUGE_PAGES: [(&str, &str); 6] = [
+    ("THP fault alloc", "thp_fault_alloc"),
+    ("THP fault fallback", "thp_fault_fallback"),
+    ("THP collapse alloc", "thp_collapse_alloc"),
+    ("THP collapse fail", "thp_collapse_alloc_failed"),
+    ("THP split", "thp_split_page"),
+    ("THP split failed", "thp_split_page_failed"),
+];
+
 /// Whether a run's memory for huge pages was advised as that of a row's configuration.
 fn is_configured(record: &Record, row: &PublishedRow) -> bool {
     let is_advised = record.inputs.workload.values.get("advice").is_some_and(|word| word == "huge");
     is_advised == row.cells.settings[1].ends_with("MADV_HUGEPAGE")
 }
 
-/// Fallbacks that mix pageblocks: all of them, or those for requests of one type.
+/// Fallbacks that mix pageblocks, all of them or those for requests of one type; or what became of huge pages.
 fn fallbacks(record: &Record, row: &PublishedRow) -> Option<f64> {
     if !is_configured(record, row) {
         return None;
     }
     let delta = |name: &str| record.delta(name).map(|nr| nr as f64);
-    match FALLBACKS.iter().find(|(metric, _)| *metric == row.cells.metric) {
+    let mut counters = FALLBACKS.iter().chain(&HUGE_PAGES);
+    match counters.find(|(metric, _)| *metric == row.cells.metric) {
         Some((_, counter)) => delta(counter),
         None if row.cells.metric.starts_with("extfrag events") => {
             FALLBACKS.iter().map(|(_, counter)| delta(counter)).sum()
