@@ -136,6 +136,7 @@ pub(crate) fn machine_like(
     if !cpu_nodes.is_sorted() {
         assumed.push("CPUs are numbered node by node, which they were not".to_owned());
     }
+    machine.sched = machine.sched.of_cpus(next);
     let meminfo =
         snapshot.files.get("meminfo").and_then(|text| Meminfo::parse("meminfo", text).ok());
     let swap_kib = meminfo.and_then(|meminfo| meminfo.get("SwapTotal")).unwrap_or(0);

@@ -340,6 +340,7 @@ impl Case {
                 this
             })
             .collect();
+        machine.sched = machine.sched.of_cpus(nr_cpus);
         self.set_disks(&mut machine)?;
         Ok(machine)
     }

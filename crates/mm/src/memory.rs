@@ -15,7 +15,7 @@ use crate::policy::{Policy, ZonelistOrder};
 use crate::slab::SlabCaches;
 use crate::swap::Swap;
 use crate::types::{Migratetype, NR_ZONE_KINDS, NodeId, Order, Pfn, ZoneKind};
-use crate::vma::AddressSpaces;
+use crate::vma::{AddressSpaces, ProcessId};
 use crate::vmstat::VmEvents;
 use crate::watermark::Watermarks;
 use crate::zone::{FreeArea, Zone, ZoneFlags, ZoneId};
@@ -121,6 +121,8 @@ pub struct Memory {
     pub(crate) compact_events: Option<Vec<CompactEvent>>,
     /// Mappings and page tables.
     pub spaces: AddressSpaces,
+    /// Processes whose mappings of anonymous pages somebody is changing.
+    pub(crate) locked_mappings: Vec<ProcessId>,
     /// The lists that reclaim takes from.
     pub lru: LruState,
     /// Swap areas.
@@ -198,6 +200,7 @@ impl Memory {
             capture: None,
             compact_events: None,
             spaces: AddressSpaces::default(),
+            locked_mappings: Vec::new(),
             lru: LruState::new(&machine, policy.lru.scope),
             swap: Swap::new(machine.cpu_nodes.len()),
             files: PageCache::default(),

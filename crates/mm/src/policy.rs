@@ -805,6 +805,8 @@ pub struct Reclaim {
     pub swappiness: u8,
     /// What becomes of a page found under writeback or dirty.
     pub busy_pages: BusyPages,
+    /// What reclaim does with a page whose mappings somebody else is changing.
+    pub busy_mappings: BusyMappings,
     /// The order in which a batch of pages is freed, by reclaim and by unmapping.
     pub free_order: FreeOrder,
     /// What unmapping a part of a huge page does to the rest.
@@ -888,6 +890,17 @@ pub enum BusyPages {
     Keep,
     /// It becomes active, out of the way until it is written (c55e8d035b28, 4.12).
     Activate,
+}
+
+/// What reclaim does with an anonymous page whose process has a huge page split by somebody else at the moment: its
+/// `anon_vma` is locked for writing meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
+pub enum BusyMappings {
+    /// It waits for its turn (before 5.19).
+    Wait,
+    /// It takes the page for one in use and goes on to the next (`folio_referenced`; 6d4675e60135, 5.19).
+    Keep,
 }
 
 /// The order in which a batch of pages is freed.

@@ -19,7 +19,7 @@ use crate::lru::{Isolated, LruList, Lruvec, LruvecId};
 use crate::lumpy::{Lumps, ReclaimMode};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
-use crate::policy::{AnonEntry, Balance, BusyPages, FileWrites, RefaultRule};
+use crate::policy::{AnonEntry, Balance, BusyMappings, BusyPages, FileWrites, RefaultRule};
 use crate::swap::SwapIo;
 use crate::types::{CpuId, Order, Pfn, ZoneKind};
 use crate::vma::ProcessId;
@@ -130,6 +130,8 @@ pub struct Shrunk {
     pub nr_pageout: u64,
     /// Pages kept since they were referenced.
     pub nr_ref_keep: u64,
+    /// The processes of the huge pages that were split, one for each.
+    pub splits: Vec<ProcessId>,
     /// What to write to swap, in order.
     pub writes: Vec<SwapIo>,
     /// Dirty pages of files to be written.
@@ -806,6 +808,13 @@ impl Memory {
             return if busy == Fate::Keep { Fate::Written } else { busy };
         }
         let ignores_references = shrunk.mode == Some(ReclaimMode::Lumpy);
+        if anon
+            && self.policy.reclaim.busy_mappings == BusyMappings::Keep
+            && self.are_mappings_locked(pfn)
+        {
+            shrunk.nr_ref_keep += nr;
+            return Fate::Keep;
+        }
         let accessed = self.page_referenced(pfn) + self.is_spared(pfn, sc);
         if accessed > 0
             && anon
@@ -837,7 +846,7 @@ impl Memory {
             if !sc.may_io {
                 return Fate::Keep;
             }
-            match self.give_slot(pfn, sc, pages) {
+            match self.give_slot(pfn, sc, pages, &mut shrunk.splits) {
                 Slotted::Yes => {}
                 Slotted::No => return Fate::Activate,
                 Slotted::Gone => return Fate::Gone,
@@ -853,6 +862,7 @@ impl Memory {
                 shrunk.nr_refused += 1;
                 return Fate::Keep;
             }
+            self.flush_before_write(unmapped);
             let io = self.begin_swapout(pfn);
             let nr = self.nr_pages(pfn);
             shrunk.nr_pageout += nr;
@@ -873,7 +883,13 @@ impl Memory {
 
     /// Gives a page a slot, splitting a huge page that cannot have a cluster: its parts come next in
     /// `pages`.
-    fn give_slot(&mut self, pfn: Pfn, sc: &ScanControl, pages: &mut Vec<Pfn>) -> Slotted {
+    fn give_slot(
+        &mut self,
+        pfn: Pfn,
+        sc: &ScanControl,
+        pages: &mut Vec<Pfn>,
+        splits: &mut Vec<ProcessId>,
+    ) -> Slotted {
         if self.frames.order(pfn) > Order(0) {
             let whole = self.mapped_parts(pfn) == HUGE_ORDER.pages();
             if whole && self.policy.reclaim.huge_swapout && self.add_to_swap(pfn, sc.cpu) {
@@ -887,6 +903,7 @@ impl Memory {
             }
             let vpn = self.vpn_of(pfn).expect("an anonymous page that is mapped");
             self.split_huge_page(pfn, sc.cpu);
+            splits.extend(self.spaces.find(vpn).map(|vma| vma.task));
             let mapped = |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn + i);
             let parts = (1..HUGE_ORDER.pages()).rev().filter(|&i| mapped(i));
             pages.extend(parts.map(|i| pfn + i));
@@ -943,6 +960,45 @@ impl Memory {
         let shadow = self.workingset_eviction(pfn);
         shrunk.freed_files.push((self.frames.owner(pfn), shadow));
         Fate::Free
+    }
+
+    /// Nobody else may look for the mappings of a process's anonymous pages until they are unlocked: a huge page of it
+    /// is being split.
+    ///
+    /// Departs: a process has one lock for all its mappings, where each has an `anon_vma` of its own. Visible as: a process
+    /// that keeps memory in several mappings has its pages kept more often.
+    #[doc(alias = "anon_vma_lock_write")]
+    pub fn lock_mappings(&mut self, process: ProcessId) {
+        self.locked_mappings.push(process);
+    }
+
+    /// The end of [`Self::lock_mappings`].
+    ///
+    /// # Panics
+    /// If they were not locked.
+    #[doc(alias = "anon_vma_unlock_write")]
+    pub fn unlock_mappings(&mut self, process: ProcessId) {
+        let at = self.locked_mappings.iter().position(|&locked| locked == process);
+        self.locked_mappings.swap_remove(at.expect("mappings that were locked"));
+    }
+
+    fn are_mappings_locked(&self, pfn: Pfn) -> bool {
+        if self.locked_mappings.is_empty() {
+            return false;
+        }
+        let owner = self.vpn_of(pfn).and_then(|vpn| self.spaces.find(vpn));
+        owner.is_some_and(|vma| self.locked_mappings.contains(&vma.task))
+    }
+
+    /// Tells the CPUs that entries are gone before a page is written that they could still write to.
+    ///
+    /// Models: `try_to_unmap_flush_dirty`, mm/vmscan.c and mm/rmap.c, v4.3 to v6.12; what is not written waits for the end of
+    /// the batch.
+    /// Departs: before 4.3 each page that is unmapped is told of at once (72b252aed506). Visible as: mapped pages of files
+    /// go faster there.
+    #[doc(alias = "try_to_unmap_flush_dirty")]
+    fn flush_before_write(&mut self, unmapped: &mut bool) {
+        self.work.tlb_flushes += u64::from(core::mem::take(unmapped));
     }
 
     /// Whether anybody maps a page.

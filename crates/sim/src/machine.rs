@@ -7,7 +7,7 @@
 //! as: DMA32 has no holes below its end.
 
 use crate::device::DeviceSpec;
-use crate::sched::{DeviceId, SchedSpec, SimSpec};
+use crate::sched::{DeviceId, Picks, SchedSpec, SimSpec};
 use highorder_input::InputError;
 use highorder_mm::types::{NodeId, Pfn, ZoneKind};
 use highorder_mm::{NodeSpec, ZoneSpec};
@@ -384,7 +384,12 @@ impl Machine {
     /// What a simulation of it needs.
     #[must_use]
     pub fn sim_spec(&self) -> SimSpec {
-        SimSpec { cpu_nodes: self.cpu_nodes(), sched: self.sched, devices: self.disks.clone() }
+        SimSpec {
+            cpu_nodes: self.cpu_nodes(),
+            sched: self.sched,
+            picks: Picks::default(),
+            devices: self.disks.clone(),
+        }
     }
 
     /// All memory in bytes.

@@ -6,39 +6,80 @@
 //! moment and takes no time itself: it says with `spend` how long what it just did takes. Time that is
 //! being spent is charged when it has passed, so a task can lose its CPU in the middle of it.
 //!
-//! Models: kernel/sched/fair.c, v2.6.23 to v6.5 (CFS), for tasks of equal weight: the task that has run
+//! Models: kernel/sched/fair.c for tasks of equal weight. v2.6.23 to v6.5 (CFS): the task that has run
 //! least goes next, for a slice of latency / tasks but not less than the minimum granularity; a woken task
 //! is placed up to half a latency before the others, and takes the CPU if it is more than the wakeup
-//! granularity behind the running one. kernel/sched/cputime.c (`account_idle_time`): idle time counts as
+//! granularity behind the running one. Since v6.6 (EEVDF): `deadline`. A slice ends at a tick of the timer
+//! ([`TICK`]). kernel/sched/cputime.c (`account_idle_time`): idle time counts as
 //! iowait while a task that last ran on the CPU waits for a device.
 //! Load is balanced when tasks wake, when they are preempted, when CPUs fall idle, and from time to time
 //! (`balance`).
 //! Departs: nice values, groups, real-time classes and interrupts are left out; one does not see them.
 
 mod balance;
+mod deadline;
 
 use crate::device::{Class, Completion, Device, DeviceSpec, Freed, Ticket};
 use crate::events::{Events, NEVER};
 use crate::task::{Affinity, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup};
 use balance::{Load, Rota};
+use deadline::Request;
 use highorder_mm::types::NodeId;
 use highorder_words::{CpuId, Ns};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Deref, Index, IndexMut};
+
+/// The timer ticks this often on every CPU, at the same moments (`CONFIG_HZ=250`, as Debian has it).
+pub const TICK: Ns = Ns::from_millis(4);
+
+/// The first tick at a moment or after it.
+const fn tick_from(moment: u64) -> u64 {
+    moment.div_ceil(TICK.0) * TICK.0
+}
+
+/// Which of a CPU's tasks goes next, and when one that is woken takes the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Picks {
+    /// The one that has run least; one that is woken goes at once if it is clearly behind (CFS, before 6.6).
+    #[default]
+    LeastRun,
+    /// Of those that have not had more than their share, the one whose slice is to end first; one that is woken waits
+    /// until the slice of who runs is over (EEVDF, 147f3efaa241, 6.6).
+    EarliestDeadline,
+}
 
 /// Times of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SchedSpec {
     /// In this time every runnable task of a CPU runs once: `sched_latency_ns`.
     pub latency: Ns,
-    /// But each for at least this long: `sched_min_granularity_ns`.
+    /// But each for at least this long: `sched_min_granularity_ns`. Since 6.6 each slice: `base_slice_ns`.
     pub min_granularity: Ns,
     /// A woken task takes the CPU if it has run less than the running one by more than this:
     /// `sched_wakeup_granularity_ns`.
     pub wakeup_granularity: Ns,
     /// Cost of switching a CPU from one task to another, charged as system time to the incoming task.
     pub context_switch: Ns,
+}
+
+impl SchedSpec {
+    /// With the times that a kernel has for so many CPUs.
+    ///
+    /// Models: kernel/sched/fair.c, v2.6.38 to v6.12: 6, 0.75 and 1 ms, times 1 + log2(CPUs), of which at most 8 count
+    /// (`get_update_sysctl_factor`).
+    #[doc(alias = "get_update_sysctl_factor")]
+    #[must_use]
+    pub fn of_cpus(self, nr: u32) -> Self {
+        let times = 1 + u64::from(nr.clamp(1, 8).ilog2());
+        Self {
+            latency: Ns(6_000_000 * times),
+            min_granularity: Ns(750_000 * times),
+            wakeup_granularity: Ns(1_000_000 * times),
+            ..self
+        }
+    }
 }
 
 /// What a simulated machine consists of, as far as time goes.
@@ -48,6 +89,8 @@ pub struct SimSpec {
     pub cpu_nodes: Vec<NodeId>,
     /// Times of the scheduler.
     pub sched: SchedSpec,
+    /// What it picks.
+    pub picks: Picks,
     /// Block devices.
     pub devices: Vec<DeviceSpec>,
 }
@@ -141,6 +184,8 @@ struct Task {
     mode: Mode,
     /// Time it has run, comparable among the tasks of its CPU.
     vruntime: i64,
+    /// What it asked of its CPU, where that goes by deadlines.
+    request: Request,
     load: Load,
     /// Spinlocks it holds or spins on.
     preempt_off: u32,
@@ -156,7 +201,11 @@ struct Cpu {
     last: Option<u32>,
     queue: BTreeSet<(i64, u32)>,
     min_vruntime: i64,
+    /// When its task was given it.
+    picked_at: u64,
     slice_end: u64,
+    /// Its task keeps it until the end of the slice that it began.
+    is_kept: bool,
     rota: Rota,
     /// Until when its idle time is accounted for.
     idle_since: u64,
@@ -255,6 +304,7 @@ pub(crate) struct Scheduler {
     /// Ready tasks in all queues.
     nr_ready: u32,
     spec: SchedSpec,
+    picks: Picks,
     tasks: Vec<Task>,
     cpus: Cpus,
     nr_nodes: usize,
@@ -285,7 +335,9 @@ impl Scheduler {
             last: None,
             queue: BTreeSet::new(),
             min_vruntime: 0,
+            picked_at: 0,
             slice_end: 0,
+            is_kept: false,
             rota: Rota::default(),
             idle_since: 0,
             nr_iowait: 0,
@@ -303,6 +355,7 @@ impl Scheduler {
             nr_live_users: 0,
             nr_ready: 0,
             spec: spec.sched,
+            picks: spec.picks,
             tasks: Vec::new(),
             nr_nodes,
             node_rotas: vec![Rota::default(); nr_nodes],
@@ -728,6 +781,7 @@ impl Scheduler {
             left: 0,
             mode: Mode::User,
             vruntime: 0,
+            request: Request::of_new_task(self.spec.min_granularity),
             load: Load::of_new_task(self.now),
             preempt_off: 0,
             wakeup: Wakeup::Woken,
@@ -851,8 +905,10 @@ impl Scheduler {
     fn make_ready(&mut self, task: usize) {
         let cpu = self.idle_cpu(task).unwrap_or_else(|| self.least_loaded_cpu(task));
         self.move_to(task, cpu);
-        let earliest = self.cpus[cpu].min_vruntime - (self.spec.latency.0 / 2) as i64;
-        self.tasks[task].vruntime = self.tasks[task].vruntime.max(earliest);
+        if self.picks == Picks::LeastRun {
+            let earliest = self.cpus[cpu].min_vruntime - (self.spec.latency.0 / 2) as i64;
+            self.tasks[task].vruntime = self.tasks[task].vruntime.max(earliest);
+        }
         self.enter(task, cpu);
     }
 
@@ -860,7 +916,13 @@ impl Scheduler {
     fn move_to(&mut self, task: usize, cpu: CpuId) {
         let this = &mut self.tasks[task];
         if this.cpu != cpu {
-            this.vruntime += self.cpus[cpu].min_vruntime - self.cpus[this.cpu].min_vruntime;
+            match self.picks {
+                Picks::LeastRun => {
+                    this.vruntime += self.cpus[cpu].min_vruntime - self.cpus[this.cpu].min_vruntime;
+                }
+                // Where it is put among tasks, `place` says.
+                Picks::EarliestDeadline => this.vruntime = self.cpus[cpu].min_vruntime,
+            }
             this.cpu = cpu;
             this.times.migrations += 1;
         }
@@ -871,20 +933,27 @@ impl Scheduler {
         self.tasks[task].state = State::Ready;
         self.tasks[task].since = self.now;
         let Some(running) = self.cpus[cpu].running else {
+            if self.picks == Picks::EarliestDeadline {
+                self.place(task, cpu);
+            }
             self.start(task, cpu);
             return;
         };
-        self.put_in_queue(task, cpu);
         let running = running as usize;
         self.charge(running);
-        let lead = self.tasks[running].vruntime - self.tasks[task].vruntime;
-        // A task that was alone had no slice; one that was not keeps the one it has.
-        let slice_end = if lead > self.spec.wakeup_granularity.0 as i64 {
-            self.now
-        } else if self.cpus[cpu].queue.len() == 1 {
-            self.now + self.slice(cpu)
-        } else {
-            self.cpus[cpu].slice_end
+        let slice_end = match self.picks {
+            Picks::LeastRun => {
+                self.put_in_queue(task, cpu);
+                let lead = self.tasks[running].vruntime - self.tasks[task].vruntime;
+                match lead > self.spec.wakeup_granularity.0 as i64 {
+                    true => self.now,
+                    false => {
+                        let slice = self.cpus[cpu].picked_at + self.slice(cpu);
+                        tick_from(slice.max(self.now + 1))
+                    }
+                }
+            }
+            Picks::EarliestDeadline => self.join_queue(task, cpu),
         };
         self.cpus[cpu].slice_end = slice_end;
         if self.current as usize == running {
@@ -903,7 +972,11 @@ impl Scheduler {
         let there = self.cpus[cpu].queue.remove(&entry);
         assert!(there, "a ready task is not in the queue of its CPU");
         self.nr_ready -= 1;
-        entry.1 as usize
+        let task = entry.1 as usize;
+        if self.picks == Picks::EarliestDeadline {
+            self.keep_lag(task, cpu);
+        }
+        task
     }
 
     fn slice(&self, cpu: CpuId) -> u64 {
@@ -915,12 +988,18 @@ impl Scheduler {
     fn start(&mut self, task: usize, cpu: CpuId) {
         self.account_idle(cpu);
         self.account_waiting(task);
-        let slice_end = self.now + self.slice(cpu);
+        let slice = match self.picks {
+            Picks::LeastRun => self.slice(cpu),
+            Picks::EarliestDeadline => self.until_deadline(task),
+        };
+        let now = self.now;
         let this = &mut self.cpus[cpu];
         let switched = this.last != Some(task as u32);
         this.running = Some(task as u32);
         this.last = Some(task as u32);
-        this.slice_end = slice_end;
+        this.picked_at = now;
+        this.slice_end = tick_from(now + slice.max(1));
+        this.is_kept = true;
         let this = &mut self.tasks[task];
         this.state = State::Running;
         if switched {
@@ -931,10 +1010,19 @@ impl Scheduler {
 
     /// Takes the CPU from its task, and gives it to another one if there is one.
     fn leave_cpu(&mut self, cpu: CpuId) {
+        if self.picks == Picks::EarliestDeadline
+            && let Some(task) = self.cpus[cpu].running
+        {
+            self.keep_lag(task as usize, cpu);
+        }
         self.cpus[cpu].running = None;
         self.cpus[cpu].idle_since = self.now;
-        let next = match self.cpus[cpu].queue.first() {
-            Some(&first) => Some(self.take_from_queue(first, cpu)),
+        let first = match self.picks {
+            Picks::LeastRun => self.cpus[cpu].queue.first().copied(),
+            Picks::EarliestDeadline => self.due_first(cpu),
+        };
+        let next = match first {
+            Some(first) => Some(self.take_from_queue(first, cpu)),
             None => self.pull(cpu),
         };
         if let Some(next) = next {
@@ -969,13 +1057,24 @@ impl Scheduler {
         Some(task)
     }
 
-    /// Takes the CPU from a running task that could go on, unless it has still run least of all.
+    /// Takes the CPU from a running task that could go on, unless it is still its turn.
     fn preempt(&mut self, task: usize) {
         let cpu = self.tasks[task].cpu;
         self.balance_from(cpu);
-        let waits_longer = self.cpus[cpu].queue.first().copied();
-        if waits_longer.is_none_or(|first| first > (self.tasks[task].vruntime, task as u32)) {
-            self.cpus[cpu].slice_end = self.now + self.slice(cpu);
+        let goes_on = match self.picks {
+            Picks::LeastRun => {
+                let waits_longer = self.cpus[cpu].queue.first().copied();
+                waits_longer.is_none_or(|first| first > (self.tasks[task].vruntime, task as u32))
+            }
+            Picks::EarliestDeadline => self.is_still_due(task, cpu),
+        };
+        if goes_on {
+            let slice = match self.picks {
+                // Its slice is over: it is asked again at each tick.
+                Picks::LeastRun => 1,
+                Picks::EarliestDeadline => self.until_deadline(task),
+            };
+            self.cpus[cpu].slice_end = tick_from(self.now + slice.max(1));
             self.refresh_moment(task);
             return;
         }

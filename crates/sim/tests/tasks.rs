@@ -2,7 +2,7 @@
 
 use highorder_mm::types::NodeId;
 use highorder_sim::{
-    Affinity, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Io, LockKind, Mode, Ns,
+    Affinity, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Io, LockKind, Mode, Ns, Picks,
     Resumption, RunError, SchedSpec, Sim, SimSpec, TaskId, TaskSpec, Wakeup,
 };
 use std::cell::Cell;
@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 
-/// CPUs on these nodes, slices of 3 ms in a round of 6 ms, free context switches, one disk on which a
-/// turn takes 10 ms and a track is 1 MB.
+/// CPUs on these nodes, slices of 3 ms in a round of 6 ms that end at ticks of 4 ms, free context switches, one disk on
+/// which a turn takes 10 ms and a track is 1 MB.
 fn spec(cpu_nodes: &[u32]) -> SimSpec {
     SimSpec {
         cpu_nodes: cpu_nodes.iter().copied().map(NodeId).collect(),
@@ -21,6 +21,7 @@ fn spec(cpu_nodes: &[u32]) -> SimSpec {
             wakeup_granularity: Ns(MS),
             context_switch: Ns::ZERO,
         },
+        picks: Picks::LeastRun,
         devices: vec![DeviceSpec {
             name: "sda".into(),
             capacity_bytes: 100_000_000_000,
@@ -234,17 +235,17 @@ fn tasks_of_one_cpu_share_it_fairly_in_slices() {
         });
     }
     sim.run_until(Ns(60 * MS)).unwrap();
-    // 60 ms for three tasks, to within a slice of 6 ms / 3.
+    // 60 ms for three tasks, to within a slice of 6 ms / 3, which ends at a tick.
     for task in 0..3 {
         let user = sim.task_times(TaskId(task)).user;
-        assert!(user.0.abs_diff(20 * MS) <= 2 * MS, "task {task} ran {user}");
+        assert!(user.0.abs_diff(20 * MS) <= 4 * MS, "task {task} ran {user}");
     }
     assert_eq!(sim.run(), Ok(Ns(90 * MS)));
     conserves(&sim);
-    // They end close together: 30 ms each, in slices of 2 ms.
+    // They end close together: 30 ms each, in slices of 4 ms.
     assert!(sim.world().iter().all(|&(at, _)| at >= 84 * MS), "{:?}", sim.world());
     let switches: u64 = (0..3).map(|t| sim.task_times(TaskId(t)).involuntary_switches).sum();
-    assert!((40..=46).contains(&switches), "{switches}");
+    assert_eq!(switches, 3 * 7, "each is interrupted after each of its slices but the last");
 }
 
 #[test]
@@ -257,8 +258,8 @@ fn one_long_spend_is_cut_into_slices_too() {
         });
     }
     assert_eq!(sim.run(), Ok(Ns(58 * MS)));
-    // Slices of 3 ms in turn: a's tenth begins at 54 ms, and it needs 2 of it.
-    assert_eq!(sim.world(), &[(56 * MS, "a"), (58 * MS, "b")]);
+    // Slices of 4 ms in turn: a's eighth begins at 56 ms, and it needs 1 of it.
+    assert_eq!(sim.world(), &[(57 * MS, "a"), (58 * MS, "b")]);
     conserves(&sim);
 }
 
@@ -291,8 +292,58 @@ fn a_woken_task_takes_the_cpu_from_one_that_has_run_for_long() {
     });
     sim.run().unwrap();
     // In the middle of the other one's spend, which goes on afterwards. The sleeper had to go to sleep
-    // first, at the end of the busy one's slice of 3 ms.
-    assert_eq!(sim.world(), &[(13 * MS, "sleeper"), (21 * MS, "busy")]);
+    // first, at the end of the busy one's slice.
+    assert_eq!(sim.world(), &[(14 * MS, "sleeper"), (21 * MS, "busy")]);
+}
+
+/// When a task that sleeps until `ms` after it had its share gets the CPU of one that never sleeps, in microseconds.
+fn goes_on_at(picks: Picks, us: u64) -> u64 {
+    let mut sim = Sim::new(SimSpec { picks, ..spec(&[0]) }, Log::new());
+    sim.spawn(TaskSpec::user("sleeper"), move |cx| {
+        // It has run more than the other one when it goes to sleep, so that nothing is owed to it.
+        cx.spend(Ns(3 * MS), Mode::User);
+        let now = cx.now().0;
+        cx.sleep(Ns(us * 1000 - now));
+        say(cx, "sleeper");
+        cx.spend(Ns(MS), Mode::User);
+    });
+    sim.spawn(TaskSpec::user("busy"), |cx| cx.spend(Ns(80 * MS), Mode::User));
+    sim.run().unwrap();
+    conserves(&sim);
+    sim.world()[0].0 / 1000
+}
+
+#[test]
+fn a_woken_task_waits_until_the_slice_is_over_where_deadlines_count() {
+    // Slices of a millisecond, of which ticks see the end: one began at 40 ms.
+    let deadlines = |us| goes_on_at(Picks::EarliestDeadline, us);
+    assert_eq!(deadlines(40_500), 44_000, "within the slice: at the next tick");
+    assert_eq!(deadlines(41_500), 41_500, "after it: at once");
+    assert_eq!(deadlines(43_900), 43_900);
+    // By what tasks have run, it is behind by half a round and goes at once.
+    let least_run = |us| goes_on_at(Picks::LeastRun, us);
+    assert_eq!([40_500, 41_500, 43_900].map(least_run), [40_500, 41_500, 43_900]);
+}
+
+#[test]
+fn where_deadlines_count_tasks_of_one_cpu_share_it_fairly() {
+    let mut sim = Sim::new(SimSpec { picks: Picks::EarliestDeadline, ..spec(&[0]) }, Log::new());
+    for name in ["a", "b", "c"] {
+        sim.spawn(TaskSpec::user(name), move |cx| {
+            for _ in 0..300 {
+                cx.spend(Ns(100_000), Mode::User);
+            }
+            say(cx, name);
+        });
+    }
+    sim.run_until(Ns(60 * MS)).unwrap();
+    for task in 0..3 {
+        let user = sim.task_times(TaskId(task)).user;
+        assert!(user.0.abs_diff(20 * MS) <= 4 * MS, "task {task} ran {user}");
+    }
+    assert_eq!(sim.run(), Ok(Ns(90 * MS)));
+    conserves(&sim);
+    assert!(sim.world().iter().all(|&(at, _)| at >= 80 * MS), "{:?}", sim.world());
 }
 
 #[test]

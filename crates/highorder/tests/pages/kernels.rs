@@ -98,7 +98,7 @@ fn differences(all: &[Explained]) -> String {
 /// What the code says of the keys of kernel files: a table is a field of a policy, a key a field of its type.
 struct Keys {
     /// The files in which the policies are, and the words that their values take.
-    policies: [String; 4],
+    policies: [String; 5],
     /// The type of each table by its name, and which of the files has it.
     tables: BTreeMap<String, (usize, String)>,
 }
@@ -110,6 +110,7 @@ impl Keys {
             "crates/sim/src/kernel/policy.rs",
             "crates/sim/src/kernel/thp.rs",
             "crates/mm/src/frame.rs",
+            "crates/sim/src/sched.rs",
         ]
         .map(source);
         let wholes = ["pub struct Policy {", "pub struct Flows {"];

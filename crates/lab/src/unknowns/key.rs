@@ -2,7 +2,7 @@
 
 use highorder_sim::device::DeviceKind;
 use highorder_sim::machine::{Cost, InUse};
-use highorder_sim::sched::{DeviceId, SchedSpec};
+use highorder_sim::sched::DeviceId;
 use highorder_sim::{Machine, Ns};
 use std::fmt;
 
@@ -183,21 +183,13 @@ fn example_holes() -> Result<[u32; highorder_sim::machine::HOLE_ORDERS], String>
 }
 
 /// Gives each node so many CPUs, and the scheduler the times that the kernel has for as many.
-///
-/// Models: kernel/sched/fair.c, v2.6.38 to v6.5: 6, 0.75 and 1 ms, times 1 + log2(CPUs), of which at most 8 count.
 fn set_cpus(machine: &mut Machine, each: u32) {
     let mut next = 0;
     for node in &mut machine.nodes {
         node.cpus = next..next + each;
         next += each;
     }
-    let times = 1 + u64::from(next.clamp(1, 8).ilog2());
-    machine.sched = SchedSpec {
-        latency: Ns(6_000_000 * times),
-        min_granularity: Ns(750_000 * times),
-        wakeup_granularity: Ns(1_000_000 * times),
-        ..machine.sched
-    };
+    machine.sched = machine.sched.of_cpus(next);
 }
 
 /// Deals all memory and all CPUs out to so many nodes, each as far from each other one.

@@ -49,7 +49,7 @@ pub use policy::Flows;
 
 use crate::device::Completion;
 use crate::machine::{Costs, Machine};
-use crate::sched::{DeviceId, LockId, LockKind, WaitQueue};
+use crate::sched::{DeviceId, LockId, LockKind, SimSpec, WaitQueue};
 use crate::sim::{Cx, Sim, Waker};
 use crate::task::{Affinity, TaskSpec};
 use highorder_mm::frame::PageFlags;
@@ -411,6 +411,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
             first_slot,
         });
     }
+    let picks = flows.sched.picks;
     let nr_zones = memory.zones.len();
     let nr_lruvecs = memory.lru.lruvecs.len();
     let nr_nodes = memory.machine.nr_nodes();
@@ -451,7 +452,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         compaction: compaction::CompactionTotals::default(),
         trace: None,
     };
-    let mut sim = Sim::new(machine.sim_spec(), world);
+    let mut sim = Sim::new(SimSpec { picks, ..machine.sim_spec() }, world);
     let oom_wait = sim.add_queue("oom_reaper");
     sim.world_mut().oom_wait = oom_wait;
     let written_wait = sim.add_queue("files written");

@@ -3,6 +3,7 @@
 //! What is said of a field here is what docs/kernels.md says of the value.
 
 use super::thp::{Defrag, Enabled, KhugepagedKnobs, ThpKnobs};
+use crate::sched::Picks;
 use highorder_mm::page_table::PTRS_PER_TABLE;
 use highorder_mm::policy::written;
 use highorder_words::Ns;
@@ -33,6 +34,16 @@ pub struct Flows {
     pub numa: NumaBalancing,
     /// Who waits for whom in an address space.
     pub mmap_lock: MmapLocking,
+    /// Who gets a CPU.
+    pub sched: Scheduling,
+}
+
+/// Policy of sharing CPUs among tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduling {
+    /// Which of a CPU's tasks goes next, and when one that is woken takes the CPU.
+    pub picks: Picks,
 }
 
 /// Policy of a process's lock on its mappings.

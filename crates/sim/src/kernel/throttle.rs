@@ -29,7 +29,7 @@ use highorder_mm::{Pfn, ZoneKind};
 use highorder_words::Ns;
 
 /// One tick of the timer.
-pub(super) const JIFFY: Ns = Ns::from_millis(4);
+pub(super) const JIFFY: Ns = crate::sched::TICK;
 /// What a reclaimer waits for (`enum vmscan_throttle_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {

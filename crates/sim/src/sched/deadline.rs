@@ -1,0 +1,227 @@
+//! Picking by deadlines: each task asks its CPU for a slice, and the slice that is to end first goes first.
+//!
+//! A task's *lag* is by how much it has run less than the mean of its CPU's tasks. Only a task that has not run more
+//! than the mean may go next. Of those the one goes whose *deadline* comes first: its time so far, and a slice. Whoever
+//! begins a slice keeps the CPU until it has run for it, even if a task is woken meanwhile, as long as it has not run
+//! more than the mean. The end of a slice is seen at ticks and when a task is woken. So a thread of the kernel that is
+//! woken, as kswapd is by a task that finds memory short, often waits until the next tick, where it took the CPU at once
+//! before 6.6.
+//!
+//! Models: kernel/sched/fair.c, v6.6 to v6.12, for tasks of equal weight and slice: `pick_eevdf` with `RUN_TO_PARITY`,
+//! `place_entity` with `PLACE_LAG` and `PLACE_DEADLINE_INITIAL`, `update_deadline`,
+//! `update_entity_lag`.
+//! Departs: a task that sleeps after having had more than its share stays among those that count until it is its turn
+//! again (`DELAY_DEQUEUE`, 6.12); here half of the time that it sleeps makes up for it, as if one other task ran. Visible
+//! as: where several tasks want the CPU of one that sleeps for less than some milliseconds, it goes a little earlier.
+
+use super::{Picks, Scheduler, TICK, tick_from};
+use highorder_words::{CpuId, Ns};
+
+/// What a task asked its CPU for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// By then, in the time of its CPU's tasks, it is to have run for its slice.
+    deadline: i64,
+    /// By how much it had run less than the mean when it left the CPU's tasks, and when that was.
+    lag: i64,
+    left_at: u64,
+    /// It has not run yet, and asks for half a slice.
+    is_new: bool,
+}
+
+impl Request {
+    pub(super) const fn of_new_task(slice: Ns) -> Self {
+        Self { deadline: slice.0 as i64 / 2, lag: 0, left_at: 0, is_new: true }
+    }
+}
+
+/// The tasks of a CPU together.
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    nr: i64,
+    vruntime: i128,
+}
+
+impl Sum {
+    fn mean(self) -> i64 {
+        self.vruntime.div_euclid(i128::from(self.nr.max(1))) as i64
+    }
+
+    /// Whether a task that has run for so long has not had more than its share.
+    #[doc(alias = "entity_eligible")]
+    fn may_go(self, vruntime: i64) -> bool {
+        i128::from(vruntime) * i128::from(self.nr) <= self.vruntime
+    }
+}
+
+impl Scheduler {
+    const fn request_slice(&self) -> i64 {
+        self.spec.min_granularity.0 as i64
+    }
+
+    /// Of the tasks that run on a CPU or wait for it.
+    fn sum(&self, cpu: CpuId) -> Sum {
+        let this = &self.cpus[cpu];
+        let running = this.running.map(|task| self.tasks[task as usize].vruntime);
+        // A task that is about to give up its CPU may wait for it already.
+        let running = running.filter(|&vruntime| {
+            this.running.is_none_or(|task| !this.queue.contains(&(vruntime, task)))
+        });
+        let all = this.queue.iter().map(|&(vruntime, _)| vruntime).chain(running);
+        all.fold(Sum { nr: 0, vruntime: 0 }, |sum, vruntime| Sum {
+            nr: sum.nr + 1,
+            vruntime: sum.vruntime + i128::from(vruntime),
+        })
+    }
+
+    /// How long a task may run until its deadline.
+    pub(super) fn until_deadline(&self, task: usize) -> u64 {
+        let this = &self.tasks[task];
+        u64::try_from(this.request.deadline - this.vruntime).unwrap_or(0)
+    }
+
+    /// Remembers a task's lag, which is about to leave the tasks of its CPU.
+    #[doc(alias = "update_entity_lag")]
+    pub(super) fn keep_lag(&mut self, task: usize, cpu: CpuId) {
+        debug_assert_eq!(self.picks, Picks::EarliestDeadline);
+        let this = &self.tasks[task];
+        let with = self.sum(cpu);
+        let is_counted = self.cpus[cpu].running == Some(task as u32)
+            || self.cpus[cpu].queue.contains(&(this.vruntime, task as u32));
+        let sum = match is_counted {
+            true => with,
+            false => Sum { nr: with.nr + 1, vruntime: with.vruntime + i128::from(this.vruntime) },
+        };
+        let most = (2 * self.request_slice()).max(TICK.0 as i64);
+        let lag = (sum.mean() - this.vruntime).clamp(-most, most);
+        let now = self.now;
+        let request = &mut self.tasks[task].request;
+        (request.lag, request.left_at) = (lag, now);
+    }
+
+    /// Puts a task among those of a CPU, with the lag that it had, and gives it a deadline.
+    #[doc(alias = "place_entity")]
+    pub(super) fn place(&mut self, task: usize, cpu: CpuId) {
+        let sum = self.sum(cpu);
+        let slice = self.request_slice();
+        let slept = (self.now - self.tasks[task].request.left_at) as i64;
+        let (mean, min_vruntime) = (sum.mean(), self.cpus[cpu].min_vruntime);
+        let this = &mut self.tasks[task];
+        this.vruntime = if sum.nr == 0 {
+            min_vruntime.max(this.vruntime)
+        } else {
+            let lag = this.request.lag;
+            let lag = if lag < 0 { (lag + slept / 2).min(0) } else { lag };
+            // With it among them the mean moves towards it.
+            mean - lag * (sum.nr + 1) / sum.nr
+        };
+        let slice = if this.request.is_new { slice / 2 } else { slice };
+        this.request.is_new = false;
+        this.request.deadline = this.vruntime + slice;
+    }
+
+    /// Gives a running task a new deadline if it has run to its own, and says whether it had.
+    #[doc(alias = "update_deadline")]
+    fn renew(&mut self, task: usize, cpu: CpuId) -> bool {
+        let slice = self.request_slice();
+        let this = &mut self.tasks[task];
+        let is_over = this.vruntime >= this.request.deadline;
+        if is_over {
+            this.request.deadline = this.vruntime + slice;
+            self.cpus[cpu].is_kept = false;
+        }
+        is_over
+    }
+
+    /// What ticks have made of the deadline of a task that ran alone.
+    fn pass_ticks(&mut self, task: usize, cpu: CpuId) {
+        let now = self.now;
+        let slice = self.request_slice();
+        let this = &mut self.tasks[task];
+        let beyond = this.vruntime - this.request.deadline;
+        if beyond < 0 {
+            return;
+        }
+        let ran_to_it = (now - beyond as u64).max(self.cpus[cpu].picked_at);
+        let first = tick_from(ran_to_it);
+        if first > now {
+            return;
+        }
+        let interval = tick_from(slice as u64);
+        let last = first + (now - first) / interval * interval;
+        this.request.deadline = this.vruntime - (now - last) as i64 + slice;
+        self.cpus[cpu].is_kept = false;
+    }
+
+    /// Puts a task into the queue of a CPU that is busy, and says until when its running task may go on.
+    #[doc(alias = "check_preempt_wakeup_fair")]
+    pub(super) fn join_queue(&mut self, task: usize, cpu: CpuId) -> u64 {
+        let running = self.cpus[cpu].running.expect("a busy CPU") as usize;
+        let was_alone = self.cpus[cpu].queue.is_empty();
+        if was_alone {
+            self.pass_ticks(running, cpu);
+        }
+        let is_over = self.renew(running, cpu);
+        self.place(task, cpu);
+        self.put_in_queue(task, cpu);
+        let takes_it = match self.turn(cpu, Some(running)) {
+            Turn::Running => false,
+            Turn::Of((_, next)) => next as usize == task || (is_over && !was_alone),
+        };
+        match takes_it {
+            true => self.now,
+            false => tick_from(self.now + self.until_deadline(running).max(1)),
+        }
+    }
+
+    /// Whether a task whose slice may be over goes on.
+    pub(super) fn is_still_due(&mut self, task: usize, cpu: CpuId) -> bool {
+        self.renew(task, cpu);
+        matches!(self.turn(cpu, Some(task)), Turn::Running)
+    }
+
+    /// Who of those that wait for a CPU goes next.
+    pub(super) fn due_first(&self, cpu: CpuId) -> Option<(i64, u32)> {
+        match self.turn(cpu, None) {
+            Turn::Of(entry) => Some(entry),
+            Turn::Running => None,
+        }
+    }
+
+    #[doc(alias = "pick_eevdf")]
+    fn turn(&self, cpu: CpuId, running: Option<usize>) -> Turn {
+        let this = &self.cpus[cpu];
+        let sum = self.sum(cpu);
+        let running = running.filter(|&task| sum.may_go(self.tasks[task].vruntime));
+        if running.is_some() && this.is_kept {
+            return Turn::Running;
+        }
+        let waiting = this.queue.iter().copied().filter(|&(vruntime, _)| sum.may_go(vruntime));
+        // Whoever has waited longest of those that are due together.
+        let first = waiting.min_by_key(|&(_, task)| {
+            let task = &self.tasks[task as usize];
+            (task.request.deadline, task.since)
+        });
+        // Time is whole nanoseconds: there is always one that has not run more than the mean.
+        let first = first.or_else(|| this.queue.first().copied());
+        match (first, running) {
+            (None, _) => Turn::Running,
+            (Some(first), None) => Turn::Of(first),
+            (Some(first), Some(running)) => {
+                let deadline = |task: usize| self.tasks[task].request.deadline;
+                match deadline(running) < deadline(first.1 as usize) {
+                    true => Turn::Running,
+                    false => Turn::Of(first),
+                }
+            }
+        }
+    }
+}
+
+/// Whose turn it is on a CPU.
+enum Turn {
+    /// That of the task that runs, or nobody's.
+    Running,
+    /// That of one that waits.
+    Of((i64, u32)),
+}
