@@ -902,8 +902,8 @@ impl Memory {
                 self.vm.add(Vm::ThpSwpoutFallback, 1);
             }
             let vpn = self.vpn_of(pfn).expect("an anonymous page that is mapped");
+            splits.extend(self.process_of(pfn));
             self.split_huge_page(pfn, sc.cpu);
-            splits.extend(self.spaces.find(vpn).map(|vma| vma.task));
             let mapped = |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn + i);
             let parts = (1..HUGE_ORDER.pages()).rev().filter(|&i| mapped(i));
             pages.extend(parts.map(|i| pfn + i));
@@ -986,8 +986,13 @@ impl Memory {
         if self.locked_mappings.is_empty() {
             return false;
         }
-        let owner = self.vpn_of(pfn).and_then(|vpn| self.spaces.find(vpn));
-        owner.is_some_and(|vma| self.locked_mappings.contains(&vma.task))
+        self.process_of(pfn).is_some_and(|process| self.locked_mappings.contains(&process))
+    }
+
+    /// The process whose anonymous page it is, if any maps it.
+    fn process_of(&self, pfn: Pfn) -> Option<ProcessId> {
+        let vma = self.spaces.find(self.vpn_of(pfn)?)?;
+        Some(vma.task)
     }
 
     /// Tells the CPUs that entries are gone before a page is written that they could still write to.
@@ -1040,11 +1045,8 @@ impl Memory {
 
     /// 1 for an anonymous page of the process that is spared.
     fn is_spared(&self, pfn: Pfn, sc: &ScanControl) -> u32 {
-        let Some(spared) = sc.spared.filter(|_| self.frames.has(pfn, PageFlags::ANON)) else {
-            return 0;
-        };
-        let owner = self.vpn_of(pfn).and_then(|vpn| self.spaces.find(vpn));
-        u32::from(owner.is_some_and(|vma| vma.task == spared))
+        let spared = sc.spared.filter(|_| self.frames.has(pfn, PageFlags::ANON));
+        u32::from(spared.is_some() && self.process_of(pfn) == spared)
     }
 
     /// Puts the slots of a page of the swap cache into the entries that map it. Whether there were any.

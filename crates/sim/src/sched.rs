@@ -969,14 +969,19 @@ impl Scheduler {
     }
 
     fn take_from_queue(&mut self, entry: (i64, u32), cpu: CpuId) -> usize {
-        let there = self.cpus[cpu].queue.remove(&entry);
-        assert!(there, "a ready task is not in the queue of its CPU");
-        self.nr_ready -= 1;
         let task = entry.1 as usize;
         if self.picks == Picks::EarliestDeadline {
             self.keep_lag(task, cpu);
         }
+        let there = self.cpus[cpu].queue.remove(&entry);
+        assert!(there, "a ready task is not in the queue of its CPU");
+        self.nr_ready -= 1;
         task
+    }
+
+    /// The tick that ends a slice of so much time, of which some is left.
+    fn tick_after(&self, slice: u64) -> u64 {
+        tick_from(self.now + slice.max(1))
     }
 
     fn slice(&self, cpu: CpuId) -> u64 {
@@ -992,13 +997,14 @@ impl Scheduler {
             Picks::LeastRun => self.slice(cpu),
             Picks::EarliestDeadline => self.until_deadline(task),
         };
+        let slice_end = self.tick_after(slice);
         let now = self.now;
         let this = &mut self.cpus[cpu];
         let switched = this.last != Some(task as u32);
         this.running = Some(task as u32);
         this.last = Some(task as u32);
         this.picked_at = now;
-        this.slice_end = tick_from(now + slice.max(1));
+        this.slice_end = slice_end;
         this.is_kept = true;
         let this = &mut self.tasks[task];
         this.state = State::Running;
@@ -1074,7 +1080,7 @@ impl Scheduler {
                 Picks::LeastRun => 1,
                 Picks::EarliestDeadline => self.until_deadline(task),
             };
-            self.cpus[cpu].slice_end = tick_from(self.now + slice.max(1));
+            self.cpus[cpu].slice_end = self.tick_after(slice);
             self.refresh_moment(task);
             return;
         }

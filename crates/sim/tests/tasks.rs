@@ -222,9 +222,9 @@ fn no_nanosecond_is_lost_or_counted_twice() {
     }
 }
 
-#[test]
-fn tasks_of_one_cpu_share_it_fairly_in_slices() {
-    let mut sim = sim(&[0]);
+/// Three tasks of 30 ms that share one CPU fairly, at their end.
+fn three_share_a_cpu(picks: Picks) -> Sim<Log> {
+    let mut sim = Sim::new(SimSpec { picks, ..spec(&[0]) }, Log::new());
     sim.record_resumptions(true);
     for name in ["a", "b", "c"] {
         sim.spawn(TaskSpec::user(name), move |cx| {
@@ -242,6 +242,12 @@ fn tasks_of_one_cpu_share_it_fairly_in_slices() {
     }
     assert_eq!(sim.run(), Ok(Ns(90 * MS)));
     conserves(&sim);
+    sim
+}
+
+#[test]
+fn tasks_of_one_cpu_share_it_fairly_in_slices() {
+    let sim = three_share_a_cpu(Picks::LeastRun);
     // They end close together: 30 ms each, in slices of 4 ms.
     assert!(sim.world().iter().all(|&(at, _)| at >= 84 * MS), "{:?}", sim.world());
     let switches: u64 = (0..3).map(|t| sim.task_times(TaskId(t)).involuntary_switches).sum();
@@ -327,22 +333,7 @@ fn a_woken_task_waits_until_the_slice_is_over_where_deadlines_count() {
 
 #[test]
 fn where_deadlines_count_tasks_of_one_cpu_share_it_fairly() {
-    let mut sim = Sim::new(SimSpec { picks: Picks::EarliestDeadline, ..spec(&[0]) }, Log::new());
-    for name in ["a", "b", "c"] {
-        sim.spawn(TaskSpec::user(name), move |cx| {
-            for _ in 0..300 {
-                cx.spend(Ns(100_000), Mode::User);
-            }
-            say(cx, name);
-        });
-    }
-    sim.run_until(Ns(60 * MS)).unwrap();
-    for task in 0..3 {
-        let user = sim.task_times(TaskId(task)).user;
-        assert!(user.0.abs_diff(20 * MS) <= 4 * MS, "task {task} ran {user}");
-    }
-    assert_eq!(sim.run(), Ok(Ns(90 * MS)));
-    conserves(&sim);
+    let sim = three_share_a_cpu(Picks::EarliestDeadline);
     assert!(sim.world().iter().all(|&(at, _)| at >= 80 * MS), "{:?}", sim.world());
 }
 

@@ -8,8 +8,7 @@
 //! before 6.6.
 //!
 //! Models: kernel/sched/fair.c, v6.6 to v6.12, for tasks of equal weight and slice: `pick_eevdf` with `RUN_TO_PARITY`,
-//! `place_entity` with `PLACE_LAG` and `PLACE_DEADLINE_INITIAL`, `update_deadline`,
-//! `update_entity_lag`.
+//! `place_entity` with `PLACE_LAG` and `PLACE_DEADLINE_INITIAL`, `update_deadline`, `update_entity_lag`.
 //! Departs: a task that sleeps after having had more than its share stays among those that count until it is its turn
 //! again (`DELAY_DEQUEUE`, 6.12); here half of the time that it sleeps makes up for it, as if one other task ran. Visible
 //! as: where several tasks want the CPU of one that sleeps for less than some milliseconds, it goes a little earlier.
@@ -80,20 +79,12 @@ impl Scheduler {
         u64::try_from(this.request.deadline - this.vruntime).unwrap_or(0)
     }
 
-    /// Remembers a task's lag, which is about to leave the tasks of its CPU.
+    /// Remembers the lag of a task that runs on a CPU or waits for it, and is about to leave it.
     #[doc(alias = "update_entity_lag")]
     pub(super) fn keep_lag(&mut self, task: usize, cpu: CpuId) {
         debug_assert_eq!(self.picks, Picks::EarliestDeadline);
-        let this = &self.tasks[task];
-        let with = self.sum(cpu);
-        let is_counted = self.cpus[cpu].running == Some(task as u32)
-            || self.cpus[cpu].queue.contains(&(this.vruntime, task as u32));
-        let sum = match is_counted {
-            true => with,
-            false => Sum { nr: with.nr + 1, vruntime: with.vruntime + i128::from(this.vruntime) },
-        };
         let most = (2 * self.request_slice()).max(TICK.0 as i64);
-        let lag = (sum.mean() - this.vruntime).clamp(-most, most);
+        let lag = (self.sum(cpu).mean() - self.tasks[task].vruntime).clamp(-most, most);
         let now = self.now;
         let request = &mut self.tasks[task].request;
         (request.lag, request.left_at) = (lag, now);
@@ -170,7 +161,7 @@ impl Scheduler {
         };
         match takes_it {
             true => self.now,
-            false => tick_from(self.now + self.until_deadline(running).max(1)),
+            false => self.tick_after(self.until_deadline(running)),
         }
     }
 
