@@ -236,7 +236,7 @@ impl Case {
         };
         let pageblock = memory.policy.freelist.pageblock_order;
         let recorded = Fallbacks::read(&self.folder.join("extfrag.json"), pageblock)?;
-        let ran = run_from(memory.into(), spec, Inputs::default(), workload.code(setup));
+        let ran = run_from(memory.into(), spec, Inputs::default(), workload.by_shell().code(setup));
         let mut model = match ran {
             Ok((model, _)) => model,
             Err(error) => return Ok(Outcome::Waits(vec![format!("the model's run: {error}")])),

@@ -15,6 +15,7 @@ mod mapstream;
 mod pace;
 mod postmark;
 mod program;
+mod shell;
 mod slabload;
 mod stutter;
 
@@ -45,6 +46,8 @@ use highorder_system::{
 pub struct Script {
     /// In this order.
     pub steps: Vec<Step>,
+    /// Whether a shell starts the programs and copies the counters, which costs memory itself.
+    pub by_shell: bool,
 }
 
 /// A command.
@@ -80,10 +83,10 @@ impl Script {
     /// What is missing for one, or what is wrong with it.
     pub fn parse(line: &str) -> Result<Self, Unknown> {
         if let Some(written) = written_file(line) {
-            return Ok(Self { steps: vec![Step::Write(written)] });
+            return Ok(Self { steps: vec![Step::Write(written)], by_shell: false });
         }
         let steps = line.split(';').map(|command| Step::parse(command.trim()));
-        Ok(Self { steps: steps.collect::<Result<_, _>>()? })
+        Ok(Self { steps: steps.collect::<Result<_, _>>()?, by_shell: false })
     }
 
     /// What is advised of the memory of its programs.
@@ -145,6 +148,13 @@ impl Script {
         self
     }
 
+    /// The same as a shell ran it, which copied the counters before and after: with what its programs take to start.
+    #[must_use]
+    pub fn by_shell(mut self) -> Self {
+        self.by_shell = true;
+        self
+    }
+
     /// The script as a workload's main thread runs it, after `setup`, which does not count. Where a program still holds
     /// memory, the state at the end is noted while it does, in place of one that was captured before.
     #[must_use]
@@ -166,15 +176,28 @@ impl Script {
         sys: &mut dyn System,
         background: &mut Background,
     ) -> Result<(), Failure> {
+        if self.by_shell {
+            shell::prepare(sys)?;
+        }
         if let Some(setup) = setup {
-            setup.run(sys, background)?;
+            setup.run(sys, background, false)?;
+        }
+        if self.by_shell || setup.is_some() {
             sys.note_before();
         }
-        self.run(sys, background)
+        if self.by_shell {
+            shell::copy_counters(sys)?;
+        }
+        self.run(sys, background, self.by_shell)
     }
 
-    fn run(&self, sys: &mut dyn System, background: &mut Background) -> Result<(), Failure> {
-        self.steps.iter().try_for_each(|step| step.run(sys, background))
+    fn run(
+        &self,
+        sys: &mut dyn System,
+        background: &mut Background,
+        by_shell: bool,
+    ) -> Result<(), Failure> {
+        self.steps.iter().try_for_each(|step| step.run(sys, background, by_shell))
     }
 }
 
@@ -213,16 +236,23 @@ impl Step {
         }
     }
 
-    fn run(&self, sys: &mut dyn System, background: &mut Background) -> Result<(), Failure> {
+    fn run(
+        &self,
+        sys: &mut dyn System,
+        background: &mut Background,
+        by_shell: bool,
+    ) -> Result<(), Failure> {
+        let started = |code| if by_shell { shell::started(code) } else { code };
         match self {
             Self::Run(program) => {
-                run_process(sys, ThreadSpec::process("program"), program.code()).map(|_| ())
+                let code = started(program.code());
+                run_process(sys, ThreadSpec::process("program"), code).map(|_| ())
             }
             Self::Hold(fragments) => fragments.hold(sys, background),
             Self::Write(written) => written.write(sys),
             Self::Dd(dd) => {
                 let dd = dd.clone();
-                let code: Code = Box::new(move |sys| dd.run(sys));
+                let code = started(Box::new(move |sys| dd.run(sys)));
                 run_process(sys, ThreadSpec::process("dd"), code).map(|_| ())
             }
             Self::Sync => sys.sync(),
