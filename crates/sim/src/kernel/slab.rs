@@ -11,7 +11,7 @@ use super::policy::SlabPressure;
 use super::shrink::Scan;
 use super::slowpath::{Want, alloc_pages};
 use super::work::spend_work;
-use super::{Kernel, KernelCx, xfs_buffers};
+use super::{Kernel, KernelCx, journal, xfs_buffers};
 use crate::task::Mode;
 use highorder_mm::alloc::Request;
 use highorder_mm::gfp::Gfp;
@@ -361,7 +361,7 @@ pub(crate) fn shrink_slab(
     let mut freed = 0;
     for superblock in 0..cx.world().vfs.nr_superblocks() {
         if cx.world().flows.files.journal_shrinks {
-            cx.world().release_written_blocks(crate::DeviceId(superblock as u32));
+            journal::shrink(cx, crate::DeviceId(superblock as u32), pressure);
         }
         freed += shrink_superblock(cx, superblock, node, pressure, gfp, is_kswapd);
         freed += xfs_buffers::shrink(cx, superblock, node, pressure);
