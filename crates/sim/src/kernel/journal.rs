@@ -317,7 +317,8 @@ pub(super) fn shrink(cx: &mut KernelCx<'_>, device: DeviceId, pressure: Pressure
     while let Some(nr) = plan.next_batch() {
         let kernel = cx.world();
         kernel.memory.vm.add(Vm::SlabsScanned, nr);
-        let done = kernel.journal(device).map_or_else(Vec::new, |journal| journal.done(nr as usize));
+        let done =
+            kernel.journal(device).map_or_else(Vec::new, |journal| journal.done(nr as usize));
         kernel.release_blocks(device, &done);
     }
     if let Some(journal) = cx.world().journal(device) {

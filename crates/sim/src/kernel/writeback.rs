@@ -4,9 +4,14 @@
 //! (`wb_writeback`, `writeback_sb_inodes`, `writeback_single_inode`, `__mark_inode_dirty`), v4.4 and v6.12.
 //! Departs: one bandwidth for each disk, measured over what it wrote lately, and all who write share it
 //! equally; the position control is the cubic one of the kernel without its per-device part. Visible as: on
-//! machines with a fast and a slow disk, writers to the fast one are held back with the others. Files of
-//! one device are written in the order of their numbers, some pages of each in turn, and not oldest first.
-//! Inodes that changed are all written as soon as there is reason to write anything. Visible as: nothing known.
+//! machines with a fast and a slow disk, writers to the fast one are held back with the others. Only the global
+//! limit starts writing in the background, not a disk's share of it. Visible as: on machines with several disks, a
+//! slow one's pages are dirty for longer. Inodes that changed are all written as soon as there is reason to write
+//! anything. Visible as: nothing known.
+//!
+//! A flusher takes the files that have a reason to be written, oldest first, in a queue, and fills that again only once it
+//! is empty. So what was queued while too much was dirty, and was not written because that was over before, is
+//! written when the flusher next looks for old pages, however young it is.
 
 use super::fault::Killed;
 use super::filemap::{FileError, SOON};
@@ -21,7 +26,7 @@ use highorder_mm::lru::LruList;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
 use highorder_words::Ns;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Share of dirtyable memory above which flushers work, in percent (`vm.dirty_background_ratio`).
@@ -32,8 +37,10 @@ const DIRTY_RATIO: u64 = 20;
 const INTERVAL: Ns = Ns::from_secs(5);
 /// Pages dirty for longer are written (`vm.dirty_expire_centisecs`).
 const EXPIRE: Ns = Ns::from_secs(30);
-/// Pages of a file that are written before it is the next one's turn (`MIN_WRITEBACK_PAGES`: 4 MiB).
+/// Pages of a file that are written at least before it is the next one's turn (`MIN_WRITEBACK_PAGES`: 4 MiB).
 const CHUNK_PAGES: u64 = 1024;
+/// How long a flusher writes before it looks whether there is still reason to (`writeback_sb_inodes`: HZ / 10).
+const ROUND: Ns = Ns::from_millis(100);
 /// A writer waits this long at most at a time (`MAX_PAUSE`: HZ / 5).
 const PAUSE_MAX: Ns = Ns::from_millis(200);
 /// And this long at least, or not at all.
@@ -60,6 +67,25 @@ pub struct Flusher {
     nr_wanted: u64,
     /// Files whose inodes changed, by when they did.
     dirty_inodes: BTreeSet<(Ns, FileId)>,
+    /// Files to be written, in this order (`b_io`).
+    queued: VecDeque<FileId>,
+    /// Files of which a part was written, and which are queued again after that (`b_more_io`).
+    again: Vec<FileId>,
+    /// When it last looked for old pages.
+    looked_at: Ns,
+}
+
+/// Why a flusher writes (`struct wb_writeback_work`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// Somebody waits until all is written.
+    Sync,
+    /// Reclaim wants pages written.
+    Wanted,
+    /// Every few seconds: what is old.
+    Old,
+    /// Too much is dirty.
+    Background,
 }
 
 impl Flusher {
@@ -72,6 +98,9 @@ impl Flusher {
             sync_wanted: false,
             nr_wanted: 0,
             dirty_inodes: BTreeSet::new(),
+            queued: VecDeque::new(),
+            again: Vec::new(),
+            looked_at: Ns::ZERO,
         }
     }
 
@@ -307,57 +336,159 @@ impl Kernel {
     /// Whether a disk's flusher writes whatever is dirty, and not only what is old.
     fn writes_all(&self, device: DeviceId) -> bool {
         let flusher = &self.flushers[device.0 as usize];
-        let (background, _) = self.dirty_limits();
-        flusher.sync_wanted || flusher.nr_wanted > 0 || self.memory.files.nr_dirty() > background
+        flusher.sync_wanted || flusher.nr_wanted > 0 || self.is_over_background()
+    }
+
+    #[doc(alias = "wb_over_bg_thresh")]
+    fn is_over_background(&self) -> bool {
+        self.memory.files.nr_dirty() > self.dirty_limits().0
+    }
+
+    /// Why a disk's flusher should write now, the most urgent reason first. To have looked for old pages counts.
+    #[doc(alias = "wb_check_old_data_flush")]
+    #[doc(alias = "wb_do_writeback")]
+    fn reason_to_write(&mut self, device: DeviceId, now: Ns) -> Option<Reason> {
+        let is_over = self.is_over_background();
+        let flusher = &mut self.flushers[device.0 as usize];
+        if flusher.sync_wanted {
+            Some(Reason::Sync)
+        } else if flusher.nr_wanted > 0 {
+            Some(Reason::Wanted)
+        } else if now.saturating_sub(flusher.looked_at) >= INTERVAL {
+            flusher.looked_at = now;
+            Some(Reason::Old)
+        } else {
+            is_over.then_some(Reason::Background)
+        }
+    }
+
+    /// Whether there is still that reason.
+    fn goes_on(&self, device: DeviceId, reason: Reason) -> bool {
+        let flusher = &self.flushers[device.0 as usize];
+        let is_asked = flusher.sync_wanted || flusher.nr_wanted > 0;
+        match reason {
+            Reason::Sync => true,
+            Reason::Wanted => flusher.nr_wanted > 0,
+            Reason::Old => !is_asked,
+            Reason::Background => !is_asked && self.is_over_background(),
+        }
+    }
+
+    /// Queues a disk's dirty files if no file is queued: those that were written in part, then what has been dirty for
+    /// long enough, oldest first.
+    #[doc(alias = "queue_io")]
+    #[doc(alias = "move_expired_inodes")]
+    fn queue_dirty_files(&mut self, device: DeviceId, reason: Reason, now: Ns) {
+        let flusher = &mut self.flushers[device.0 as usize];
+        if !flusher.queued.is_empty() {
+            return;
+        }
+        let again = std::mem::take(&mut flusher.again);
+        let age_least = if reason == Reason::Old { EXPIRE } else { Ns::ZERO };
+        let is_due = |&(at, _): &(Ns, FileId)| now.saturating_sub(at) >= age_least;
+        let dirty = self.memory.files.dirty_files(None);
+        let mut found: Vec<(Ns, FileId)> = dirty
+            .filter_map(|id| {
+                let file = self.file(id);
+                (file.device == device).then_some((file.dirtied_at?, id))
+            })
+            .filter(|due| is_due(due) && !again.contains(&due.1))
+            .collect();
+        found.sort_unstable();
+        let queue = again.into_iter().chain(found.into_iter().map(|(_, id)| id));
+        self.flushers[device.0 as usize].queued = queue.collect();
+    }
+
+    /// Pages of a file that are written before it is the next one's turn.
+    #[doc(alias = "writeback_chunk_size")]
+    fn chunk_pages(&self, device: DeviceId) -> u64 {
+        let half_a_second = self.flushers[device.0 as usize].bandwidth / PAGE_BYTES / 2;
+        let pages = half_a_second.min(self.smoothed_dirty_limit.0 / 8);
+        (pages + CHUNK_PAGES) / CHUNK_PAGES * CHUNK_PAGES
     }
 }
 
 /// The kernel thread that writes one disk's dirty pages. Never returns.
-#[doc(alias = "wb_writeback")]
 pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
     loop {
-        let queue = cx.world().flushers[device.0 as usize].queue;
-        let (mut cursor, mut written_in_all) = (None, 0);
         let now = cx.now();
-        cx.world().write_inodes(device, now);
-        while let Some(file) = next_file(cx, device, cursor) {
-            let before = cx.world().memory.files.nr_written();
-            write_file_pages(cx, file, CHUNK_PAGES);
-            let kernel = cx.world();
-            let written = kernel.memory.files.nr_written() - before;
-            written_in_all += written;
-            let wanted = &mut kernel.flushers[device.0 as usize].nr_wanted;
-            *wanted = wanted.saturating_sub(written);
-            cursor = Some(file);
-        }
-        if cursor.is_none() {
-            // Nothing of this disk's is dirty, whatever was wanted.
-            cx.world().flushers[device.0 as usize].nr_wanted = 0;
-            if std::mem::take(&mut cx.world().flushers[device.0 as usize].sync_wanted) {
-                continue;
-            }
+        let kernel = cx.world();
+        let queue = kernel.flushers[device.0 as usize].queue;
+        kernel.write_inodes(device, now);
+        let reason = kernel.reason_to_write(device, now);
+        let progress = reason.map_or(0, |reason| write_back(cx, device, reason));
+        if progress == 0 {
             cx.wait_timeout(queue, INTERVAL);
-        } else if written_in_all == 0 {
-            // All that is dirty is being written already and became dirty again: that has to end first
-            // (`inode_sleep_on_writeback`).
-            let written = cx.world().written_wait;
-            cx.wait_for_io_in(written, Some(TENTH));
         }
     }
 }
 
-/// The file to write next: one with dirty pages behind `after` in number, if there is a reason to write.
+/// Writes files for as long as there is this reason to. Returns as [`write_queued_files`]. Suspends.
+#[doc(alias = "wb_writeback")]
+fn write_back(cx: &mut KernelCx<'_>, device: DeviceId, reason: Reason) -> u64 {
+    let mut progress = 0;
+    while cx.world().goes_on(device, reason) {
+        let now = cx.now();
+        let kernel = cx.world();
+        kernel.write_inodes(device, now);
+        kernel.update_dirty_limit(now);
+        kernel.queue_dirty_files(device, reason, now);
+        let written = write_queued_files(cx, device, reason);
+        progress += written;
+        if written > 0 {
+            continue;
+        }
+        let flusher = &mut cx.world().flushers[device.0 as usize];
+        if flusher.queued.is_empty() && flusher.again.is_empty() {
+            // Nothing of this disk's is dirty, whatever was wanted.
+            match reason {
+                Reason::Sync => flusher.sync_wanted = false,
+                Reason::Wanted => flusher.nr_wanted = 0,
+                Reason::Old | Reason::Background => {}
+            }
+            break;
+        }
+        // All that is dirty is being written already and became dirty again: that has to end first
+        // (`inode_sleep_on_writeback`).
+        let written = cx.world().written_wait;
+        cx.wait_for_io_in(written, Some(TENTH));
+    }
+    progress
+}
+
+/// Writes queued files until none is left, or for a while. Returns how many pages. Suspends.
 #[doc(alias = "writeback_sb_inodes")]
-fn next_file(cx: &mut KernelCx<'_>, device: DeviceId, after: Option<FileId>) -> Option<FileId> {
-    let now = cx.now();
-    let kernel = cx.world();
-    kernel.update_dirty_limit(now);
-    let all = kernel.writes_all(device);
-    kernel.memory.files.dirty_files(after).find(|&id| {
-        let file = kernel.file(id);
-        file.device == device
-            && (all || file.dirtied_at.is_some_and(|at| now.saturating_sub(at) >= EXPIRE))
-    })
+fn write_queued_files(cx: &mut KernelCx<'_>, device: DeviceId, reason: Reason) -> u64 {
+    let began = cx.now();
+    let mut progress = 0;
+    while let Some(file) = cx.world().flushers[device.0 as usize].queued.pop_front() {
+        let kernel = cx.world();
+        if kernel.file_table[file.0 as usize].is_none()
+            || kernel.file(file).device != device
+            || kernel.memory.files.counts(file).1 == 0
+        {
+            continue;
+        }
+        let before = kernel.memory.files.nr_written();
+        let chunk = kernel.chunk_pages(device);
+        write_file_pages(cx, file, chunk);
+        let now = cx.now();
+        let kernel = cx.world();
+        let written = kernel.memory.files.nr_written() - before;
+        progress += written;
+        let is_left =
+            kernel.file_table[file.0 as usize].is_some() && kernel.memory.files.counts(file).1 > 0;
+        let flusher = &mut kernel.flushers[device.0 as usize];
+        flusher.nr_wanted = flusher.nr_wanted.saturating_sub(written);
+        if is_left && (written >= chunk || written == 0) {
+            flusher.again.push(file);
+        }
+        let is_enough = reason == Reason::Wanted && flusher.nr_wanted == 0;
+        if is_enough || now.saturating_sub(began) >= ROUND {
+            break;
+        }
+    }
+    progress
 }
 
 /// Writes up to `most` dirty pages of a file, in order, without waiting for them. Suspends while the disk's
