@@ -50,3 +50,25 @@ fn a_file_that_is_sent_is_not_used_before_4_9_and_one_that_is_read_is() {
         assert!(activated("linux-4.14", line) < pages / 100, "{line}");
     }
 }
+
+/// Faults that a shell's programs have around a second in which nothing else runs.
+fn faults_around_nothing(kernel: &str, by_shell: bool) -> i64 {
+    let spec = common::model(machine::load("guest-tcg").unwrap(), kernel, "never");
+    let script = Script::parse("sleep 1").unwrap();
+    let script = if by_shell { script.by_shell() } else { script };
+    let record = run(spec, Inputs::default(), script.code(None)).unwrap();
+    assert_eq!(record.delta("pgmajfault"), Some(0), "{kernel}");
+    record.delta("pgfault").unwrap()
+}
+
+#[test]
+fn the_copies_of_the_counters_count_themselves() {
+    for kernel in ["linux-3.5", "linux-4.4", "linux-6.12"] {
+        assert_eq!(faults_around_nothing(kernel, false), 0, "{kernel}");
+    }
+    // Recorded: 186 on 4.4, 192 on 4.20, 195 to 201 on 6.12; 384 or so on 3.x, where each page of text faults.
+    for (kernel, recorded) in [("linux-3.5", 384), ("linux-4.4", 186), ("linux-6.12", 195)] {
+        let faults = faults_around_nothing(kernel, true);
+        assert!((faults - recorded).abs() <= recorded / 20, "{kernel}: {faults}, {recorded}");
+    }
+}

@@ -399,6 +399,29 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_stops_at_the_first_block_that_is_not_in_its_place_and_shrinking_passes_over_it() {
+        let mut journal = journal(1 << 30);
+        let commit = |journal: &mut Journal, blocks: &[u64]| {
+            journal.checkpoints.commit(&blocks.iter().copied().collect());
+        };
+        commit(&mut journal, &[5, 6, 7]);
+        commit(&mut journal, &[1, 6]);
+        assert_eq!(journal.done_in_order(), []);
+        for block in [1, 6, 7] {
+            assert!(journal.checkpoints.note_written(block), "{block} was waited for");
+            assert!(!journal.checkpoints.note_written(block), "{block} was not");
+        }
+        // Of the first transaction 5 is to be written still; 6 is the second's since it changed again.
+        assert_eq!(journal.done_in_order(), []);
+        assert_eq!((journal.done(2), journal.done(9)), (vec![7, 1], vec![7, 1, 6]));
+        journal.checkpoints.note_written(5);
+        assert_eq!(journal.done_in_order(), [5, 7, 1, 6]);
+        // What changes anew is not done.
+        journal.running.insert(7);
+        assert_eq!((journal.done_in_order(), journal.done(9)), (vec![5], vec![5, 1, 6]));
+    }
+
+    #[test]
     fn xfs_has_none_here() {
         assert!(Journal::new(FileSystem::Xfs, 1 << 30, WaitQueue(0), WaitQueue(1)).is_none());
     }
