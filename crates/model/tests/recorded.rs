@@ -66,8 +66,9 @@ fn the_copies_of_the_counters_count_themselves() {
     for kernel in ["linux-3.5", "linux-4.4", "linux-6.12"] {
         assert_eq!(faults_around_nothing(kernel, false), 0, "{kernel}");
     }
-    // Recorded: 186 on 4.4, 192 on 4.20, 195 to 201 on 6.12; 384 or so on 3.x, where each page of text faults.
-    for (kernel, recorded) in [("linux-3.5", 384), ("linux-4.4", 186), ("linux-6.12", 195)] {
+    // Recorded: 186 on 4.4, 195 to 201 on 6.12; on 3.5, where each page of text faults, 433 with a program more.
+    for (kernel, recorded) in [("linux-3.5", 433 * 8 / 9), ("linux-4.4", 186), ("linux-6.12", 195)]
+    {
         let faults = faults_around_nothing(kernel, true);
         assert!((faults - recorded).abs() <= recorded / 20, "{kernel}: {faults}, {recorded}");
     }

@@ -61,8 +61,6 @@ pub struct Flusher {
     pub(crate) bandwidth: u64,
     measured_at: Ns,
     written: u64,
-    /// Whether everything is to be written, for somebody who waits.
-    pub(crate) sync_wanted: bool,
     /// Pages that reclaim wants written, whatever the limits.
     nr_wanted: u64,
     /// Files whose inodes changed, by when they did.
@@ -78,8 +76,6 @@ pub struct Flusher {
 /// Why a flusher writes (`struct wb_writeback_work`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
-    /// Somebody waits until all is written.
-    Sync,
     /// Reclaim wants pages written.
     Wanted,
     /// Every few seconds: what is old.
@@ -95,7 +91,6 @@ impl Flusher {
             bandwidth: BANDWIDTH_AT_FIRST,
             measured_at: Ns::ZERO,
             written: 0,
-            sync_wanted: false,
             nr_wanted: 0,
             dirty_inodes: BTreeSet::new(),
             queued: VecDeque::new(),
@@ -336,7 +331,7 @@ impl Kernel {
     /// Whether a disk's flusher writes whatever is dirty, and not only what is old.
     fn writes_all(&self, device: DeviceId) -> bool {
         let flusher = &self.flushers[device.0 as usize];
-        flusher.sync_wanted || flusher.nr_wanted > 0 || self.is_over_background()
+        flusher.nr_wanted > 0 || self.is_over_background()
     }
 
     #[doc(alias = "wb_over_bg_thresh")]
@@ -350,9 +345,7 @@ impl Kernel {
     fn reason_to_write(&mut self, device: DeviceId, now: Ns) -> Option<Reason> {
         let is_over = self.is_over_background();
         let flusher = &mut self.flushers[device.0 as usize];
-        if flusher.sync_wanted {
-            Some(Reason::Sync)
-        } else if flusher.nr_wanted > 0 {
+        if flusher.nr_wanted > 0 {
             Some(Reason::Wanted)
         } else if now.saturating_sub(flusher.looked_at) >= INTERVAL {
             flusher.looked_at = now;
@@ -365,10 +358,9 @@ impl Kernel {
     /// Whether there is still that reason.
     fn goes_on(&self, device: DeviceId, reason: Reason) -> bool {
         let flusher = &self.flushers[device.0 as usize];
-        let is_asked = flusher.sync_wanted || flusher.nr_wanted > 0;
+        let is_asked = flusher.nr_wanted > 0;
         match reason {
-            Reason::Sync => true,
-            Reason::Wanted => flusher.nr_wanted > 0,
+            Reason::Wanted => is_asked,
             Reason::Old => !is_asked,
             Reason::Background => !is_asked && self.is_over_background(),
         }
@@ -441,10 +433,8 @@ fn write_back(cx: &mut KernelCx<'_>, device: DeviceId, reason: Reason) -> u64 {
         let flusher = &mut cx.world().flushers[device.0 as usize];
         if flusher.queued.is_empty() && flusher.again.is_empty() {
             // Nothing of this disk's is dirty, whatever was wanted.
-            match reason {
-                Reason::Sync => flusher.sync_wanted = false,
-                Reason::Wanted => flusher.nr_wanted = 0,
-                Reason::Old | Reason::Background => {}
+            if reason == Reason::Wanted {
+                flusher.nr_wanted = 0;
             }
             break;
         }
