@@ -47,7 +47,7 @@ pub struct Script {
     /// In this order.
     pub steps: Vec<Step>,
     /// Whether a shell starts the programs and copies the counters, which costs memory itself.
-    pub by_shell: bool,
+    by_shell: bool,
 }
 
 /// A command.
@@ -180,7 +180,7 @@ impl Script {
             shell::prepare(sys)?;
         }
         if let Some(setup) = setup {
-            setup.run(sys, background, false)?;
+            setup.run(sys, background)?;
         }
         if self.by_shell || setup.is_some() {
             sys.note_before();
@@ -188,16 +188,11 @@ impl Script {
         if self.by_shell {
             shell::copy_counters(sys)?;
         }
-        self.run(sys, background, self.by_shell)
+        self.run(sys, background)
     }
 
-    fn run(
-        &self,
-        sys: &mut dyn System,
-        background: &mut Background,
-        by_shell: bool,
-    ) -> Result<(), Failure> {
-        self.steps.iter().try_for_each(|step| step.run(sys, background, by_shell))
+    fn run(&self, sys: &mut dyn System, background: &mut Background) -> Result<(), Failure> {
+        self.steps.iter().try_for_each(|step| step.run(sys, background, self.by_shell))
     }
 }
 

@@ -11,8 +11,9 @@
 //! (`buffer_migrate_folio_norefs`, before 5.0 `fallback_migrate_page`): buffers that somebody refers to keep their
 //! page where it is; fs/ext4/super.c (`bdev_try_to_free_page`, before 5.14).
 //! Departs: inode tables alone are journaled, not directories and bitmaps. Visible as: fewer blocks are held, by a
-//! sixth where many files are made. `fsync` does not wait for the journal. Visible as: it is faster by a commit. A transaction grows for five
-//! seconds however large it is, and the journal is never full. Visible as: nothing below a thousand changed blocks.
+//! sixth where many files are made. `fsync` does not wait for the journal. Visible as: it is faster by a commit.
+//! A transaction grows for five seconds however large it is, and the journal is never full. Visible as: nothing
+//! below a thousand changed blocks.
 //! Blocks of a transaction are let go by their numbers, where the kernel has them in the order of their first change.
 //! Visible as: nothing, where files are made one after another. From 5.0 to 5.13, when reclaim could have what is
 //! written and migration could not, both can. Visible as: those kernels' compaction moves a few blocks more. A block
@@ -89,6 +90,10 @@ impl Checkpoints {
             }
             _ => false,
         }
+    }
+
+    fn oldest_first(&self) -> impl Iterator<Item = u64> {
+        self.ordered.iter().map(|&(_, block)| block)
     }
 
     fn remove(&mut self, block: u64) {
@@ -168,14 +173,12 @@ impl Journal {
 
     /// Committed blocks that can go, from the oldest transaction on, up to the first that cannot.
     fn done_in_order(&self) -> Vec<u64> {
-        let blocks = self.checkpoints.ordered.iter().map(|&(_, block)| block);
-        blocks.take_while(|&block| self.is_done(block)).collect()
+        self.checkpoints.oldest_first().take_while(|&block| self.is_done(block)).collect()
     }
 
     /// The first `most` of all committed blocks that can go.
     fn done(&self, most: usize) -> Vec<u64> {
-        let blocks = self.checkpoints.ordered.iter().map(|&(_, block)| block);
-        blocks.filter(|&block| self.is_done(block)).take(most).collect()
+        self.checkpoints.oldest_first().filter(|&block| self.is_done(block)).take(most).collect()
     }
 }
 

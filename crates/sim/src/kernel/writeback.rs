@@ -391,6 +391,11 @@ impl Kernel {
         self.flushers[device.0 as usize].queued = queue.collect();
     }
 
+    /// Whether a file is there, and dirty.
+    fn has_dirty_pages(&self, file: FileId) -> bool {
+        self.file_table[file.0 as usize].is_some() && self.memory.files.counts(file).1 > 0
+    }
+
     /// Pages of a file that are written before it is the next one's turn.
     #[doc(alias = "writeback_chunk_size")]
     fn chunk_pages(&self, device: DeviceId) -> u64 {
@@ -453,10 +458,7 @@ fn write_queued_files(cx: &mut KernelCx<'_>, device: DeviceId, reason: Reason) -
     let mut progress = 0;
     while let Some(file) = cx.world().flushers[device.0 as usize].queued.pop_front() {
         let kernel = cx.world();
-        if kernel.file_table[file.0 as usize].is_none()
-            || kernel.file(file).device != device
-            || kernel.memory.files.counts(file).1 == 0
-        {
+        if !kernel.has_dirty_pages(file) || kernel.file(file).device != device {
             continue;
         }
         let before = kernel.memory.files.nr_written();
@@ -466,8 +468,7 @@ fn write_queued_files(cx: &mut KernelCx<'_>, device: DeviceId, reason: Reason) -
         let kernel = cx.world();
         let written = kernel.memory.files.nr_written() - before;
         progress += written;
-        let is_left =
-            kernel.file_table[file.0 as usize].is_some() && kernel.memory.files.counts(file).1 > 0;
+        let is_left = kernel.has_dirty_pages(file);
         let flusher = &mut kernel.flushers[device.0 as usize];
         flusher.nr_wanted = flusher.nr_wanted.saturating_sub(written);
         if is_left && (written >= chunk || written == 0) {
@@ -539,7 +540,7 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
     let now = cx.now();
     let kernel = cx.world();
     kernel.clean_inode(file);
-    if kernel.file_table[file.0 as usize].is_some() && kernel.memory.files.counts(file).1 > 0 {
+    if kernel.has_dirty_pages(file) {
         let age = if left == 0 { since.unwrap_or(now) } else { now };
         let this = kernel.file_mut(file);
         this.dirtied_at = Some(this.dirtied_at.map_or(age, |at| at.min(age)));
@@ -594,9 +595,7 @@ fn write_and_wait(cx: &mut KernelCx<'_>, file: FileId) {
     // The first time passes over pages that were being written already, and are dirty again. What becomes
     // dirty from now on is for the next call.
     for _ in 0..2 {
-        if cx.world().file_table[file.0 as usize].is_some()
-            && cx.world().memory.files.counts(file).1 > 0
-        {
+        if cx.world().has_dirty_pages(file) {
             write_file_pages(cx, file, u64::MAX);
         }
         wait_on_writeback(cx, file);

@@ -8,11 +8,9 @@
 //! faults or 48, as [`PRIVATE_PAGES`] and [`TEXT_WINDOWS`] do, and `postmark` itself as many.
 //!
 //! Departs: the programs' text lies in a file of the file system under test; the guests had it in a tmpfs, which
-//! goes to swap. Visible as: where memory runs out, it is read from its file again and not swapped in. What the
-//! kernel takes for a process (its stack, its tables above the last level) is not modelled. Visible as: nothing,
-//! but a few allocations.
+//! goes to swap. Visible as: where memory runs out, it is read from its file again and not swapped in.
 
-use crate::files::append;
+use crate::files::write_new;
 use crate::process::run_process;
 use highorder_system::{Access, Code, Failure, Pattern, System, ThreadSpec};
 
@@ -35,10 +33,8 @@ const COPIES: u32 = 8;
 /// Puts the programs' text in memory, where the guest's start had it.
 pub(super) fn prepare(sys: &mut dyn System) -> Result<(), Failure> {
     const BLOCK: u64 = 1 << 16;
-    let file = sys.create_file(TEXT)?;
     let bytes = TEXT_WINDOWS * WINDOW_PAGES.0 * sys.machine().page_bytes;
-    append(sys, file, 0, bytes, BLOCK)?;
-    sys.close_file(file)?;
+    write_new(sys, TEXT, bytes, BLOCK)?;
     sys.sync()?;
     // Twice, as after any number of programs: what is read again is active then.
     (0..2).try_for_each(|_| run(sys))
