@@ -38,7 +38,7 @@ use highorder_record::{Inputs, Record, Store, read_foreign};
 use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Machine, Ns};
 use highorder_snapshot::live::{Options, Way};
 use highorder_snapshot::{FilledFrom, Snapshot};
-use highorder_workload::recorded::{Script, Unknown};
+use highorder_workload::recorded::{Script, Shell, Unknown};
 use quantity::compare;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -236,7 +236,9 @@ impl Case {
         };
         let pageblock = memory.policy.freelist.pageblock_order;
         let recorded = Fallbacks::read(&self.folder.join("extfrag.json"), pageblock)?;
-        let ran = run_from(memory.into(), spec, Inputs::default(), workload.by_shell().code(setup));
+        let shell = Shell { copies_held: self.folder.join("held").is_dir() };
+        let workload = workload.by_shell(shell);
+        let ran = run_from(memory.into(), spec, Inputs::default(), workload.code(setup));
         let mut model = match ran {
             Ok((model, _)) => model,
             Err(error) => return Ok(Outcome::Waits(vec![format!("the model's run: {error}")])),

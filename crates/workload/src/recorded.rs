@@ -46,8 +46,15 @@ use highorder_system::{
 pub struct Script {
     /// In this order.
     pub steps: Vec<Step>,
-    /// Whether a shell starts the programs and copies the counters, which costs memory itself.
-    by_shell: bool,
+    /// Who starts the programs and copies the counters, which costs memory itself.
+    shell: Option<Shell>,
+}
+
+/// The shell that started a script's programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shell {
+    /// Whether a child of each program copied the counters as well, once that was done.
+    pub copies_held: bool,
 }
 
 /// A command.
@@ -83,10 +90,10 @@ impl Script {
     /// What is missing for one, or what is wrong with it.
     pub fn parse(line: &str) -> Result<Self, Unknown> {
         if let Some(written) = written_file(line) {
-            return Ok(Self { steps: vec![Step::Write(written)], by_shell: false });
+            return Ok(Self { steps: vec![Step::Write(written)], shell: None });
         }
         let steps = line.split(';').map(|command| Step::parse(command.trim()));
-        Ok(Self { steps: steps.collect::<Result<_, _>>()?, by_shell: false })
+        Ok(Self { steps: steps.collect::<Result<_, _>>()?, shell: None })
     }
 
     /// What is advised of the memory of its programs.
@@ -150,8 +157,8 @@ impl Script {
 
     /// The same as a shell ran it, which copied the counters before and after: with what its programs take to start.
     #[must_use]
-    pub fn by_shell(mut self) -> Self {
-        self.by_shell = true;
+    pub fn by_shell(mut self, shell: Shell) -> Self {
+        self.shell = Some(shell);
         self
     }
 
@@ -176,23 +183,23 @@ impl Script {
         sys: &mut dyn System,
         background: &mut Background,
     ) -> Result<(), Failure> {
-        if self.by_shell {
+        if self.shell.is_some() {
             shell::prepare(sys)?;
         }
         if let Some(setup) = setup {
             setup.run(sys, background)?;
         }
-        if self.by_shell || setup.is_some() {
+        if self.shell.is_some() || setup.is_some() {
             sys.note_before();
         }
-        if self.by_shell {
+        if self.shell.is_some() {
             shell::copy_counters(sys)?;
         }
         self.run(sys, background)
     }
 
     fn run(&self, sys: &mut dyn System, background: &mut Background) -> Result<(), Failure> {
-        self.steps.iter().try_for_each(|step| step.run(sys, background, self.by_shell))
+        self.steps.iter().try_for_each(|step| step.run(sys, background, self.shell))
     }
 }
 
@@ -235,9 +242,12 @@ impl Step {
         &self,
         sys: &mut dyn System,
         background: &mut Background,
-        by_shell: bool,
+        shell: Option<Shell>,
     ) -> Result<(), Failure> {
-        let started = |code| if by_shell { shell::started(code) } else { code };
+        let started = |code| match shell {
+            Some(shell) => shell::started(shell, code),
+            None => code,
+        };
         match self {
             Self::Run(program) => {
                 let code = started(program.code());
