@@ -44,14 +44,15 @@ const BEGAN: &str = "/tmp/began";
 /// Where one of these processes says what went wrong.
 const WHY: &str = "/tmp/why";
 /// Of what is free when `demand` begins, what is left by the two that fill memory, for the kernel and the recorder.
-const LEFT_MIB: u64 = 64;
+const LEFT_MIB: u64 = 112;
 /// What they write and give back at once, and of how many such pieces one is not there.
 const HOLE_PAGES: usize = 16;
-const HOLE_EVERY: usize = 6;
-/// What the third maps, writes, holds and unmaps, round after round, every other time with advice for huge pages.
-const USEMEM_MIB: usize = 160;
+const HOLE_EVERY: usize = 10;
+/// What the third maps, writes, holds and unmaps, round after round: as base pages, so that what was free in large blocks
+/// is in use piece by piece and comes back so; without advice; with advice for huge pages.
+const USEMEM_MIB: usize = 96;
 /// How long it holds it, and how long it rests.
-const USEMEM_PAUSE: Duration = Duration::from_secs(1);
+const USEMEM_PAUSE: Duration = Duration::from_millis(1500);
 /// How long it goes on before it is recorded.
 const WARM_UP: Duration = Duration::from_secs(60);
 
@@ -264,7 +265,7 @@ fn take(seconds: &str) -> Outcome {
     let options = Options {
         seconds: if panics { 600.0 } else { seconds.parse()? },
         keep: Keep { names: false, numbers: true },
-        buffer_bytes: Some(32 << 20),
+        buffer_bytes: Some(64 << 20),
         command: "guest_recorder".to_owned(),
         stop: &stop,
     };
@@ -344,7 +345,8 @@ fn fill(mib: &str) -> Outcome {
 }
 
 fn usemem() -> Outcome {
-    for advice in [Advice::Normal, Advice::LinuxHugepage].into_iter().cycle() {
+    let advices = [Advice::LinuxNoHugepage, Advice::Normal, Advice::LinuxHugepage];
+    for advice in advices.into_iter().cycle() {
         let memory = Mapped::new(USEMEM_MIB, advice)?;
         memory.write(0..memory.pages);
         sleep(USEMEM_PAUSE);
