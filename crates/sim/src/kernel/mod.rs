@@ -412,6 +412,11 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         });
     }
     let picks = flows.sched.picks;
+    let mut devices = machine.disks.clone();
+    for device in &mut devices {
+        let longest = u64::from(flows.files.request_kib_max) << 10;
+        device.max_request_bytes = device.max_request_bytes.min(longest);
+    }
     let nr_zones = memory.zones.len();
     let nr_lruvecs = memory.lru.lruvecs.len();
     let nr_nodes = memory.machine.nr_nodes();
@@ -452,7 +457,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         compaction: compaction::CompactionTotals::default(),
         trace: None,
     };
-    let mut sim = Sim::new(SimSpec { picks, ..machine.sim_spec() }, world);
+    let mut sim = Sim::new(SimSpec { picks, devices, ..machine.sim_spec() }, world);
     let oom_wait = sim.add_queue("oom_reaper");
     sim.world_mut().oom_wait = oom_wait;
     let written_wait = sim.add_queue("files written");

@@ -308,6 +308,9 @@ pub struct Files {
     pub journal_shrinks: bool,
     /// When reclaim has dirty pages written.
     pub wakes_flushers: WakesFlushers,
+    /// The longest request that a disk is given, if it takes longer ones, in KiB (`BLK_DEF_MAX_SECTORS`: 512 before 4.3;
+    /// d2be537c3ba3).
+    pub request_kib_max: u32,
 }
 
 /// When reclaim has dirty pages written by those who write them anyway.
