@@ -121,6 +121,7 @@ impl Highalloc {
             files: self.files,
             tree_mib: self.tree_mib,
             unit_time: Ns::ZERO,
+            has_headers: true,
         };
         if self.makes_trees {
             return trees.make(sys);
@@ -163,6 +164,8 @@ pub(crate) struct Trees {
     pub(crate) tree_mib: u64,
     /// How long a unit of work computes: it goes through its heap before and after that.
     pub(crate) unit_time: Ns,
+    /// Whether some files are read by most units, as headers are; else all are read alike.
+    pub(crate) has_headers: bool,
 }
 
 impl Trees {
@@ -216,7 +219,7 @@ impl Trees {
     fn read_by_unit(self, random: &mut Random) -> Vec<u64> {
         let source = random.below(self.files);
         let other = |_| {
-            let is_header = random.below(FIFTH) > 0;
+            let is_header = self.has_headers && random.below(FIFTH) > 0;
             random.below(if is_header { self.files.div_ceil(FIFTH) } else { self.files })
         };
         std::iter::once(source).chain((0..OTHER_FILES).map(other)).collect()
