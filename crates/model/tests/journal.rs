@@ -252,3 +252,31 @@ fn what_was_queued_while_too_much_was_dirty_is_written_at_the_next_look_for_old_
     assert!(soon < all * 9 / 10 && soon > all / 2, "{soon} of {all}");
     assert!(later < soon / 2 && later > 0, "{later} of {soon}");
 }
+
+#[test]
+fn a_full_queue_holds_fewer_pages_where_requests_are_shorter() {
+    const REQUESTS: u64 = 4;
+    let machine = |machine: &mut Machine| {
+        for disk in &mut machine.disks {
+            disk.nr_requests = REQUESTS as u32;
+            if let DeviceKind::Flash { write, .. } = &mut disk.kind {
+                write.bandwidth = 20 << 20;
+            }
+        }
+    };
+    // `BLK_DEF_MAX_SECTORS`; the disk itself takes 1280 KiB.
+    for (kernel, request_kib) in [("linux-3.5", 512), ("linux-4.4", 1280)] {
+        let (noted, _, _) = run_on_machine(kernel, machine, |sys, noted| {
+            let file = sys.create_file("file")?;
+            sys.write_file(file, 0, sys.machine().total_pages * 4096 / 8)?;
+            sys.close_file(file)?;
+            sys.sleep(Ns::from_millis(500))?;
+            noted.push(sys.counters()["nr_writeback"]);
+            Ok(())
+        });
+        let most = REQUESTS * request_kib / 4;
+        // A request that the disk is at counts no longer for the queue, but its pages are not written yet.
+        let range = most / 2..=most * (REQUESTS + 1) / REQUESTS;
+        assert!(range.contains(&noted[0]), "{kernel}: {} of {most}", noted[0]);
+    }
+}

@@ -309,3 +309,29 @@ impl Front {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_files_of_a_unit_are_headers_where_there_are_any() {
+        let trees = |has_headers| Trees {
+            trees: 1,
+            files: 1000,
+            tree_mib: 100,
+            unit_time: Ns::ZERO,
+            has_headers,
+        };
+        let share_of_the_first_fifth = |trees: Trees| {
+            let mut random = Random::new(1, STREAM);
+            let files: Vec<u64> = (0..100).flat_map(|_| trees.read_by_unit(&mut random)).collect();
+            assert_eq!(files.len(), 2600);
+            assert!(files.iter().all(|&file| file < 1000));
+            files.iter().filter(|&&file| file < 200).count() * 100 / files.len()
+        };
+        // A fifth of the source's, four fifths and a fifth of the rest of the others'.
+        assert!((78..=86).contains(&share_of_the_first_fifth(trees(true))));
+        assert!((16..=24).contains(&share_of_the_first_fifth(trees(false))));
+    }
+}
