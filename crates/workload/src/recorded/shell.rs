@@ -7,16 +7,16 @@
 //! active. 3.x counts 432 faults around `postmark`, for no page around a fault is mapped (`do_fault_around` came with
 //! 3.15). So each of eight programs takes 24 faults or 48, as [`PRIVATE_PAGES`] and [`TEXT_WINDOWS`] do, and `postmark`
 //! itself as many. The second of them is the second to use the pages of its text: they become active
-//! (`zap_pte_range`), as many as a program maps. Before 4.7 they do so for the first, before the run, for to have been
-//! written is a use there.
+//! (`zap_pte_range`), as many as a program maps. Before 4.7 writing a page is a use of
+//! it too, so they become active at their first use, before the run.
 //!
 //! Where `held` was copied, a child of the program did that, with no program for each file: 10 to 33 faults more
 //! since 4.4, 93 more on 3.3 to 3.5. The child uses the program's text for the second time.
 //!
 //! Departs: the programs' text lies in files of the file system under test; the guests had it in a tmpfs, which
 //! goes to swap. Visible as: where memory runs out, it is read from its file again and not swapped in. All programs of
-//! the shell use the same parts of its text. Visible as: fewer pages become active than in the guests, by a half where
-//! nothing else ran.
+//! the shell use the same parts of its text. Visible as: where nothing else ran, half as many pages become active as in
+//! the guests, and none before 4.7.
 
 use super::Shell;
 use crate::files::write_new;
