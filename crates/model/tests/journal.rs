@@ -220,19 +220,23 @@ fn a_file_may_be_deleted_while_its_inode_is_read_to_open_it() {
     }
 }
 
+/// Requests that the queue of a slow disk holds.
+const SLOW_REQUESTS: u64 = 4;
+
+/// Disks so slow, and with so short queues, that a tenth of a second writes little of what is dirty.
+fn slow_disks(machine: &mut Machine) {
+    for disk in &mut machine.disks {
+        disk.nr_requests = SLOW_REQUESTS as u32;
+        if let DeviceKind::Flash { write, .. } = &mut disk.kind {
+            write.bandwidth = 20 << 20;
+        }
+    }
+}
+
 #[test]
 fn what_was_queued_while_too_much_was_dirty_is_written_at_the_next_look_for_old_pages() {
     const FILE: u64 = 1 << 20;
-    // So slow, and with so short a queue, that a tenth of a second writes little of it.
-    let machine = |machine: &mut Machine| {
-        for disk in &mut machine.disks {
-            disk.nr_requests = 4;
-            if let DeviceKind::Flash { write, .. } = &mut disk.kind {
-                write.bandwidth = 20 << 20;
-            }
-        }
-    };
-    let (noted, _, _) = run_on_machine("linux-6.12", machine, |sys, noted| {
+    let (noted, _, _) = run_on_machine("linux-6.12", slow_disks, |sys, noted| {
         let files = sys.machine().total_pages * 4096 / FILE / 8;
         for number in 0..files {
             let file = sys.create_file(&format!("file-{number}"))?;
@@ -255,18 +259,9 @@ fn what_was_queued_while_too_much_was_dirty_is_written_at_the_next_look_for_old_
 
 #[test]
 fn a_full_queue_holds_fewer_pages_where_requests_are_shorter() {
-    const REQUESTS: u64 = 4;
-    let machine = |machine: &mut Machine| {
-        for disk in &mut machine.disks {
-            disk.nr_requests = REQUESTS as u32;
-            if let DeviceKind::Flash { write, .. } = &mut disk.kind {
-                write.bandwidth = 20 << 20;
-            }
-        }
-    };
     // `BLK_DEF_MAX_SECTORS`; the disk itself takes 1280 KiB.
     for (kernel, request_kib) in [("linux-3.5", 512), ("linux-4.4", 1280)] {
-        let (noted, _, _) = run_on_machine(kernel, machine, |sys, noted| {
+        let (noted, _, _) = run_on_machine(kernel, slow_disks, |sys, noted| {
             let file = sys.create_file("file")?;
             sys.write_file(file, 0, sys.machine().total_pages * 4096 / 8)?;
             sys.close_file(file)?;
@@ -274,9 +269,9 @@ fn a_full_queue_holds_fewer_pages_where_requests_are_shorter() {
             noted.push(sys.counters()["nr_writeback"]);
             Ok(())
         });
-        let most = REQUESTS * request_kib / 4;
+        let most = SLOW_REQUESTS * request_kib / 4;
         // A request that the disk is at counts no longer for the queue, but its pages are not written yet.
-        let range = most / 2..=most * (REQUESTS + 1) / REQUESTS;
+        let range = most / 2..=most * (SLOW_REQUESTS + 1) / SLOW_REQUESTS;
         assert!(range.contains(&noted[0]), "{kernel}: {} of {most}", noted[0]);
     }
 }

@@ -411,10 +411,9 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
             first_slot,
         });
     }
-    let picks = flows.sched.picks;
-    let mut devices = machine.disks.clone();
-    for device in &mut devices {
-        let longest = u64::from(flows.files.request_kib_max) << 10;
+    let mut spec = SimSpec { picks: flows.sched.picks, ..machine.sim_spec() };
+    let longest = u64::from(flows.files.request_kib_max) << 10;
+    for device in &mut spec.devices {
         device.max_request_bytes = device.max_request_bytes.min(longest);
     }
     let nr_zones = memory.zones.len();
@@ -457,7 +456,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         compaction: compaction::CompactionTotals::default(),
         trace: None,
     };
-    let mut sim = Sim::new(SimSpec { picks, devices, ..machine.sim_spec() }, world);
+    let mut sim = Sim::new(spec, world);
     let oom_wait = sim.add_queue("oom_reaper");
     sim.world_mut().oom_wait = oom_wait;
     let written_wait = sim.add_queue("files written");

@@ -7,8 +7,8 @@
 //! active. 3.x counts 432 faults around `postmark`, for no page around a fault is mapped (`do_fault_around` came with
 //! 3.15). So each of eight programs takes 24 faults or 48, as [`PRIVATE_PAGES`] and [`TEXT_WINDOWS`] do, and `postmark`
 //! itself as many. The second of them is the second to use the pages of its text: they become active
-//! (`zap_pte_range`), as many as a program maps. Before 4.7 writing a page is a use of
-//! it too, so they become active at their first use, before the run.
+//! (`zap_pte_range`), as many as a program maps. Before 4.7 writing a page is a use of it too, so they become active at
+//! their first use, before the run.
 //!
 //! Where `held` was copied, a child of the program did that, with no program for each file: 10 to 33 faults more
 //! since 4.4, 93 more on 3.3 to 3.5. The child uses the program's text for the second time.
@@ -65,21 +65,30 @@ pub(super) fn copy_counters(sys: &mut dyn System) -> Result<(), Failure> {
     (0..COPIES).try_for_each(|_| copy_one(sys))
 }
 
-/// One of the shell's programs, which does no more than start.
+/// One of the shell's programs.
 fn copy_one(sys: &mut dyn System) -> Result<(), Failure> {
-    let code = after(SHELL_TEXT, (PAGES_READ, PRIVATE_PAGES), Box::new(|_| Ok(())));
-    run_process(sys, ThreadSpec::process("cp"), code).map(|_| ())
+    run(sys, "cp", SHELL_TEXT, (PAGES_READ, PRIVATE_PAGES))
+}
+
+/// Runs a program that does no more than start.
+fn run(
+    sys: &mut dyn System,
+    name: &str,
+    text: &'static str,
+    pages: (u64, u64),
+) -> Result<(), Failure> {
+    let code = after(text, pages, Box::new(|_| Ok(())));
+    run_process(sys, ThreadSpec::process(name), code).map(|_| ())
 }
 
 /// A program as this shell starts it.
 pub(super) fn started(shell: Shell, code: Code) -> Code {
     let code: Code = Box::new(move |sys| {
         code(sys)?;
-        if shell.copies_held {
-            let child = after(PROGRAM_TEXT, CHILD_PAGES, Box::new(|_| Ok(())));
-            run_process(sys, ThreadSpec::process("copy"), child)?;
+        match shell.copies_held {
+            true => run(sys, "copy", PROGRAM_TEXT, CHILD_PAGES),
+            false => Ok(()),
         }
-        Ok(())
     });
     after(PROGRAM_TEXT, (PAGES_READ, PRIVATE_PAGES), code)
 }
