@@ -414,14 +414,15 @@ fn round_of_node(
         shrink_lruvec(cx, lruvec, scan);
         cx.world().memory.snapshot_refaults(lruvec);
     }
-    let reclaimed = scan.nr_reclaimed - before;
-    forget_order(scan, reclaimed);
-    reclaimed
+    forget_order(scan);
+    scan.nr_reclaimed - before
 }
 
-/// Whoever has reclaimed enough for compaction goes on for single pages.
-fn forget_order(scan: &mut Scan, reclaimed: u64) {
-    if scan.order > Order(0) && reclaimed >= compact_gap(scan.order) {
+/// Whoever has reclaimed enough for compaction goes on for single pages: in all rounds together since 4.12, where no round
+/// sets what was reclaimed back to nothing.
+#[doc(alias = "kswapd_shrink_node")]
+fn forget_order(scan: &mut Scan) {
+    if scan.order > Order(0) && scan.nr_reclaimed >= compact_gap(scan.order) {
         scan.order = Order(0);
     }
 }
@@ -458,7 +459,7 @@ fn balance_zones(
         let wants_more = !round_of_zones(cx, &zones, highest, &mut scan);
         throttle::wake_pfmemalloc(cx, node, false);
         let reclaimed = scan.nr_reclaimed;
-        forget_order(&mut scan, reclaimed);
+        forget_order(&mut scan);
         if wants_more || reclaimed == 0 {
             priority -= 1;
         }
