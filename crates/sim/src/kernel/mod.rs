@@ -40,6 +40,7 @@ mod swap_token;
 pub mod thp;
 pub mod throttle;
 pub mod trace;
+mod vmpressure;
 mod work;
 pub mod writeback;
 mod xfs_buffers;
@@ -319,6 +320,7 @@ pub struct Kernel {
     pub reclaim_writes: trace::ReclaimWrites,
     /// Whose pages reclaim spares, on kernels that know this.
     pub(crate) swap_token: swap_token::SwapToken,
+    pub(crate) pressure: vmpressure::Pressure,
     /// What hinting faults told.
     pub(crate) numa: numa::NumaState,
     pub(crate) compaction: compaction::CompactionTotals,
@@ -452,6 +454,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         huge_zero: None,
         reclaim_writes: trace::ReclaimWrites::default(),
         swap_token: swap_token::SwapToken::default(),
+        pressure: vmpressure::Pressure::default(),
         numa: numa::NumaState::default(),
         compaction: compaction::CompactionTotals::default(),
         trace: None,
@@ -528,6 +531,9 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
             let task = TaskSpec::kernel_thread(format!("xfs-log-{}", disk.name));
             sim.spawn(task, move |cx| xfs_log::worker(cx, device));
         }
+    }
+    if sim.world().flows.sched.pressure_worker {
+        vmpressure::start_workers(&mut sim, machine.cpu_nodes().len() as u32);
     }
     sim
 }

@@ -44,6 +44,9 @@ pub struct Flows {
 pub struct Scheduling {
     /// Which of a CPU's tasks goes next, and when one that is woken takes the CPU.
     pub picks: Picks,
+    /// A worker is woken for every 512 pages that reclaim looks at, on its CPU, to tell of the pressure (`vmpressure`,
+    /// 70ddf637eebe, 3.10; where the kernel is built with CONFIG_MEMCG, and not for lists by generation).
+    pub pressure_worker: bool,
 }
 
 /// Policy of a process's lock on its mappings.

@@ -7,7 +7,9 @@ use super::policy::{Continues, StallRule, WakesFlushers, ZoneCongested};
 use super::slowpath::COSTLY_ORDER;
 use super::trace::{self, ReclaimEvent, WritePass};
 use super::work::spend_work;
-use super::{Kernel, KernelCx, LruFlags, TENTH, Waiter, slab, swap, throttle, writeback};
+use super::{
+    Kernel, KernelCx, LruFlags, TENTH, Waiter, slab, swap, throttle, vmpressure, writeback,
+};
 use crate::task::Mode;
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
@@ -98,6 +100,9 @@ pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut 
         slab::after_node(cx, lruvec, scan, scanned);
         let round =
             Round { scanned: scan.nr_scanned - scanned, reclaimed: scan.nr_reclaimed - reclaimed };
+        if is_classic {
+            vmpressure::note_scanned(cx, scan.gfp, round.scanned);
+        }
         if !is_classic || !should_continue(cx.world(), lruvec, scan, round) {
             return;
         }
