@@ -904,6 +904,10 @@ impl Scheduler {
     /// Brings a task that can run to a CPU.
     fn make_ready(&mut self, task: usize) {
         let cpu = self.idle_cpu(task).unwrap_or_else(|| self.least_loaded_cpu(task));
+        // It is placed by what the one that runs has run up to now (`update_curr`).
+        if let Some(running) = self.cpus[cpu].running {
+            self.charge(running as usize);
+        }
         self.move_to(task, cpu);
         if self.picks == Picks::LeastRun {
             let earliest = self.cpus[cpu].min_vruntime - (self.spec.latency.0 / 2) as i64;
