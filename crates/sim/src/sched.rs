@@ -1210,26 +1210,6 @@ impl Scheduler {
         }
     }
 
-    /// The current task lets the other ones of its CPU go first; whether there are any.
-    pub(crate) fn yield_now(&mut self) -> bool {
-        let task = self.current as usize;
-        let cpu = self.tasks[task].cpu;
-        if self.cpus[cpu].queue.is_empty() || self.tasks[task].preempt_off > 0 {
-            return false;
-        }
-        self.account_current();
-        self.leave_code();
-        // As if it had run as long as the one that has run longest.
-        if let Some(&(most, _)) = self.cpus[cpu].queue.last() {
-            self.tasks[task].vruntime = self.tasks[task].vruntime.max(most + 1);
-        }
-        self.tasks[task].times.voluntary_switches += 1;
-        self.tasks[task].state = State::Ready;
-        self.put_in_queue(task, cpu);
-        self.leave_cpu(cpu);
-        true
-    }
-
     /// Changes where the current task may run; whether it has to leave its CPU for that.
     pub(crate) fn set_affinity(&mut self, affinity: Affinity) -> bool {
         let task = self.current as usize;

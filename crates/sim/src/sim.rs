@@ -610,11 +610,10 @@ impl<W: 'static> Cx<'_, W> {
         is_last
     }
 
-    /// Lets other tasks that are ready on this CPU go first (`sched_yield`). May suspend.
-    pub fn yield_now(&mut self) {
-        if self.core_mut().sched.yield_now() {
-            self.suspend();
-        }
+    /// Lets another task of this CPU go on if this one's turn is over: its slice, or because somebody was woken who has
+    /// run less. May suspend.
+    pub fn cond_resched(&mut self) {
+        self.spend(Ns::ZERO, Mode::System);
     }
 
     /// Changes where this task may run. Suspends if it has to move.

@@ -175,7 +175,7 @@ fn mixture(seed: u64) -> (Sim<u64>, Vec<Resumption>, Ns) {
                     }
                     6 => {
                         cx.wake_one(queue);
-                        cx.yield_now();
+                        cx.cond_resched();
                     }
                     7 => cx.sleep(Ns(random(200_000))),
                     _ if random(10) == 0 => {
@@ -675,7 +675,7 @@ fn a_yielding_task_lets_the_others_of_its_cpu_go_first() {
             for _ in 0..2 {
                 say(cx, name);
                 cx.spend(Ns(10), Mode::User);
-                cx.yield_now();
+                cx.cond_resched();
             }
         });
     }

@@ -212,7 +212,7 @@ fn wait_on_obstacle(cx: &mut KernelCx<'_>, pfn: Pfn, obstacle: Obstacle) {
             let queue = cx.world().written_wait;
             cx.wait_for_io_in(queue, Some(TENTH));
         }
-        Obstacle::Gone | Obstacle::Pinned => cx.yield_now(),
+        Obstacle::Gone | Obstacle::Pinned => cx.cond_resched(),
     }
 }
 

@@ -383,6 +383,8 @@ fn reclaim_in_rounds(
             && !wants_more
             && cx.world().flows.stall.fragment == FragmentStall::FiftiethThenAll;
         throttle::wake_pfmemalloc(cx, node, is_easy);
+        // As it asks whether it is to freeze.
+        cx.cond_resched();
         boost.pay(reclaimed);
         if boost.is_owed() && reclaimed == 0 {
             return false;
@@ -458,6 +460,7 @@ fn balance_zones(
         scan.control.may_writepage |= priority < WRITES_BELOW;
         let wants_more = !round_of_zones(cx, &zones, highest, &mut scan);
         throttle::wake_pfmemalloc(cx, node, false);
+        cx.cond_resched();
         let reclaimed = scan.nr_reclaimed;
         forget_order(&mut scan);
         if wants_more || reclaimed == 0 {

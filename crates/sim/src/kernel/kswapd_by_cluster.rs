@@ -49,7 +49,7 @@ pub(super) fn balance_by_cluster(
         } else if scan.order == Order(0) || settle(cx, &zones, end_zone, priority, &mut scan) {
             return (scan.order, end_zone);
         }
-        cx.yield_now();
+        cx.cond_resched();
         cx.world().memory.vm.add(Vm::PageOutRun, 1);
     }
 }

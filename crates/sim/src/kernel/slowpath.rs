@@ -413,7 +413,7 @@ fn should_reclaim_retry(
         })
     });
     if hopeful {
-        cx.yield_now();
+        cx.cond_resched();
     }
     hopeful
 }

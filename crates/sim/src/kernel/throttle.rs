@@ -69,7 +69,7 @@ pub(crate) fn wait_iff_congested(
     if any && cx.world().lru_flags[lruvec.index()].congested {
         wait_for_devices(cx, timeout);
     } else {
-        cx.yield_now();
+        cx.cond_resched();
     }
     let took = ticks_since(cx, began);
     let wait = DeviceWait { timeout, delayed: took };
@@ -207,7 +207,7 @@ pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: NodeId, reason: Reas
         Reason::NoProgress => (state.progress_wait, JIFFY),
     };
     if reason == Reason::NoProgress && cx.world().skips_throttle(node) {
-        cx.yield_now();
+        cx.cond_resched();
         return;
     }
     if reason == Reason::Writeback && cx.nr_waiting(queue) == 0 {
