@@ -206,6 +206,10 @@ struct Cpu {
     slice_end: u64,
     /// Its task keeps it until the end of the slice that it began.
     is_kept: bool,
+    /// Tasks that sleep, and count among its tasks until it would be their turn.
+    lingering: Vec<u32>,
+    /// When it was last looked at how long its task has run, but for ticks.
+    looked_at: u64,
     rota: Rota,
     /// Until when its idle time is accounted for.
     idle_since: u64,
@@ -251,6 +255,11 @@ impl IndexMut<CpuId> for Cpus {
 impl Cpu {
     fn is_idle(&self) -> bool {
         self.running.is_none()
+    }
+
+    /// Whether its task is not the only one that counts.
+    fn is_wanted(&self) -> bool {
+        !self.queue.is_empty() || !self.lingering.is_empty()
     }
 }
 
@@ -338,6 +347,8 @@ impl Scheduler {
             picked_at: 0,
             slice_end: 0,
             is_kept: false,
+            lingering: Vec::new(),
+            looked_at: 0,
             rota: Rota::default(),
             idle_since: 0,
             nr_iowait: 0,
@@ -618,7 +629,7 @@ impl Scheduler {
     fn must_yield(&self, task: usize) -> bool {
         let this = &self.tasks[task];
         let cpu = &self.cpus[this.cpu];
-        this.preempt_off == 0 && !cpu.queue.is_empty() && self.now >= cpu.slice_end
+        this.preempt_off == 0 && cpu.is_wanted() && self.now >= cpu.slice_end
     }
 
     fn set_moment(&mut self, task: usize, at: u64) {
@@ -630,7 +641,7 @@ impl Scheduler {
         let this = &self.tasks[task];
         let mut at = this.since.saturating_add(this.switch_left).saturating_add(this.left);
         let cpu = &self.cpus[this.cpu];
-        if this.preempt_off == 0 && !cpu.queue.is_empty() {
+        if this.preempt_off == 0 && cpu.is_wanted() {
             at = at.min(cpu.slice_end.max(this.since));
         }
         self.set_moment(task, at);
@@ -647,7 +658,7 @@ impl Scheduler {
         let cpu = &self.cpus[this.cpu];
         // Moments are compared with `<`: with a higher number at the same moment, we still go first.
         let mut limit = at.saturating_add(u64::from(me < subject));
-        if this.preempt_off == 0 && !cpu.queue.is_empty() {
+        if this.preempt_off == 0 && cpu.is_wanted() {
             limit = limit.min(cpu.slice_end);
         }
         self.limit = limit.min(self.until.saturating_add(1));
@@ -934,8 +945,7 @@ impl Scheduler {
 
     /// Starts a task on its CPU, or puts it into the CPU's queue.
     fn enter(&mut self, task: usize, cpu: CpuId) {
-        self.tasks[task].state = State::Ready;
-        self.tasks[task].since = self.now;
+        self.await_turn(task, cpu);
         let Some(running) = self.cpus[cpu].running else {
             if self.picks == Picks::EarliestDeadline {
                 self.place(task, cpu);
@@ -959,11 +969,23 @@ impl Scheduler {
             }
             Picks::EarliestDeadline => self.join_queue(task, cpu),
         };
-        self.cpus[cpu].slice_end = slice_end;
-        if self.current as usize == running {
-            self.refresh_limit();
-        } else {
-            self.refresh_moment(running);
+        self.set_slice_end(cpu, slice_end);
+    }
+
+    fn await_turn(&mut self, task: usize, cpu: CpuId) {
+        debug_assert_eq!(self.tasks[task].cpu, cpu);
+        self.tasks[task].state = State::Ready;
+        self.tasks[task].since = self.now;
+    }
+
+    /// Says until when a CPU's running task may go on.
+    fn set_slice_end(&mut self, cpu: CpuId, slice_end: u64) {
+        let this = &mut self.cpus[cpu];
+        this.slice_end = slice_end;
+        match this.running {
+            Some(running) if self.current == running => self.refresh_limit(),
+            Some(running) => self.refresh_moment(running as usize),
+            None => {}
         }
     }
 
@@ -1008,6 +1030,7 @@ impl Scheduler {
         this.running = Some(task as u32);
         this.last = Some(task as u32);
         this.picked_at = now;
+        this.looked_at = now;
         this.slice_end = slice_end;
         this.is_kept = true;
         let this = &mut self.tasks[task];
@@ -1114,6 +1137,9 @@ impl Scheduler {
         this.state = State::Blocked(what, is_io);
         this.times.voluntary_switches += 1;
         let cpu = this.cpu;
+        if self.picks == Picks::EarliestDeadline {
+            self.linger(task, cpu);
+        }
         self.cpus[cpu].nr_iowait += u32::from(is_io);
         let at = timeout.map_or(NEVER, |timeout| self.now.saturating_add(timeout.0));
         self.set_moment(task, at);
@@ -1134,7 +1160,9 @@ impl Scheduler {
         self.tasks[task].load.pass(now, false);
         self.tasks[task].wakeup = wakeup;
         self.set_moment(task, NEVER);
-        self.make_ready(task);
+        if !self.requeue(task) {
+            self.make_ready(task);
+        }
     }
 
     /// How the current task's last wait ended.
@@ -1407,7 +1435,7 @@ impl Scheduler {
     /// Whether a task can lose its CPU matters only where another one waits for it.
     fn refresh_limit_if_shared(&mut self) {
         let cpu = self.tasks[self.current as usize].cpu;
-        if !self.cpus[cpu].queue.is_empty() {
+        if self.cpus[cpu].is_wanted() {
             self.refresh_limit();
         }
     }

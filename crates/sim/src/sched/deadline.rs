@@ -7,11 +7,16 @@
 //! woken, as kswapd is by a task that finds memory short, often waits until the next tick, where it took the CPU at once
 //! before 6.6.
 //!
-//! Models: kernel/sched/fair.c, v6.6 to v6.12, for tasks of equal weight and slice: `pick_eevdf` with `RUN_TO_PARITY`,
-//! `place_entity` with `PLACE_LAG` and `PLACE_DEADLINE_INITIAL`, `update_deadline`, `update_entity_lag`.
-//! Departs: a task that sleeps after having had more than its share stays among those that count until it is its turn
-//! again (`DELAY_DEQUEUE`, 6.12); here half of the time that it sleeps makes up for it, as if one other task ran. Visible
-//! as: where several tasks want the CPU of one that sleeps for less than some milliseconds, it goes a little earlier.
+//! A task that sleeps after having had more than its share *lingers*: it counts among the tasks of its CPU until its turn
+//! comes, and then leaves them with nothing to its credit. Whoever is woken while it lingers stays on its CPU, and is
+//! placed by what the running task had run when that was last looked at, at a tick perhaps. Looked at anew the running
+//! task has run more, and so kswapd, woken again soon after it slept, takes the CPU at once.
+//!
+//! Models: kernel/sched/fair.c, v6.12, for tasks of equal weight and slice: `pick_eevdf` with `RUN_TO_PARITY`,
+//! `place_entity` with `PLACE_LAG` and `PLACE_DEADLINE_INITIAL`, `update_deadline`, `update_entity_lag`,
+//! `requeue_delayed_entity` with `DELAY_DEQUEUE` and `DELAY_ZERO`.
+//! Departs: whoever lingers does not count as load when CPUs are balanced. Visible as: tasks move between CPUs a little
+//! differently.
 
 use super::{Picks, Scheduler, TICK, tick_from};
 use highorder_words::{CpuId, Ns};
@@ -21,16 +26,15 @@ use highorder_words::{CpuId, Ns};
 pub(super) struct Request {
     /// By then, in the time of its CPU's tasks, it is to have run for its slice.
     deadline: i64,
-    /// By how much it had run less than the mean when it left the CPU's tasks, and when that was.
+    /// By how much it had run less than the mean when it left the CPU's tasks.
     lag: i64,
-    left_at: u64,
     /// It has not run yet, and asks for half a slice.
     is_new: bool,
 }
 
 impl Request {
     pub(super) const fn of_new_task(slice: Ns) -> Self {
-        Self { deadline: slice.0 as i64 / 2, lag: 0, left_at: 0, is_new: true }
+        Self { deadline: slice.0 as i64 / 2, lag: 0, is_new: true }
     }
 }
 
@@ -64,9 +68,12 @@ impl Scheduler {
         let running = this.running.map(|task| self.tasks[task as usize].vruntime);
         // A task that is about to give up its CPU may wait for it already.
         let running = running.filter(|&vruntime| {
-            this.running.is_none_or(|task| !this.queue.contains(&(vruntime, task)))
+            this.running.is_none_or(|task| {
+                !this.queue.contains(&(vruntime, task)) && !this.lingering.contains(&task)
+            })
         });
-        let all = this.queue.iter().map(|&(vruntime, _)| vruntime).chain(running);
+        let lingering = this.lingering.iter().map(|&task| self.tasks[task as usize].vruntime);
+        let all = this.queue.iter().map(|&(vruntime, _)| vruntime).chain(lingering).chain(running);
         all.fold(Sum { nr: 0, vruntime: 0 }, |sum, vruntime| Sum {
             nr: sum.nr + 1,
             vruntime: sum.vruntime + i128::from(vruntime),
@@ -84,10 +91,51 @@ impl Scheduler {
     pub(super) fn keep_lag(&mut self, task: usize, cpu: CpuId) {
         debug_assert_eq!(self.picks, Picks::EarliestDeadline);
         let most = (2 * self.request_slice()).max(TICK.0 as i64);
-        let lag = (self.sum(cpu).mean() - self.tasks[task].vruntime).clamp(-most, most);
-        let now = self.now;
-        let request = &mut self.tasks[task].request;
-        (request.lag, request.left_at) = (lag, now);
+        let lag = self.sum(cpu).mean() - self.tasks[task].vruntime;
+        self.tasks[task].request.lag = lag.clamp(-most, most);
+    }
+
+    /// Has a task that is about to sleep linger on its CPU if it has had more than its share.
+    #[doc(alias = "DELAY_DEQUEUE")]
+    pub(super) fn linger(&mut self, task: usize, cpu: CpuId) {
+        if !self.sum(cpu).may_go(self.tasks[task].vruntime) {
+            self.cpus[cpu].lingering.push(task as u32);
+        }
+    }
+
+    /// Ends a task's lingering, if it does.
+    fn ends_lingering(&mut self, task: usize, cpu: CpuId) -> bool {
+        let lingering = &mut self.cpus[cpu].lingering;
+        let place = lingering.iter().position(|&other| other as usize == task);
+        place.map(|place| lingering.remove(place)).is_some()
+    }
+
+    /// Puts a task that lingers on its CPU into the queue there, as it is woken; whether it did. Its running task may go on
+    /// until the end of the slice that this sets.
+    #[doc(alias = "requeue_delayed_entity")]
+    pub(super) fn requeue(&mut self, task: usize) -> bool {
+        let cpu = self.tasks[task].cpu;
+        if self.picks != Picks::EarliestDeadline || !self.ends_lingering(task, cpu) {
+            return false;
+        }
+        let running = self.cpus[cpu].running.expect("nobody lingers on an idle CPU") as usize;
+        self.charge(running);
+        let looked_at = self.cpus[cpu].looked_at.max(self.now / TICK.0 * TICK.0);
+        let unseen = i128::from(self.now - looked_at);
+        let others = self.sum(cpu);
+        let others = Sum { vruntime: others.vruntime - unseen, ..others };
+        let slice = self.request_slice();
+        let this = &mut self.tasks[task];
+        if others.mean() > this.vruntime {
+            this.vruntime = others.mean();
+            this.request.deadline = this.vruntime + slice;
+        }
+        let is_over = self.renew(running, cpu);
+        self.await_turn(task, cpu);
+        self.put_in_queue(task, cpu);
+        let slice_end = self.goes_on_until(running, cpu, |next| next == task || is_over);
+        self.set_slice_end(cpu, slice_end);
+        true
     }
 
     /// Puts a task among those of a CPU, with the lag that it had, and gives it a deadline.
@@ -95,16 +143,13 @@ impl Scheduler {
     pub(super) fn place(&mut self, task: usize, cpu: CpuId) {
         let sum = self.sum(cpu);
         let slice = self.request_slice();
-        let slept = (self.now - self.tasks[task].request.left_at) as i64;
         let (mean, min_vruntime) = (sum.mean(), self.cpus[cpu].min_vruntime);
         let this = &mut self.tasks[task];
         this.vruntime = if sum.nr == 0 {
             min_vruntime.max(this.vruntime)
         } else {
-            let lag = this.request.lag;
-            let lag = if lag < 0 { (lag + slept / 2).min(0) } else { lag };
             // With it among them the mean moves towards it.
-            mean - lag * (sum.nr + 1) / sum.nr
+            mean - this.request.lag * (sum.nr + 1) / sum.nr
         };
         let slice = if this.request.is_new { slice / 2 } else { slice };
         this.request.is_new = false;
@@ -148,34 +193,54 @@ impl Scheduler {
     #[doc(alias = "check_preempt_wakeup_fair")]
     pub(super) fn join_queue(&mut self, task: usize, cpu: CpuId) -> u64 {
         let running = self.cpus[cpu].running.expect("a busy CPU") as usize;
-        let was_alone = self.cpus[cpu].queue.is_empty();
+        let was_alone = !self.cpus[cpu].is_wanted();
         if was_alone {
             self.pass_ticks(running, cpu);
         }
         let is_over = self.renew(running, cpu);
         self.place(task, cpu);
         self.put_in_queue(task, cpu);
-        let takes_it = match self.turn(cpu, Some(running)) {
-            Turn::Running => false,
-            Turn::Of((_, next)) => next as usize == task || (is_over && !was_alone),
-        };
-        match takes_it {
-            true => self.now,
-            false => self.tick_after(self.until_deadline(running)),
+        self.goes_on_until(running, cpu, |next| next == task || (is_over && !was_alone))
+    }
+
+    /// Until when a running task goes on, if it is over for it where the one whose turn it is may take its CPU.
+    fn goes_on_until(
+        &mut self,
+        running: usize,
+        cpu: CpuId,
+        takes_it: impl FnOnce(usize) -> bool,
+    ) -> u64 {
+        self.cpus[cpu].looked_at = self.now;
+        match self.turn(cpu, Some(running)) {
+            Turn::Of((_, next)) if takes_it(next as usize) => self.now,
+            _ => self.tick_after(self.until_deadline(running)),
         }
     }
 
     /// Whether a task whose slice may be over goes on.
     pub(super) fn is_still_due(&mut self, task: usize, cpu: CpuId) -> bool {
         self.renew(task, cpu);
-        matches!(self.turn(cpu, Some(task)), Turn::Running)
+        self.turn_of_the_awake(cpu, Some(task)).is_none()
     }
 
     /// Who of those that wait for a CPU goes next.
-    pub(super) fn due_first(&self, cpu: CpuId) -> Option<(i64, u32)> {
-        match self.turn(cpu, None) {
-            Turn::Of(entry) => Some(entry),
-            Turn::Running => None,
+    pub(super) fn due_first(&mut self, cpu: CpuId) -> Option<(i64, u32)> {
+        self.turn_of_the_awake(cpu, None)
+    }
+
+    /// Whose turn it is of those that wait for a CPU. Whoever lingers and is found to be next leaves.
+    #[doc(alias = "pick_next_entity")]
+    fn turn_of_the_awake(&mut self, cpu: CpuId, running: Option<usize>) -> Option<(i64, u32)> {
+        loop {
+            let Turn::Of(entry) = self.turn(cpu, running) else { return None };
+            let next = entry.1 as usize;
+            if !self.cpus[cpu].lingering.contains(&entry.1) {
+                return Some(entry);
+            }
+            self.keep_lag(next, cpu);
+            let request = &mut self.tasks[next].request;
+            request.lag = request.lag.min(0);
+            self.ends_lingering(next, cpu);
         }
     }
 
@@ -187,14 +252,17 @@ impl Scheduler {
         if running.is_some() && this.is_kept {
             return Turn::Running;
         }
-        let waiting = this.queue.iter().copied().filter(|&(vruntime, _)| sum.may_go(vruntime));
+        let lingering =
+            this.lingering.iter().map(|&task| (self.tasks[task as usize].vruntime, task));
+        let all = this.queue.iter().copied().chain(lingering);
+        let waiting = all.clone().filter(|&(vruntime, _)| sum.may_go(vruntime));
         // Whoever has waited longest of those that are due together.
         let first = waiting.min_by_key(|&(_, task)| {
             let task = &self.tasks[task as usize];
             (task.request.deadline, task.since)
         });
         // Time is whole nanoseconds: there is always one that has not run more than the mean.
-        let first = first.or_else(|| this.queue.first().copied());
+        let first = first.or_else(|| all.min());
         match (first, running) {
             (None, _) => Turn::Running,
             (Some(first), None) => Turn::Of(first),
