@@ -1,15 +1,17 @@
 //! `highorder attainable`: how many blocks of a size can be had, and what keeps the rest from being had.
 
+use crate::complete;
 use crate::failure::Failure;
 use crate::map::{self, When};
 use crate::output::{self, Force, VERSION};
 use clap::{ArgGroup, ValueEnum, value_parser};
+use clap_complete::engine::ArgValueCompleter;
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, TextFile};
-use highorder_kernels::KernelFile;
+use highorder_kernels::{KernelFile, machine};
 use highorder_lab::attainable::{self, Attainable, Gone, Size};
 use highorder_lab::compact_memory::Recorded;
-use highorder_lab::what_if::recorded_settings;
+use highorder_lab::what_if::{MACHINE, recorded_settings};
 use highorder_mm::types::MAX_PAGE_ORDER;
 use highorder_recorder::settings;
 use highorder_report::{BlockedMap, Caption, UseClass};
@@ -56,6 +58,9 @@ pub(crate) struct Arguments {
     /// The kernel whose rules hold [default: the one that the state is of]
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<String>,
+    /// The machine whose costs work has, as `calibrate` measures them: they decide when kswapd has a CPU
+    #[arg(long, value_name = "MACHINE", default_value = MACHINE, add = ArgValueCompleter::new(complete::machines))]
+    machine: String,
     /// Also write where the blocks lie, into a .png or .svg file
     #[arg(long, visible_alias = "picture", value_name = "FILE")]
     png: Option<PathBuf>,
@@ -93,6 +98,7 @@ impl Uses {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let picture = arguments.force.picture(arguments.png.as_deref())?;
     let kernel = arguments.kernel.as_deref().map(KernelFile::load).transpose()?;
+    let costs_of = machine::load(&arguments.machine)?;
     let is_live = arguments.source == Path::new(map::LIVE);
     if !is_live && !arguments.without_process.is_empty() {
         return Err(Failure::input(format!(
@@ -117,7 +123,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for pid in &arguments.without_process {
         gone.push(Gone::Frames(format!("process {pid}"), frames_of_process(*pid)?));
     }
-    let mut found = attainable::attainable(&state, &kernel, size, &gone, settings.as_ref())?;
+    let settings = settings.as_ref();
+    let mut found = attainable::attainable(&state, &kernel, size, &gone, settings, &costs_of)?;
     found.notes.extend(of_other_release(&state, &kernel));
     spinner.finish_and_clear();
     let recorded = recorded.and_then(|after| attainable::of_recorded(&after, size));
