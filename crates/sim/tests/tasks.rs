@@ -332,6 +332,52 @@ fn a_woken_task_waits_until_the_slice_is_over_where_deadlines_count() {
 }
 
 #[test]
+fn a_woken_task_is_placed_by_what_the_other_has_run_up_to_now() {
+    let mut sim = sim(&[0]);
+    let queue = sim.add_queue("kswapd");
+    sim.spawn(TaskSpec::kernel_thread("kswapd0"), move |cx| {
+        loop {
+            cx.wait(queue);
+            cx.spend(Ns(7 * MS), Mode::System);
+            say(cx, "kswapd0");
+        }
+    });
+    sim.spawn(TaskSpec::user("busy"), move |cx| {
+        // One piece, of which nobody takes note before its end.
+        cx.spend(Ns(30 * MS), Mode::User);
+        cx.wake_one(queue);
+        cx.spend(Ns(MS), Mode::User);
+        say(cx, "busy");
+        cx.spend(Ns(10 * MS), Mode::User);
+    });
+    sim.run().unwrap();
+    // kswapd is half a latency of 6 ms behind, no more: the tick at 36 ms finds it ahead, and its slice over.
+    assert_eq!(sim.world()[0], (37 * MS, "busy"));
+}
+
+/// When a task goes on that had more than its share of one of two CPUs, slept for half a millisecond and was woken at
+/// 3.5 ms, in microseconds. The other CPU is idle.
+fn goes_on_beside_an_idle_cpu(picks: Picks) -> u64 {
+    let mut sim = Sim::new(SimSpec { picks, ..spec(&[0, 0]) }, Log::new());
+    sim.spawn(TaskSpec::user("sleeper"), |cx| {
+        cx.spend(Ns(3 * MS), Mode::User);
+        cx.sleep(Ns(MS / 2));
+        say(cx, "sleeper");
+    });
+    let pinned = TaskSpec::user("busy").on(Affinity::Cpu(CpuId(0)));
+    sim.spawn(pinned, |cx| cx.spend(Ns(80 * MS), Mode::User));
+    sim.run().unwrap();
+    conserves(&sim);
+    sim.world()[0].0 / 1000
+}
+
+#[test]
+fn whoever_lingers_is_woken_on_its_cpu_even_if_another_is_idle() {
+    assert_eq!(goes_on_beside_an_idle_cpu(Picks::LeastRun), 3500);
+    assert!(goes_on_beside_an_idle_cpu(Picks::EarliestDeadline) >= 4000);
+}
+
+#[test]
 fn where_deadlines_count_tasks_of_one_cpu_share_it_fairly() {
     let sim = three_share_a_cpu(Picks::EarliestDeadline);
     assert!(sim.world().iter().all(|&(at, _)| at >= 80 * MS), "{:?}", sim.world());
@@ -668,19 +714,42 @@ fn tasks_spawn_tasks_and_wait_for_their_end() {
 }
 
 #[test]
-fn a_yielding_task_lets_the_others_of_its_cpu_go_first() {
+fn whoever_asks_whether_to_give_up_its_cpu_keeps_it_until_its_turn_is_over() {
     let mut sim = sim(&[0]);
     for name in ["a", "b"] {
         sim.spawn(TaskSpec::user(name), move |cx| {
-            for _ in 0..2 {
-                say(cx, name);
-                cx.spend(Ns(10), Mode::User);
+            for _ in 0..5 {
+                cx.spend(Ns(MS), Mode::User);
                 cx.cond_resched();
             }
+            say(cx, name);
         });
     }
     sim.run().unwrap();
-    assert_eq!(sim.world(), &[(0, "a"), (10, "b"), (20, "a"), (30, "b")]);
+    // Slices of 4 ms, to the next tick: a, b, and what is left of both.
+    assert_eq!(sim.world(), &[(9 * MS, "a"), (10 * MS, "b")]);
+}
+
+#[test]
+fn whoever_asks_gives_its_cpu_up_to_one_just_woken_that_has_run_less() {
+    let mut sim = sim(&[0]);
+    let queue = sim.add_queue("work");
+    sim.spawn(TaskSpec::kernel_thread("worker"), move |cx| {
+        loop {
+            cx.wait(queue);
+            say(cx, "worker");
+        }
+    });
+    sim.spawn(TaskSpec::user("reclaimer"), move |cx| {
+        cx.spend(Ns(3 * MS), Mode::System);
+        cx.wake_one(queue);
+        say(cx, "woken");
+        cx.cond_resched();
+        say(cx, "goes on");
+    });
+    sim.run().unwrap();
+    let words: Vec<_> = sim.world().iter().map(|&(_, word)| word).collect();
+    assert_eq!(words, ["woken", "worker", "goes on"]);
 }
 
 #[test]

@@ -261,8 +261,8 @@ impl Scheduler {
             let task = &self.tasks[task as usize];
             (task.request.deadline, task.since)
         });
-        // Time is whole nanoseconds: there is always one that has not run more than the mean.
-        let first = first.or_else(|| all.min());
+        // Where rounding leaves nobody who has not run more than the mean, the one goes that has run least.
+        let first = first.or_else(|| if running.is_none() { all.min() } else { None });
         match (first, running) {
             (None, _) => Turn::Running,
             (Some(first), None) => Turn::Of(first),
