@@ -12,7 +12,7 @@ use highorder_sim::kernel::fault::{self, Extent, TouchError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::thp::Enabled;
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
-use highorder_sim::{CpuId, DeviceId, Machine, Ns, Sim, TaskSpec};
+use highorder_sim::{CpuId, DeviceId, Machine, Ns, Sim, TaskId, TaskSpec};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -89,6 +89,28 @@ fn a_file_larger_than_memory_is_written_and_read_back() {
         let stolen = memory.vm.get(Vm::PgStealKswapd) + memory.vm.get(Vm::PgStealDirect);
         assert!(stolen * 10 >= scanned * 7, "{kernel}: {stolen} of {scanned}");
     }
+}
+
+#[test]
+fn reclaim_wakes_a_worker_for_every_512_pages_it_looks_at_where_it_tells_of_pressure() {
+    let woken = |kernel| {
+        let (_, sim) = run(&machine(100), kernel, |cx| {
+            write_all(cx, 768 * MIB);
+        });
+        let tasks = (0..sim.nr_tasks() as u32).map(TaskId);
+        let workers = tasks.filter(|&task| sim.task_name(task).starts_with("kworker/"));
+        // Each of their waits but the first follows a wakeup.
+        let waits: u64 =
+            workers.map(|task| sim.task_times(task).voluntary_switches.saturating_sub(1)).sum();
+        let vm = &sim.world().memory.vm;
+        (waits, vm.get(Vm::PgScanKswapd) + vm.get(Vm::PgScanDirect))
+    };
+    let (waits, scanned) = woken("linux-6.1");
+    assert!(scanned > 50_000, "{scanned}");
+    assert!((scanned / 4096..=scanned / 512).contains(&waits), "{waits} for {scanned}");
+    assert_eq!(woken("linux-4.4").0, 0);
+    // Lists by generation are looked through without it.
+    assert_eq!(woken("linux-6.12").0, 0);
 }
 
 #[test]

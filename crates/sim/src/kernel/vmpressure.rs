@@ -35,7 +35,7 @@ pub(crate) fn start_workers(sim: &mut Sim<Kernel>, nr_cpus: u32) {
     }
 }
 
-/// Notes that a reclaimer with these flags has looked at so many pages, of whatever control group.
+/// Notes that a reclaimer with these flags has looked at so many pages.
 #[doc(alias = "vmpressure")]
 pub(crate) fn note_scanned(cx: &mut KernelCx<'_>, gfp: Gfp, nr_scanned: u64) {
     // Pressure that no program could do anything about does not count.
@@ -45,7 +45,7 @@ pub(crate) fn note_scanned(cx: &mut KernelCx<'_>, gfp: Gfp, nr_scanned: u64) {
         return;
     }
     pressure.scanned += nr_scanned;
-    if pressure.scanned >= WINDOW && nr_scanned > 0 && !pressure.is_queued {
+    if nr_scanned > 0 && pressure.scanned >= WINDOW && !pressure.is_queued {
         pressure.is_queued = true;
         let cpu = cx.cpu();
         let queue = cx.world().pressure.workers[cpu.0 as usize];
