@@ -30,7 +30,7 @@ use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::types::{CpuId, MAX_PAGE_ORDER, Migratetype, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::{Zone, ZoneId};
-use highorder_model::{ModelSpec, run_from};
+use highorder_model::{Found, ModelSpec, run_from};
 use highorder_record::Inputs;
 use highorder_report::{BlockPlace, UseClass};
 use highorder_sim::Machine;
@@ -310,7 +310,7 @@ const MOMENTS: u64 = 9;
 
 /// Huge pages for the hugetlb pool, asked for one by one until there are no more, once all zones were compacted: with all
 /// that a kernel does for each, in the whole model. The one in the middle of what comes of it from several moments; if
-/// they differ much, that is noted. What it takes of time is nobody's question here.
+/// they differ, that is noted. What it takes of time is nobody's question here.
 ///
 /// A request that compacts in vain sixteen times fails, unless kswapd has its turn on a CPU meanwhile. So where there is
 /// page cache it is a matter of when ticks fall how many there come to be, here as on real machines.
@@ -345,19 +345,8 @@ fn pool_of(
             draw: None,
             watch: None,
         };
-        let given = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&given);
-        let ask: Code = Box::new(move |sys| {
-            sys.set_knob("vm.compact_memory", "1")?;
-            sys.sleep(Ns(TICK.0 * moment / MOMENTS))?;
-            while sys.take_block(KernelBlock::Hugetlb)?.is_some() {
-                counted.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        });
         let found = with_residents(snapshot, memory.clone());
-        completed(run_from(found, spec, Inputs::default(), ask)).map_err(InputError::other)?;
-        pools.push(given.load(Ordering::Relaxed));
+        pools.push(pool_after(Ns(TICK.0 * moment / MOMENTS), found, spec)?);
     }
     pools.sort_unstable();
     let (least, most) = (pools[0], pools[pools.len() - 1]);
@@ -369,6 +358,22 @@ fn pool_of(
         ));
     }
     Ok(pools[pools.len() / 2])
+}
+
+/// Huge pages that a machine gives until there are no more, asked for this long after all zones were compacted.
+fn pool_after(wait: Ns, found: Found, spec: ModelSpec) -> Result<u64, InputError> {
+    let given = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&given);
+    let ask: Code = Box::new(move |sys| {
+        sys.set_knob("vm.compact_memory", "1")?;
+        sys.sleep(wait)?;
+        while sys.take_block(KernelBlock::Hugetlb)?.is_some() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    completed(run_from(found, spec, Inputs::default(), ask)).map_err(InputError::other)?;
+    Ok(given.load(Ordering::Relaxed))
 }
 
 /// A state of memory, with what each frame is used for.

@@ -533,7 +533,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         }
     }
     if sim.world().flows.sched.pressure_worker {
-        vmpressure::start_workers(&mut sim, machine.cpu_nodes().len() as u32);
+        vmpressure::start_workers(&mut sim);
     }
     sim
 }

@@ -100,10 +100,11 @@ pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut 
         slab::after_node(cx, lruvec, scan, scanned);
         let round =
             Round { scanned: scan.nr_scanned - scanned, reclaimed: scan.nr_reclaimed - reclaimed };
-        if is_classic {
-            vmpressure::note_scanned(cx, scan.gfp, round.scanned);
+        if !is_classic {
+            return;
         }
-        if !is_classic || !should_continue(cx.world(), lruvec, scan, round) {
+        vmpressure::note_scanned(cx, scan.gfp, round.scanned);
+        if !should_continue(cx.world(), lruvec, scan, round) {
             return;
         }
     }

@@ -10,10 +10,11 @@ use crate::sched::WaitQueue;
 use crate::sim::Sim;
 use crate::task::{Affinity, Mode, TaskSpec};
 use highorder_mm::gfp::Gfp;
+use highorder_mm::reclaim::SWAP_CLUSTER_MAX;
 use highorder_words::CpuId;
 
-/// Pages looked at for which pressure is told of once (`vmpressure_win`: 16 batches of `SWAP_CLUSTER_MAX`).
-const WINDOW: u64 = 16 * 32;
+/// Pages looked at for which pressure is told of once (`vmpressure_win`).
+const WINDOW: u64 = 16 * SWAP_CLUSTER_MAX;
 
 /// What was looked at since pressure was last told of, and who tells.
 #[derive(Debug, Default)]
@@ -26,8 +27,8 @@ pub(crate) struct Pressure {
 }
 
 /// Starts a worker for each CPU.
-pub(crate) fn start_workers(sim: &mut Sim<Kernel>, nr_cpus: u32) {
-    for cpu in (0..nr_cpus).map(CpuId) {
+pub(crate) fn start_workers(sim: &mut Sim<Kernel>) {
+    for cpu in CpuId::all(sim.nr_cpus()) {
         let queue = sim.add_queue(format!("kworker/{cpu}"));
         sim.world_mut().pressure.workers.push(queue);
         let task = TaskSpec::kernel_thread(format!("kworker/{cpu}")).on(Affinity::Cpu(cpu));
@@ -48,7 +49,7 @@ pub(crate) fn note_scanned(cx: &mut KernelCx<'_>, gfp: Gfp, nr_scanned: u64) {
     if nr_scanned > 0 && pressure.scanned >= WINDOW && !pressure.is_queued {
         pressure.is_queued = true;
         let cpu = cx.cpu();
-        let queue = cx.world().pressure.workers[cpu.0 as usize];
+        let queue = cx.world().pressure.workers[cpu.index()];
         cx.wake_one(queue);
     }
 }

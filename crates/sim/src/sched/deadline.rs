@@ -133,7 +133,7 @@ impl Scheduler {
         let is_over = self.renew(running, cpu);
         self.await_turn(task, cpu);
         self.put_in_queue(task, cpu);
-        let slice_end = self.goes_on_until(running, cpu, |next| next == task || is_over);
+        let slice_end = self.goes_on_until(running, task, is_over);
         self.set_slice_end(cpu, slice_end);
         true
     }
@@ -200,19 +200,16 @@ impl Scheduler {
         let is_over = self.renew(running, cpu);
         self.place(task, cpu);
         self.put_in_queue(task, cpu);
-        self.goes_on_until(running, cpu, |next| next == task || (is_over && !was_alone))
+        self.goes_on_until(running, task, is_over && !was_alone)
     }
 
-    /// Until when a running task goes on, if it is over for it where the one whose turn it is may take its CPU.
-    fn goes_on_until(
-        &mut self,
-        running: usize,
-        cpu: CpuId,
-        takes_it: impl FnOnce(usize) -> bool,
-    ) -> u64 {
+    /// Until when a running task goes on beside one just woken: that one takes the CPU if it is its turn, any other one only
+    /// if the running task's slice is over.
+    fn goes_on_until(&mut self, running: usize, woken: usize, is_over: bool) -> u64 {
+        let cpu = self.tasks[running].cpu;
         self.cpus[cpu].looked_at = self.now;
         match self.turn(cpu, Some(running)) {
-            Turn::Of((_, next)) if takes_it(next as usize) => self.now,
+            Turn::Of((_, next)) if next as usize == woken || is_over => self.now,
             _ => self.tick_after(self.until_deadline(running)),
         }
     }
