@@ -5,15 +5,16 @@ use crate::failure::Failure;
 use crate::output::{self, Force, PictureFile, VERSION};
 use crate::shipped_cases;
 use clap_complete::engine::ArgValueCompleter;
-use highorder_kernels::KernelFile;
+use highorder_kernels::{KernelFile, machine};
 use highorder_lab::validate::{
     BLOCKS_NAME, Case, Change, Compared, Differently, FALLBACKS_NAME, FRAGMENTING_NAME,
-    FREE_PAGES_NAME, HUGE_SHARE_NAME, Judged, OfKernel, OrderAgreement, Outcome, Quantity, Row,
-    by_kernel, case_folders, changes, live, median_relative_error, order_agreement,
+    FREE_PAGES_NAME, GUEST_MACHINE, HUGE_SHARE_NAME, Judged, OfKernel, OrderAgreement, Outcome,
+    Quantity, Row, by_kernel, case_folders, changes, live, median_relative_error, order_agreement,
 };
 use highorder_lab::{RealOptions, Target};
 use highorder_record::Store;
 use highorder_report::{Caption, ScatterChart, Series};
+use highorder_sim::Machine;
 use highorder_tables::text::counted;
 use highorder_tables::{Table, Value};
 use serde_json::json;
@@ -62,6 +63,10 @@ pub(crate) struct Arguments {
     /// The model's kernel: a kernel file's name or path, instead of the one of each case's release
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<String>,
+    /// The machine whose costs work has and whose disks there are, as `calibrate` measures them; CPUs, nodes and swap
+    /// are each case's
+    #[arg(long, value_name = "MACHINE", conflicts_with = "live", default_value = GUEST_MACHINE, add = ArgValueCompleter::new(complete::machines))]
+    machine: String,
     /// Print as
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -113,7 +118,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let cases = read_cases(folder, arguments)?;
-    let outcomes = run_cases(&cases, kernel.as_ref(), arguments.workers)?;
+    let costs_of =
+        machine::load(&arguments.machine).map_err(|error| Failure::input(error.to_string()))?;
+    let outcomes = run_cases(&cases, kernel.as_ref(), &costs_of, arguments.workers)?;
     let report = Report::new(&cases, &outcomes);
     if let Some(picture) = &picture {
         picture.write(&drawn(&report))?;
@@ -196,6 +203,7 @@ fn read_cases(all: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
 fn run_cases(
     cases: &[Case],
     kernel: Option<&KernelFile>,
+    costs_of: &Machine,
     workers: Option<usize>,
 ) -> Result<Vec<Outcome>, Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -209,7 +217,7 @@ fn run_cases(
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { break };
-                    let outcome = case.run(kernel).map_err(|error| error.to_string());
+                    let outcome = case.run(kernel, costs_of).map_err(|error| error.to_string());
                     done.lock().expect("no worker panics with it").insert(at, outcome);
                     bar.inc(1);
                 }

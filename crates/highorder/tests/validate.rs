@@ -236,6 +236,19 @@ fn a_picture_shows_the_model_against_the_kernel() {
 }
 
 #[test]
+fn costs_and_disks_are_those_of_the_machine_that_is_named() {
+    let chosen = ["validate", "--only", "small-usemem"];
+    let under = |machine: &str| printed(&[&chosen[..], &["--machine", machine]].concat());
+    assert_eq!(under("guest-tcg"), printed(&chosen));
+    // Where instructions are not emulated and the disk turns, reclaim comes out otherwise; the recorded figures stay.
+    let elsewhere = under("one-node-8g");
+    assert_ne!(elsewhere, under("guest-tcg"));
+    assert!(elsewhere.contains("130324"), "{elsewhere}");
+    let error = refused(&[&chosen[..], &["--machine", "no-such-machine"]].concat());
+    assert!(error.contains("no machine `no-such-machine`"), "{error}");
+}
+
+#[test]
 fn a_folder_without_cases_is_an_error_of_one_line() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [

@@ -26,7 +26,6 @@ use highorder_files::limits;
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, Slabinfo, TextFile, Zoneinfo};
 use highorder_kernels::KernelFile;
-use highorder_kernels::machine;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
 use highorder_mm::policy::LruKind;
@@ -47,6 +46,8 @@ use std::path::{Path, PathBuf};
 
 /// The machine whose costs and disks stand for a guest under software emulation.
 pub const GUEST_MACHINE: &str = "guest-tcg";
+/// The most that a disk of a recorded guest held.
+const DISK_MIB_MAX: u64 = 1 << 20;
 
 /// A recorded run.
 #[derive(Debug)]
@@ -167,11 +168,15 @@ impl Case {
     }
 
     /// Runs the case on the model, if there is all it needs: under this kernel, or else under the kernel file of its
-    /// release.
+    /// release. Costs and disks are this machine's; its shape is the case's.
     ///
     /// # Errors
     /// A file of the case is malformed.
-    pub fn run(&self, kernel: Option<&KernelFile>) -> Result<Outcome, InputError> {
+    pub fn run(
+        &self,
+        kernel: Option<&KernelFile>,
+        costs_of: &Machine,
+    ) -> Result<Outcome, InputError> {
         let mut waits = Vec::new();
         if let Some(status) = self.text("status").filter(|&status| status != "ok") {
             waits.push(format!("the recorded run's status is `{status}`"));
@@ -204,7 +209,7 @@ impl Case {
         else {
             return Ok(Outcome::Waits(waits));
         };
-        let machine = self.machine()?;
+        let machine = self.machine(costs_of.clone())?;
         let options = Options {
             way: Way::Counts,
             proc: self.folder.join("before"),
@@ -326,9 +331,8 @@ impl Case {
         script.in_step(&results.collect())
     }
 
-    /// The guest machine with the case's CPUs, nodes and swap.
-    fn machine(&self) -> Result<Machine, InputError> {
-        let mut machine = machine::load(GUEST_MACHINE)?;
+    /// The machine with the case's CPUs, nodes and swap.
+    fn machine(&self, mut machine: Machine) -> Result<Machine, InputError> {
         let nr_nodes = self.up_to("nodes", limits::NODES.most)?.unwrap_or(1).max(1) as u32;
         let nr_cpus = self.up_to("smp", limits::CPUS.most)?.unwrap_or(1).max(1) as u32;
         let each = nr_cpus.div_ceil(nr_nodes);
@@ -349,11 +353,11 @@ impl Case {
 }
 
 impl Case {
-    /// Gives the guest as much swap as it had. Where its two disks, for files and for swap, were limited, each is as fast
-    /// as the limit lets it be; else the machine's one disk stands for both.
+    /// Gives the guest as much swap and as much room for files as it had. Where its two disks, for files and for swap,
+    /// were limited, each is as fast as the limit lets it be; else the machine's one disk stands for both.
     fn set_disks(&self, machine: &mut Machine) -> Result<(), InputError> {
-        let disk_mib = machine.disks.first().map_or(0, |disk| disk.capacity_bytes >> 20);
-        let swap_bytes = self.up_to("swap_mb", disk_mib)?.unwrap_or(0) << 20;
+        let swap_bytes = self.up_to("swap_mb", DISK_MIB_MAX)?.unwrap_or(0) << 20;
+        let file_bytes = self.up_to("data_mb", DISK_MIB_MAX)?.unwrap_or(0) << 20;
         machine.swap.truncate(if swap_bytes == 0 { 0 } else { 1 });
         for area in &mut machine.swap {
             // The header takes the first page.
@@ -364,6 +368,7 @@ impl Case {
         else {
             return Err(InputError::other(format!("machine {} has no disk", machine.name)));
         };
+        disk.capacity_bytes = disk.capacity_bytes.max(swap_bytes + file_bytes);
         if let Some(nr) = self.nr_requests()? {
             disk.nr_requests = nr;
         }
