@@ -428,7 +428,7 @@ fn what_cannot_be_run_or_compared_is_refused_in_a_line() {
     assert!(error.starts_with("error: scale 1/4096 of one-node-8g: "), "{error}");
     assert!(!store.exists(), "nothing is half made");
     let error = refused(&["run", &experiment, "--scale", "2"]);
-    assert!(error.contains("`2`, expected a ratio up to 1, such as 1/16"), "{error}");
+    assert!(error.contains("`2`, expected a ratio up to 1, such as 1/16 or 0.25"), "{error}");
     fs::write(scene.path("bad.toml"), EXPERIMENT.replace("passes", "parses")).expect("a file");
     let bad = scene.path("bad.toml");
     let error = refused(&["run", text(&bad)]);

@@ -124,8 +124,13 @@ fn a_scale_is_a_ratio_in_lowest_terms() {
     assert_eq!(scale("2/32"), scale("1/16"));
     assert_eq!(scale("16/16"), Scale::FULL);
     assert_eq!(scale("3/4").to_string(), "3/4");
-    for bad in ["", "0", "0/4", "2", "5/4", "1/0", "-1/4", "+1/4", "1/x", "0.5", "1/16/2"] {
-        let expected = format!("`{bad}`, expected a ratio up to 1, such as 1/16");
+    assert_eq!(scale("0.125"), scale("1/8"));
+    assert_eq!(scale("1.0"), Scale::FULL);
+    for bad in ["0.", ".5", "1.5", "0.0", "-0.5", "0.5/2", "0.5.5", "0.x", "0.0000000001"] {
+        assert!(bad.parse::<Scale>().is_err(), "{bad}");
+    }
+    for bad in ["", "0", "0/4", "2", "5/4", "1/0", "-1/4", "+1/4", "1/x", "1/16/2"] {
+        let expected = format!("`{bad}`, expected a ratio up to 1, such as 1/16 or 0.25");
         assert_eq!(bad.parse::<Scale>(), Err(expected));
     }
 }
