@@ -240,12 +240,20 @@ fn costs_and_disks_are_those_of_the_machine_that_is_named() {
     let chosen = ["validate", "--only", "small-usemem"];
     let under = |machine: &str| printed(&[&chosen[..], &["--machine", machine]].concat());
     assert_eq!(under("guest-tcg"), printed(&chosen));
-    // Where instructions are not emulated and the disk turns, reclaim comes out otherwise; the recorded figures stay.
+    // Instructions are not emulated there, and the disk turns: reclaim comes out otherwise, and what was recorded stays.
     let elsewhere = under("one-node-8g");
     assert_ne!(elsewhere, under("guest-tcg"));
     assert!(elsewhere.contains("130324"), "{elsewhere}");
     let error = refused(&[&chosen[..], &["--machine", "no-such-machine"]].concat());
     assert!(error.contains("no machine `no-such-machine`"), "{error}");
+    let text = fs::read_to_string(project().join("machines/guest-tcg.toml")).unwrap();
+    let (before, swap) = text.split_once("[[swap]]").unwrap();
+    let (_, costs) = swap.split_once("\n# What primitive work").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("without-swap.toml");
+    fs::write(&path, format!("{before}# What primitive work{costs}")).unwrap();
+    let error = refused(&[&chosen[..], &["--machine", path.to_str().unwrap()]].concat());
+    assert!(error.contains("machine without-swap has no swap, and the guest had"), "{error}");
 }
 
 #[test]

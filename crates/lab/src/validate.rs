@@ -331,7 +331,7 @@ impl Case {
         script.in_step(&results.collect())
     }
 
-    /// The machine with the case's CPUs, nodes and swap.
+    /// The machine with the case's CPUs, nodes and swap, and with room for its files.
     fn machine(&self, mut machine: Machine) -> Result<Machine, InputError> {
         let nr_nodes = self.up_to("nodes", limits::NODES.most)?.unwrap_or(1).max(1) as u32;
         let nr_cpus = self.up_to("smp", limits::CPUS.most)?.unwrap_or(1).max(1) as u32;
@@ -358,6 +358,10 @@ impl Case {
     fn set_disks(&self, machine: &mut Machine) -> Result<(), InputError> {
         let swap_bytes = self.up_to("swap_mb", DISK_MIB_MAX)?.unwrap_or(0) << 20;
         let file_bytes = self.up_to("data_mb", DISK_MIB_MAX)?.unwrap_or(0) << 20;
+        if swap_bytes > 0 && machine.swap.is_empty() {
+            let message = format!("machine {} has no swap, and the guest had", machine.name);
+            return Err(InputError::other(message));
+        }
         machine.swap.truncate(if swap_bytes == 0 { 0 } else { 1 });
         for area in &mut machine.swap {
             // The header takes the first page.
