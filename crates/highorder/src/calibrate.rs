@@ -86,8 +86,7 @@ fn guest(image: &Image, arguments: &Arguments) -> Result<String, Failure> {
         let message = "expected none with a guest: its swap disks are what is measured";
         return Err(Failure::input(format!("--disk {}: {message}", folder.display())));
     }
-    let machine =
-        machine::load(&arguments.machine).map_err(|error| Failure::input(error.to_string()))?;
+    let machine = machine::load(&arguments.machine)?;
     let input = |error: highorder_real::VmError| Failure::input(error.to_string());
     let RealOptions { accel, icount, guest_time, folder, .. } = arguments.guests.options();
     let spec = VmSpec::new(image.clone(), machine).map_err(input)?;

@@ -96,8 +96,7 @@ enum Format {
 impl Arguments {
     /// The kernel that was chosen.
     fn kernel(&self) -> Result<Option<KernelFile>, Failure> {
-        let kernel = self.kernel.as_deref().map(KernelFile::load).transpose();
-        kernel.map_err(|error| Failure::input(error.to_string()))
+        Ok(self.kernel.as_deref().map(KernelFile::load).transpose()?)
     }
 }
 
@@ -118,8 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let cases = read_cases(folder, arguments)?;
-    let costs_of =
-        machine::load(&arguments.machine).map_err(|error| Failure::input(error.to_string()))?;
+    let costs_of = machine::load(&arguments.machine)?;
     let outcomes = run_cases(&cases, kernel.as_ref(), &costs_of, arguments.workers)?;
     let report = Report::new(&cases, &outcomes);
     if let Some(picture) = &picture {

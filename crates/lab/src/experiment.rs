@@ -130,24 +130,20 @@ impl FromStr for Scale {
 
     /// Reads `1/16`, `0.0625`, or `1`.
     fn from_str(text: &str) -> Result<Self, String> {
-        /// As many decimals as a denominator has room for.
-        const DECIMALS_MAX: usize = 9;
         let wrong = || format!("`{text}`, expected a ratio up to 1, such as 1/16 or 0.25");
-        let decimals = text.split_once('.').filter(|(_, decimals)| decimals.len() <= DECIMALS_MAX);
-        let (numerator, denominator) = match decimals {
-            Some((whole, decimals)) if !whole.is_empty() && !decimals.is_empty() => {
-                (format!("{whole}{decimals}"), format!("1{}", "0".repeat(decimals.len())))
-            }
-            _ => {
-                let (numerator, denominator) = text.split_once('/').unwrap_or((text, "1"));
-                (numerator.to_owned(), denominator.to_owned())
-            }
-        };
         let part = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
             true => text.parse::<u32>().map_err(|_| wrong()),
             false => Err(wrong()),
         };
-        let (numerator, denominator) = (part(&numerator)?, part(&denominator)?);
+        let (numerator, denominator) = if let Some((whole, decimals)) = text.split_once('.') {
+            let denominator = 10_u32.checked_pow(decimals.len() as u32).ok_or_else(wrong)?;
+            let whole = part(whole)?.checked_mul(denominator);
+            let decimals = part(decimals)?;
+            (whole.and_then(|whole| whole.checked_add(decimals)).ok_or_else(wrong)?, denominator)
+        } else {
+            let (numerator, denominator) = text.split_once('/').unwrap_or((text, "1"));
+            (part(numerator)?, part(denominator)?)
+        };
         if numerator == 0 || numerator > denominator {
             return Err(wrong());
         }

@@ -46,8 +46,8 @@ use std::path::{Path, PathBuf};
 
 /// The machine whose costs and disks stand for a guest under software emulation.
 pub const GUEST_MACHINE: &str = "guest-tcg";
-/// The most that a disk of a recorded guest held.
-const DISK_MIB_MAX: u64 = 1 << 20;
+/// The largest disk for files that a recorded guest may have had: a tebibyte.
+const FILES_MIB_MAX: u64 = 1 << 20;
 
 /// A recorded run.
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl Case {
     /// release. Costs and disks are this machine's; its shape is the case's.
     ///
     /// # Errors
-    /// A file of the case is malformed.
+    /// A file of the case is malformed, or the machine has no disk, or no swap where the guest had some.
     pub fn run(
         &self,
         kernel: Option<&KernelFile>,
@@ -356,8 +356,9 @@ impl Case {
     /// Gives the guest as much swap and as much room for files as it had. Where its two disks, for files and for swap,
     /// were limited, each is as fast as the limit lets it be; else the machine's one disk stands for both.
     fn set_disks(&self, machine: &mut Machine) -> Result<(), InputError> {
-        let swap_bytes = self.up_to("swap_mb", DISK_MIB_MAX)?.unwrap_or(0) << 20;
-        let file_bytes = self.up_to("data_mb", DISK_MIB_MAX)?.unwrap_or(0) << 20;
+        let disk_mib = machine.disks.first().map_or(0, |disk| disk.capacity_bytes >> 20);
+        let swap_bytes = self.up_to("swap_mb", disk_mib)?.unwrap_or(0) << 20;
+        let file_bytes = self.up_to("data_mb", FILES_MIB_MAX)?.unwrap_or(0) << 20;
         if swap_bytes > 0 && machine.swap.is_empty() {
             let message = format!("machine {} has no swap, and the guest had", machine.name);
             return Err(InputError::other(message));

@@ -19,7 +19,7 @@ const SOURCE: &str = "source:";
 
 /// All that there is to say of a machine.
 pub(super) fn shown(name: &str) -> Result<Shown, Failure> {
-    let machine = machine::load(name).map_err(|error| Failure::input(error.to_string()))?;
+    let machine = machine::load(name)?;
     let mut sheet = begun(Kind::Machine, &machine.name, &machine.description);
     draw_nodes(&machine, &mut sheet);
     sheet.heading("Distances, 10 to itself");
