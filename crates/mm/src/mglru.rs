@@ -154,6 +154,16 @@ pub struct GenerationPlan {
     pub age: bool,
 }
 
+/// What an attempt to evict came to.
+#[derive(Debug)]
+pub struct Eviction {
+    /// What became of the pages that were isolated.
+    pub shrunk: Shrunk,
+    /// Base pages looked at, by which a pass ends; none if it has come to its end: there is nothing left that could go
+    /// before a new generation begins.
+    pub progress: u64,
+}
+
 impl Lruvec {
     /// Counts pages in or out of a generation and of the sizes shown.
     pub(crate) fn account_generation(
@@ -514,8 +524,8 @@ impl Memory {
         generations.min_seq[file] += 1;
     }
 
-    /// Forgets oldest generations that are empty (`try_to_inc_min_seq`).
-    fn advance_min_seq(&mut self, lruvec: LruvecId, can_swap: bool) {
+    /// Forgets oldest generations that are empty (`try_to_inc_min_seq`). Whether there were any.
+    fn advance_min_seq(&mut self, lruvec: LruvecId, can_swap: bool) -> bool {
         let generations = self.generations(lruvec);
         let mut min = generations.min_seq;
         for (file, min) in min.iter_mut().enumerate() {
@@ -533,12 +543,14 @@ impl Memory {
             min[0] = min[0].min(min[1]);
             min[1] = min[0].max(generations.min_seq[1]);
         }
+        let advances = min != generations.min_seq;
         for (file, min) in min.into_iter().enumerate() {
             while generations.min_seq[file] < min {
                 generations.carry_over(file);
                 generations.min_seq[file] += 1;
             }
         }
+        advances
     }
 
     /// The type to evict from, and the highest tier of it that goes.
@@ -556,11 +568,24 @@ impl Memory {
         } else if !sc.may_io {
             1
         } else {
-            let anon = generations.position(0, 0, swappiness);
-            let file = generations.position(1, 0, 200 - swappiness);
-            usize::from(comes_back_no_more(anon, file))
+            return self.type_by_refaults(lruvec, swappiness);
         };
         (file, self.highest_tier(lruvec, file))
+    }
+
+    /// The type whose first tier comes back less, by swappiness, and the highest tier of it that comes back no more than
+    /// the first of the other type does.
+    #[doc(alias = "get_type_to_scan")]
+    fn type_by_refaults(&self, lruvec: LruvecId, swappiness: u64) -> (usize, usize) {
+        let generations = &self.lru.lruvecs[lruvec].generations;
+        let gains = [swappiness, 200 - swappiness];
+        let first_of = |file: usize| generations.position(file, 0, gains[file]);
+        let file = usize::from(comes_back_no_more(first_of(0), first_of(1)));
+        let other = first_of(1 - file);
+        let goes = |&tier: &usize| {
+            comes_back_no_more(other, generations.position(file, tier, gains[file]))
+        };
+        (file, (1..NR_TIERS).take_while(goes).last().unwrap_or(0))
     }
 
     fn highest_tier(&self, lruvec: LruvecId, file: usize) -> usize {
@@ -575,29 +600,36 @@ impl Memory {
     /// Evicts from the oldest generation: up to 64 pages are isolated, up to 4096 looked at. What is in
     /// use or cannot go now moves to a younger generation. `None` if nothing can be evicted before a new
     /// generation begins.
-    pub fn lru_gen_evict(&mut self, lruvec: LruvecId, sc: &ScanControl) -> Option<Shrunk> {
-        self.lru_add_drain(sc.cpu);
+    #[doc(alias = "evict_folios")]
+    pub fn lru_gen_evict(&mut self, lruvec: LruvecId, sc: &ScanControl) -> Option<Eviction> {
         if !sc.may_writepage || !sc.may_unmap {
             return None;
         }
         let can_swap = self.can_swap(sc);
         let (mut file, mut tier) = self.type_and_tier(lruvec, sc);
-        let mut found = None;
+        let mut pages = Vec::new();
+        let mut progress = 0;
         for _ in 0..2 {
             if file == 1 || can_swap {
-                found = self.scan_generation(lruvec, file, tier, sc);
+                (pages, progress) = self.scan_generation(lruvec, file, tier, sc);
             }
-            if found.is_some() {
+            if progress > 0 {
                 break;
             }
             file = 1 - file;
             tier = self.highest_tier(lruvec, file);
         }
-        self.advance_min_seq(lruvec, can_swap);
-        let (pages, looked_at) = found?;
+        progress += u64::from(self.advance_min_seq(lruvec, can_swap));
+        let coldest = usize::from(!can_swap);
+        if self.generations(lruvec).nr_gens(coldest) == MIN_NR_GENS {
+            progress = 0;
+        }
+        if pages.is_empty() && progress == 0 {
+            return None;
+        }
         let isolated: u64 = pages.iter().map(|&pfn| self.nr_pages(pfn)).sum();
         self.count_scan(lruvec, file == 1, isolated, sc.who);
-        let mut shrunk = Shrunk { nr_scanned: looked_at, nr_taken: isolated, ..Shrunk::default() };
+        let mut shrunk = Shrunk { nr_scanned: isolated, nr_taken: isolated, ..Shrunk::default() };
         let kept = self.shrink_page_list(pages, sc, &mut shrunk);
         for pfn in kept {
             let busy = PageFlags::DIRTY | PageFlags::WRITEBACK;
@@ -612,20 +644,21 @@ impl Memory {
             self.putback_lru_page(pfn);
         }
         self.count_steal(lruvec, file == 1, shrunk.nr_reclaimed, sc.who);
-        Some(shrunk)
+        Some(Eviction { shrunk, progress })
     }
 
     /// Looks through the oldest generation of a type from its tail, the highest zone of use first.
-    /// Returns what is to be evicted, and how many base pages were looked at; `None` without any.
+    /// Returns what is to be evicted, and how many base pages were looked at; none where all of them only moved.
+    #[doc(alias = "scan_folios")]
     fn scan_generation(
         &mut self,
         lruvec: LruvecId,
         file: usize,
         tier: usize,
         sc: &ScanControl,
-    ) -> Option<(Vec<Pfn>, u64)> {
+    ) -> (Vec<Pfn>, u64) {
         if self.generations(lruvec).nr_gens(file) == MIN_NR_GENS {
-            return None;
+            return (Vec::new(), 0);
         }
         let min = self.generations(lruvec).min_seq[file];
         let (oldest, next) = (Generations::slot(min), Generations::slot(min + 1));
@@ -651,7 +684,8 @@ impl Memory {
                     // Of a page that is not referenced it is forgotten how often it came back.
                     let is_used = self.frames.has(pfn, PageFlags::REFERENCED);
                     let marks = if is_used { PageFlags::empty() } else { PageFlags::WORKINGSET };
-                    let cleared = PageFlags::ACTIVE | PageFlags::REFERENCED | marks;
+                    let cleared =
+                        PageFlags::ACTIVE | PageFlags::REFERENCED | PageFlags::RECLAIM | marks;
                     self.frames.clear_flags(pfn, cleared);
                     self.account_isolated(pfn, 1);
                     isolated += nr;
@@ -667,7 +701,8 @@ impl Memory {
             }
         }
         self.vm.add(Vm::PgRefill, sorted);
-        if looked_at > 0 { Some((pages, looked_at)) } else { None }
+        let is_progress = isolated > 0 || remaining == 0;
+        (pages, if is_progress { looked_at } else { 0 })
     }
 
     /// Moves a page of the oldest generation that does not belong there, or cannot go now, to where it

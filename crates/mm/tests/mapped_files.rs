@@ -208,11 +208,15 @@ impl World {
             if plan.age {
                 self.memory.lru_gen_age(LruvecId(0), &sc);
             }
+            self.memory.lru_add_drain(CpuId(0));
             let mut scanned = 0;
             while scanned < plan.nr_to_scan {
-                let Some(shrunk) = self.memory.lru_gen_evict(LruvecId(0), &sc) else { break };
-                scanned += shrunk.nr_scanned;
-                reclaimed += self.take(shrunk);
+                let Some(evicted) = self.memory.lru_gen_evict(LruvecId(0), &sc) else { break };
+                scanned += evicted.progress;
+                reclaimed += self.take(evicted.shrunk);
+                if evicted.progress == 0 {
+                    break;
+                }
             }
             return reclaimed;
         }
@@ -817,9 +821,10 @@ fn generations_keep_a_mapped_page_that_was_touched_and_drop_the_others() {
     assert_eq!(sizes.size(sizes.max_seq - 2), [0, 384]);
     let mut reclaimed = 0;
     // The first step only finds that the oldest generation is empty.
-    assert!(world.memory.lru_gen_evict(LruvecId(0), &sc).is_none());
-    while let Some(shrunk) = world.memory.lru_gen_evict(LruvecId(0), &sc) {
-        reclaimed += world.take(shrunk);
+    let first = world.memory.lru_gen_evict(LruvecId(0), &sc).expect("one generation less");
+    assert_eq!((first.shrunk.nr_taken, first.progress), (0, 1));
+    while let Some(evicted) = world.memory.lru_gen_evict(LruvecId(0), &sc) {
+        reclaimed += world.take(evicted.shrunk);
     }
     assert_eq!(reclaimed, 384);
     assert_eq!(world.memory.lru.total_stats().nr_file_mapped, 128);

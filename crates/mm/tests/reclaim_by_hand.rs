@@ -362,6 +362,32 @@ fn what_comes_back_from_swap_is_active_from_4_8_on_alone() {
 }
 
 #[test]
+fn an_attempt_to_evict_that_only_sorts_does_not_count() {
+    let mut user = user(&linux_6_12(), 4096);
+    user.memory.swapon(1024, 0, true);
+    let start = user.mmap(0, 124, MemPolicy::Default);
+    user.touch_range(start, 124, Access::Write, CpuId(0));
+    user.memory.lru_add_drain(CpuId(0));
+    let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
+    // Every page is used again after each new generation: none stays where it lies.
+    for _ in 0..2 {
+        user.memory.lru_gen_age(LruvecId(0), &sc);
+        user.touch_range(start, 124, Access::Read, CpuId(0));
+    }
+    user.memory.lru_gen_age(LruvecId(0), &sc);
+    assert_eq!(user.memory.lru.lruvecs[0].generations.size(5), [124, 0]);
+    // The oldest generation's list empties, which leaves the two that nothing can go from.
+    while user.memory.lru_gen_evict(LruvecId(0), &sc).is_some_and(|evicted| {
+        assert_eq!((evicted.shrunk.nr_taken, evicted.shrunk.nr_scanned), (0, 0));
+        evicted.progress > 0
+    }) {}
+    let vm = |event| user.memory.vm.get(event);
+    assert_eq!((vm(Vm::PgRefill), vm(Vm::PgScanKswapd), vm(Vm::PswpOut)), (124, 0, 0));
+    assert!(user.memory.lru_gen_plan(LruvecId(0), &sc).age);
+    user.audit().unwrap();
+}
+
+#[test]
 fn generations_keep_what_is_used_and_evict_what_is_not() {
     let mut user = user(&linux_6_12(), 4096);
     user.memory.swapon(1024, 0, true);
@@ -371,6 +397,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     sc.priority = 4;
     let generations = |user: &User| user.memory.lru.lruvecs[0].generations.clone();
     // Everything is in the youngest of four generations, 3; the two oldest are empty and forgotten.
+    user.memory.lru_add_drain(CpuId(0));
     assert!(user.memory.lru_gen_evict(LruvecId(0), &sc).is_none());
     assert_eq!((generations(&user).min_seq, generations(&user).max_seq), ([2, 2], 3));
     // With two left nothing can go: a new one is due. The entries were accessed by the faults.
@@ -387,8 +414,11 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     assert_eq!(user.memory.nr_lru(LruList::ActiveAnon), 31, "the two youngest");
     user.audit().unwrap();
     // Eviction meets the 31 first, sorts them, and takes 64 of the others.
-    let shrunk = user.memory.lru_gen_evict(LruvecId(0), &sc).unwrap();
-    assert_eq!((shrunk.nr_scanned, shrunk.nr_taken, shrunk.nr_pageout), (95, 64, 64));
+    // By the 95 it has looked at a pass comes to its end; what was scanned is what was isolated.
+    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc).unwrap();
+    assert_eq!(evicted.progress, 95);
+    let shrunk = evicted.shrunk;
+    assert_eq!((shrunk.nr_scanned, shrunk.nr_taken, shrunk.nr_pageout), (64, 64, 64));
     assert_eq!(user.memory.vm.get(Vm::PgRefill), 31);
     assert_eq!(user.memory.vm.get(Vm::PgScanKswapd), 64);
     assert_eq!(shrunk.writes[0].slot, Slot(0));
@@ -398,8 +428,8 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     assert_eq!(generations(&user).size(4), [95, 0]);
     user.complete_writes(64);
     assert_eq!(generations(&user).size(3), [93, 0]);
-    let shrunk = user.memory.lru_gen_evict(LruvecId(0), &sc).unwrap();
-    assert_eq!(shrunk.nr_reclaimed, 64);
+    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc).unwrap();
+    assert_eq!(evicted.shrunk.nr_reclaimed, 64);
     // The first that went comes back while its generation is the oldest: it counts.
     user.touch(Vpn(31), Access::Read, CpuId(0));
     assert!(user.memory.vm.get(Vm::WorkingsetRefaultAnon) >= 1);
@@ -417,8 +447,8 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     // Once in the oldest generation it goes round once more, and is one like others from then on.
     let sorted = user.memory.vm.get(Vm::PgRefill);
     while user.memory.frames().has(pfn, PageFlags::WORKINGSET) {
-        let shrunk = user.memory.lru_gen_evict(LruvecId(0), &sc).expect("there is more");
-        user.begin(shrunk.writes);
+        let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc).expect("there is more");
+        user.begin(evicted.shrunk.writes);
     }
     assert!(user.memory.vm.get(Vm::PgRefill) > sorted);
     assert!(matches!(user.memory.swap.cached(Slot(1)), CacheEntry::Page(kept) if kept == pfn));

@@ -223,15 +223,19 @@ impl User {
         let mut reclaimed = 0;
         if self.memory.policy.lru.kind == LruKind::MultiGenerational {
             let plan = self.memory.lru_gen_plan(lruvec, &sc);
+            self.memory.lru_add_drain(cpu);
             if plan.age {
                 self.memory.lru_gen_age(lruvec, &sc);
             }
             let mut scanned = 0;
             while scanned < plan.nr_to_scan && reclaimed < sc.nr_to_reclaim {
-                let Some(shrunk) = self.memory.lru_gen_evict(lruvec, &sc) else { break };
-                scanned += shrunk.nr_scanned;
-                reclaimed += shrunk.nr_reclaimed;
-                self.take(shrunk);
+                let Some(evicted) = self.memory.lru_gen_evict(lruvec, &sc) else { break };
+                scanned += evicted.progress;
+                reclaimed += evicted.shrunk.nr_reclaimed;
+                self.take(evicted.shrunk);
+                if evicted.progress == 0 {
+                    break;
+                }
             }
             return reclaimed;
         }

@@ -16,7 +16,7 @@ use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::lumpy::ReclaimMode;
-use highorder_mm::mglru::MIN_LRU_BATCH;
+use highorder_mm::mglru::{Eviction, MIN_LRU_BATCH};
 use highorder_mm::page_table::PTRS_PER_TABLE;
 use highorder_mm::policy::{LruKind, LumpyIsolation};
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
@@ -186,10 +186,13 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
     if !scan.control.may_writepage || !scan.control.may_unmap {
         return;
     }
-    let began_with = scan.nr_reclaimed;
-    let wanted = scan.control.nr_to_reclaim.max(2 << scan.order.0);
+    // kswapd wants as much of each round, others of all together.
+    let began_with = if scan.is_kswapd() { scan.nr_reclaimed } else { 0 };
+    let wanted = scan.control.nr_to_reclaim.max(compact_gap(scan.order));
     let mut batch = Batch::default();
     let mut looked_at = 0;
+    let cpu = cx.cpu();
+    cx.world().memory.lru_add_drain(cpu);
     loop {
         prepare(cx, lruvec, scan);
         let plan = cx.world().memory.lru_gen_plan(lruvec, &scan.control);
@@ -199,20 +202,20 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
             spend_work(cx, zone);
             break;
         }
-        if looked_at >= plan.nr_to_scan {
+        if plan.nr_to_scan == 0 {
             break;
         }
-        let memory = &mut cx.world().memory;
-        let oldest = memory.lru.lruvecs[lruvec].generations.min_seq;
-        let Some(shrunk) = memory.lru_gen_evict(lruvec, &scan.control) else {
-            // Nothing went, but there is another oldest generation now.
-            if memory.lru.lruvecs[lruvec].generations.min_seq != oldest {
-                continue;
-            }
+        let evicted = cx.world().memory.lru_gen_evict(lruvec, &scan.control);
+        let Some(Eviction { shrunk, progress }) = evicted else {
+            let zone = cx.world().zone_of_lists(lruvec);
+            spend_work(cx, zone);
             break;
         };
-        looked_at += shrunk.nr_scanned;
+        looked_at += progress;
         finish_step(cx, lruvec, scan, &mut batch, shrunk);
+        if progress == 0 || looked_at >= plan.nr_to_scan {
+            break;
+        }
         if scan.nr_reclaimed - began_with >= wanted || is_above_high(cx.world(), lruvec, scan) {
             break;
         }
