@@ -8,8 +8,9 @@ use clap_complete::engine::ArgValueCompleter;
 use highorder_kernels::{KernelFile, machine};
 use highorder_lab::validate::{
     BLOCKS_NAME, Case, Change, Compared, Differently, FALLBACKS_NAME, FRAGMENTING_NAME,
-    FREE_PAGES_NAME, GUEST_MACHINE, HUGE_SHARE_NAME, Judged, OfKernel, OrderAgreement, Outcome,
-    Quantity, Row, by_kernel, case_folders, changes, live, median_relative_error, order_agreement,
+    FREE_PAGES_NAME, GUEST_MACHINE, HUGE_SHARE_NAME, Judged, Noise, OfKernel, OrderAgreement,
+    Outcome, Quantity, RealSpread, Repeats, Row, by_kernel, case_folders, changes, live,
+    median_relative_error, order_agreement,
 };
 use highorder_lab::{RealOptions, Target};
 use highorder_record::Store;
@@ -40,7 +41,9 @@ The relative error is the distance as a share of the real figure, or of a floor 
 pages, 16 events, 8 fallbacks, a tenth of anonymous memory or of what was asked for. How far free blocks lie apart is an error by \
 itself. Cases that differ in one setting are also compared with each other: does the model put them in \
 the same order? So are kernels that did the same work: does what changed from one to the next change in the \
-model as well? Cases that cannot be compared are listed with what is missing: a kernel file, a program, a \
+model as well? Where a case was recorded more than once, its runs are compared with each other, too: no model can be \
+nearer to a kernel than that is to itself, and what differs by no more than repeats do is not counted as different. \
+Cases that cannot be compared are listed with what is missing: a kernel file, a program, a \
 setting that the kernel does not have.
 
 Examples:
@@ -310,6 +313,7 @@ struct Report<'a> {
     judged: Vec<Judged<'a>>,
     median: Option<f64>,
     order: OrderAgreement,
+    spread: RealSpread,
 }
 
 impl<'a> Report<'a> {
@@ -332,8 +336,9 @@ impl<'a> Report<'a> {
             })
             .collect();
         let median = median_relative_error(judged.iter().flat_map(|case| case.rows));
-        let order = order_agreement(&judged, None);
-        Self { compared, waiting, judged, median, order }
+        let order = order_agreement(&judged, &Noise::of(&judged), None);
+        let spread = RealSpread::of(&judged);
+        Self { compared, waiting, judged, median, order, spread }
     }
 
     fn named(&self) -> impl Iterator<Item = (&'a str, &'a [Row])> + '_ {
@@ -358,10 +363,11 @@ impl<'a> Report<'a> {
 
     /// How large each figure's error is over all cases, and whether the settings come in the same order.
     fn quantities(&self) -> Vec<serde_json::Value> {
+        let noise = Noise::of(&self.judged);
         let quantity = |name: &str| {
             let rows = self.judged.iter().flat_map(|case| case.rows);
             let rows: Vec<&Row> = rows.filter(|row| row.name == name).collect();
-            let order = order_agreement(&self.judged, Some(name));
+            let order = order_agreement(&self.judged, &noise, Some(name));
             json!({
                 "quantity": name,
                 "cases": rows.len(),
@@ -421,6 +427,24 @@ impl<'a> Report<'a> {
         (table.rows.len() > 1).then_some(table)
     }
 
+    /// How far runs of one case lie apart, beside the model, where a case was recorded more than once.
+    fn repeated(&self) -> Option<Table> {
+        let columns = [
+            ("case", "case"),
+            ("runs", "runs"),
+            ("error of another real run", "real_relative_error_percent"),
+            ("error of the model", "model_relative_error_percent"),
+        ];
+        let mut table = Table::new("Cases recorded more than once", &columns);
+        for Repeats { case, nr_runs, of_real, of_model } in &self.spread.cases {
+            let percent =
+                |share: &Option<f64>| share.map_or(Value::Missing, |x| Value::Percent(100.0 * x));
+            let runs = Value::Count(*nr_runs as i64);
+            table.push(vec![case.as_str().into(), runs, percent(of_real), percent(of_model)]);
+        }
+        (!table.rows.is_empty()).then_some(table)
+    }
+
     /// What changed from one kernel to the next, and goes another way in the model: figure by figure.
     fn differently(&self) -> Option<Table> {
         let columns = [
@@ -469,11 +493,19 @@ impl<'a> Report<'a> {
     fn summary(&self) -> String {
         let share = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{:.1} %", 100.0 * x));
         let OrderAgreement { agree, pairs } = self.order;
+        let spread = match self.spread.of_real {
+            Some(of_real) => format!(
+                "of cases recorded more than once {}; of another real run {}\n",
+                share(self.spread.of_model),
+                share(Some(of_real))
+            ),
+            None => String::new(),
+        };
         format!(
             "{} compared, {} not covered
 median relative error {}
 settings in the same \
-             order {} ({agree} of {pairs})\n",
+             order {} ({agree} of {pairs})\n{spread}",
             counted(self.compared.len() as u64, "case"),
             self.waiting.len(),
             share(self.median),
@@ -489,7 +521,8 @@ settings in the same \
         if !self.waiting.is_empty() {
             parts.push(self.waiting().text());
         }
-        let tables = [self.derived(), self.kernels(), self.changed(), self.differently()];
+        let tables =
+            [self.derived(), self.kernels(), self.repeated(), self.changed(), self.differently()];
         parts.extend(tables.into_iter().flatten().map(|table| table.text()));
         parts.push(format!("{}{VERSION}\n", self.summary()));
         parts.join("\n")
@@ -501,6 +534,7 @@ settings in the same \
             Some(self.waiting()),
             self.derived(),
             self.kernels(),
+            self.repeated(),
             self.changed(),
             self.differently(),
         ];
@@ -536,6 +570,16 @@ settings in the same \
                     "model": differently.model,
                 })).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
+            "repeats": {
+                "real_relative_error": self.spread.of_real,
+                "model_relative_error": self.spread.of_model,
+                "cases": self.spread.cases.iter().map(|repeats| json!({
+                    "case": repeats.case,
+                    "runs": repeats.nr_runs,
+                    "real_relative_error": repeats.of_real,
+                    "model_relative_error": repeats.of_model,
+                })).collect::<Vec<_>>(),
+            },
             "cases": figures_json("case", self.named()),
             "not_covered": waiting.collect::<Vec<_>>(),
             "derived": self.compared.iter().filter(|(_, result)| !result.derived.is_empty()).map(

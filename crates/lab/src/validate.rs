@@ -14,12 +14,14 @@
 
 mod kernels;
 mod quantity;
+mod repeats;
 
 pub use kernels::{Change, Differently, OfKernel, by_kernel, changes};
 pub use quantity::{
     BLOCKS_NAME, COUNTERS, FALLBACKS_NAME, FRAGMENTING_NAME, FREE_PAGES_NAME, Fallbacks,
     HUGE_SHARE_NAME, Quantity, Row, relative_error,
 };
+pub use repeats::{Noise, RealSpread, Repeats};
 
 use crate::{Experiment, RealOptions, Scale, Target};
 use highorder_files::limits;
@@ -162,9 +164,12 @@ impl Case {
     /// What the case is about but for its kernel and its settings: cases alike in this can be told apart by these.
     #[must_use]
     pub fn work(&self) -> String {
-        let keys = ["workload", "setup", "nodes", "node_mb", "smp", "swap_mb", "data_mb", "append"];
+        let work = ["workload", "setup"];
+        let machine = ["nodes", "node_mb", "low_mb", "smp", "append"];
+        let disks = ["swap_mb", "data_mb", "disk_bps", "disk_iops", "inodes"];
+        let keys = work.into_iter().chain(machine).chain(disks);
         let values = keys.map(|key| self.given.get(key).map(Json::to_string).unwrap_or_default());
-        values.join("|")
+        values.collect::<Vec<String>>().join("|")
     }
 
     /// Runs the case on the model, if there is all it needs: under this kernel, or else under the kernel file of its
@@ -631,9 +636,13 @@ impl OrderAgreement {
 }
 
 /// Whether the settings come in the same order, for cases that differ in one setting: figure by figure where
-/// the real ones differ, those of one name or all.
+/// the real ones differ beyond what repeats of the work do, those of one name or all.
 #[must_use]
-pub fn order_agreement(judged: &[Judged<'_>], name: Option<&str>) -> OrderAgreement {
+pub fn order_agreement(
+    judged: &[Judged<'_>],
+    noise: &Noise<'_>,
+    name: Option<&str>,
+) -> OrderAgreement {
     let mut all = OrderAgreement::default();
     for (i, a) in judged.iter().enumerate() {
         for b in &judged[i + 1..] {
@@ -646,7 +655,7 @@ pub fn order_agreement(judged: &[Judged<'_>], name: Option<&str>) -> OrderAgreem
                 let Some(other) = b.rows.iter().find(|other| other.name == row.name) else {
                     continue;
                 };
-                if differs(row.real, other.real, row.floor) {
+                if noise.is_exceeded(&a.work, row, row.real, other.real) {
                     all.pairs += 1;
                     let real = row.real.total_cmp(&other.real);
                     all.agree += u64::from(row.model.total_cmp(&other.model) == real);
@@ -694,12 +703,12 @@ mod tests {
         let cases = [judged(0, "60", "3"), judged(1, "100", "3"), judged(2, "0", "0")];
         // pgfault differs by less than its floor; the third differs from the others in two settings.
         let agreement = |agree, pairs| OrderAgreement { agree, pairs };
-        assert_eq!(order_agreement(&cases, None), agreement(0, 1));
-        assert_eq!(order_agreement(&cases, Some("pswpout")), agreement(0, 1));
-        assert_eq!(order_agreement(&cases, Some("pgfault")), agreement(0, 0));
+        assert_eq!(order_agreement(&cases, &Noise::of(&cases), None), agreement(0, 1));
+        assert_eq!(order_agreement(&cases, &Noise::of(&cases), Some("pswpout")), agreement(0, 1));
+        assert_eq!(order_agreement(&cases, &Noise::of(&cases), Some("pgfault")), agreement(0, 0));
         assert_eq!(agreement(0, 0).share(), None);
         let cases = [judged(0, "60", "3"), judged(2, "0", "3")];
-        assert_eq!(order_agreement(&cases, None), agreement(1, 1));
+        assert_eq!(order_agreement(&cases, &Noise::of(&cases), None), agreement(1, 1));
         assert_eq!(median_relative_error([]), None);
         let errors = [0.1, 200.0 / 512.0, 0.9, 0.0];
         let mut sorted = errors;

@@ -1,7 +1,8 @@
 //! Kernels beside each other: how near the model comes to each, and whether what changed from one to the next changes
 //! in the model as well.
 
-use super::{Judged, OrderAgreement, differs, median_relative_error, order_agreement};
+use super::repeats::Noise;
+use super::{Judged, OrderAgreement, median_relative_error, order_agreement};
 use std::collections::BTreeMap;
 
 /// How near the model comes to one kernel.
@@ -49,6 +50,7 @@ pub struct Differently {
 /// How near the model comes to each kernel, the oldest first.
 #[must_use]
 pub fn by_kernel(judged: &[Judged<'_>]) -> Vec<OfKernel> {
+    let noise = Noise::of(judged);
     let mut kernels: BTreeMap<Release, Vec<Judged<'_>>> = BTreeMap::new();
     for case in judged {
         kernels.entry(Release::of(&case.kernel)).or_default().push(case.clone());
@@ -58,7 +60,7 @@ pub fn by_kernel(judged: &[Judged<'_>]) -> Vec<OfKernel> {
         nr_cases: cases.len(),
         nr_figures: cases.iter().map(|case| case.rows.len()).sum(),
         median: median_relative_error(cases.iter().flat_map(|case| case.rows)),
-        order: order_agreement(&cases, None),
+        order: order_agreement(&cases, &noise, None),
     };
     kernels.into_values().map(of).collect()
 }
@@ -70,6 +72,7 @@ pub fn by_kernel(judged: &[Judged<'_>]) -> Vec<OfKernel> {
 /// repeats of the work differ among themselves.
 #[must_use]
 pub fn changes(judged: &[Judged<'_>]) -> Vec<Change> {
+    let noise = Noise::of(judged);
     let mut works: BTreeMap<&str, BTreeMap<Release, Settings<'_, '_>>> = BTreeMap::new();
     for case in judged {
         let kernels = works.entry(&case.work).or_default();
@@ -78,7 +81,6 @@ pub fn changes(judged: &[Judged<'_>]) -> Vec<Change> {
     }
     let mut found: BTreeMap<(Release, Release), Change> = BTreeMap::new();
     for kernels in works.values() {
-        let spread = spread(kernels.values().flat_map(BTreeMap::values));
         let in_turn: Vec<_> = kernels.iter().collect();
         for pair in in_turn.windows(2) {
             let [(older, before), (newer, after)] = pair else { unreachable!("pairs") };
@@ -93,7 +95,7 @@ pub fn changes(judged: &[Judged<'_>]) -> Vec<Change> {
                         agreement: OrderAgreement::default(),
                         differently: Vec::new(),
                     });
-                compare(before, after, &spread, change);
+                compare(before, after, &noise, change);
             }
         }
     }
@@ -105,31 +107,13 @@ type Settings<'a, 'j> = BTreeMap<&'a BTreeMap<String, String>, Vec<&'a Judged<'j
 
 /// A kernel's release by its numbers, so that 4.4 comes before 4.20.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Release(Vec<u32>, String);
+pub(super) struct Release(Vec<u32>, String);
 
 impl Release {
-    fn of(name: &str) -> Self {
+    pub(super) fn of(name: &str) -> Self {
         let numbers = name.split('.').map_while(|number| number.parse().ok());
         Self(numbers.collect(), name.to_owned())
     }
-}
-
-/// By figure, the largest distance of a repeat from the mean of its case, as a share of that.
-fn spread<'a, 'j: 'a>(
-    cases: impl Iterator<Item = &'a Vec<&'a Judged<'j>>>,
-) -> BTreeMap<&'a str, f64> {
-    let mut spread: BTreeMap<&str, f64> = BTreeMap::new();
-    for repeats in cases.filter(|repeats| repeats.len() > 1) {
-        for row in repeats[0].rows {
-            let (real, _) = mean(repeats, &row.name);
-            let all = repeats.iter().flat_map(|case| case.rows).filter(|r| r.name == row.name);
-            let share = |value: f64| (value - real).abs() / real.abs().max(row.floor);
-            let most = all.map(|row| share(row.real)).fold(0.0, f64::max);
-            let known = spread.entry(&row.name).or_default();
-            *known = known.max(most);
-        }
-    }
-    spread
 }
 
 /// A figure's mean over repeats: of the real kernel, and of the model.
@@ -140,18 +124,11 @@ fn mean(repeats: &[&Judged<'_>], name: &str) -> (f64, f64) {
     (rows.iter().map(|r| r.real).sum::<f64>() / nr, rows.iter().map(|r| r.model).sum::<f64>() / nr)
 }
 
-fn compare(
-    before: &[&Judged<'_>],
-    after: &[&Judged<'_>],
-    spread: &BTreeMap<&str, f64>,
-    change: &mut Change,
-) {
+fn compare(before: &[&Judged<'_>], after: &[&Judged<'_>], noise: &Noise<'_>, change: &mut Change) {
     for row in before[0].rows {
         let has_both = after[0].rows.iter().any(|other| other.name == row.name);
         let ((a, model_a), (b, model_b)) = (mean(before, &row.name), mean(after, &row.name));
-        let noise = spread.get(row.name.as_str()).copied().unwrap_or(0.0);
-        let is_beyond = (a - b).abs() > noise * (a.abs() + b.abs());
-        if !has_both || !differs(a, b, row.floor) || !is_beyond {
+        if !has_both || !noise.is_exceeded(&before[0].work, row, a, b) {
             continue;
         }
         change.agreement.pairs += 1;
