@@ -257,6 +257,35 @@ fn costs_and_disks_are_those_of_the_machine_that_is_named() {
 }
 
 #[test]
+fn runs_that_repeat_a_case_are_compared_with_each_other() {
+    let folder = changed_copies("612-small-churn", &[("first", &[]), ("second", &[])]);
+    let after = folder.path().join("second/after/vmstat");
+    let counters = fs::read_to_string(&after).unwrap();
+    let line = counters.lines().find(|line| line.starts_with("pgfault ")).unwrap();
+    let faults: u64 = line["pgfault ".len()..].parse().unwrap();
+    let doubled = counters.replace(line, &format!("pgfault {}", faults * 2));
+    fs::write(&after, doubled).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let text = printed(&["validate", "--cases", folder]);
+    let table = text.split("Cases recorded more than once").nth(1).expect("a table of its own");
+    assert!(table.lines().any(|line| line.starts_with("first ") && line.contains(" 2 ")), "{text}");
+    // All figures but one are the same in both runs.
+    assert!(text.contains("of another real run 0.0 %"), "{text}");
+    let alone = printed(&["validate", "--cases", folder, "--only", "first"]);
+    assert!(!alone.contains("more than once"), "{alone}");
+}
+
+#[test]
+fn a_disk_that_cannot_be_is_refused() {
+    let most = u64::MAX.to_string();
+    let changed = format!("\"data_mb\": {most}");
+    let replaced = [("\"data_mb\": 1536", changed.as_str())];
+    let folder = changed_copies("46-thpscale-nohint-madvise", &[("vast", &replaced)]);
+    let error = refused(&["validate", "--cases", folder.path().to_str().unwrap()]);
+    assert!(error.contains(&format!("`data_mb` is {most}, expected at most")), "{error}");
+}
+
+#[test]
 fn a_folder_without_cases_is_an_error_of_one_line() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [

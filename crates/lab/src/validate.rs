@@ -324,7 +324,11 @@ impl Case {
         const GROUP_MIB: u64 = 128;
         const OWN: u64 = 11;
         match self.number("data_mb") {
-            Some(mib) => script.with_inodes((mib / GROUP_MIB * PER_GROUP).saturating_sub(OWN)),
+            Some(mib) => {
+                // A disk too large to be true is refused where the machine is made.
+                let all = (mib / GROUP_MIB).saturating_mul(PER_GROUP);
+                script.with_inodes(all.saturating_sub(OWN))
+            }
             None => script,
         }
     }
