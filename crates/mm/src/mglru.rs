@@ -155,12 +155,12 @@ pub struct GenerationPlan {
 }
 
 /// What an attempt to evict came to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Eviction {
     /// What became of the pages that were isolated.
     pub shrunk: Shrunk,
-    /// Base pages looked at, by which a pass ends; none if it has come to its end: there is nothing left that could go
-    /// before a new generation begins.
+    /// By how much the pass has come on: base pages looked at, if any was isolated or the batch was full, and one for
+    /// generations that had become empty. With none the pass ends: nothing can go before a new generation begins.
     pub progress: u64,
 }
 
@@ -524,33 +524,36 @@ impl Memory {
         generations.min_seq[file] += 1;
     }
 
-    /// Forgets oldest generations that are empty (`try_to_inc_min_seq`). Whether there were any.
+    /// Forgets oldest generations that are empty, of the types that can be evicted (`try_to_inc_min_seq`). Whether any
+    /// type begins with another one now.
     fn advance_min_seq(&mut self, lruvec: LruvecId, can_swap: bool) -> bool {
         let generations = self.generations(lruvec);
         let mut min = generations.min_seq;
-        for (file, min) in min.iter_mut().enumerate() {
-            while *min + MIN_NR_GENS <= generations.max_seq {
-                let slot = usize::from(Generations::slot(*min));
+        let types = usize::from(!can_swap)..2;
+        for file in types.clone() {
+            while min[file] + MIN_NR_GENS <= generations.max_seq {
+                let slot = usize::from(Generations::slot(min[file]));
                 if generations.lists[slot][file].iter().any(|list| !list.is_empty()) {
                     break;
                 }
-                *min += 1;
+                min[file] += 1;
             }
         }
         // With swapping the two types stay together: file pages are not younger than what anonymous
-        // ones have left.
+        // ones have left. What was ahead while nothing could be swapped comes back.
         if can_swap {
             min[0] = min[0].min(min[1]);
             min[1] = min[0].max(generations.min_seq[1]);
         }
-        let advances = min != generations.min_seq;
-        for (file, min) in min.into_iter().enumerate() {
-            while generations.min_seq[file] < min {
+        let mut changes = false;
+        for file in types {
+            if generations.min_seq[file] != min[file] {
                 generations.carry_over(file);
-                generations.min_seq[file] += 1;
+                generations.min_seq[file] = min[file];
+                changes = true;
             }
         }
-        advances
+        changes
     }
 
     /// The type to evict from, and the highest tier of it that goes.
@@ -598,12 +601,11 @@ impl Memory {
     }
 
     /// Evicts from the oldest generation: up to 64 pages are isolated, up to 4096 looked at. What is in
-    /// use or cannot go now moves to a younger generation. `None` if nothing can be evicted before a new
-    /// generation begins.
+    /// use or cannot go now moves to a younger generation.
     #[doc(alias = "evict_folios")]
-    pub fn lru_gen_evict(&mut self, lruvec: LruvecId, sc: &ScanControl) -> Option<Eviction> {
+    pub fn lru_gen_evict(&mut self, lruvec: LruvecId, sc: &ScanControl) -> Eviction {
         if !sc.may_writepage || !sc.may_unmap {
-            return None;
+            return Eviction::default();
         }
         let can_swap = self.can_swap(sc);
         let (mut file, mut tier) = self.type_and_tier(lruvec, sc);
@@ -624,9 +626,6 @@ impl Memory {
         if self.generations(lruvec).nr_gens(coldest) == MIN_NR_GENS {
             progress = 0;
         }
-        if pages.is_empty() && progress == 0 {
-            return None;
-        }
         let isolated: u64 = pages.iter().map(|&pfn| self.nr_pages(pfn)).sum();
         self.count_scan(lruvec, file == 1, isolated, sc.who);
         let mut shrunk = Shrunk { nr_scanned: isolated, nr_taken: isolated, ..Shrunk::default() };
@@ -644,7 +643,7 @@ impl Memory {
             self.putback_lru_page(pfn);
         }
         self.count_steal(lruvec, file == 1, shrunk.nr_reclaimed, sc.who);
-        Some(Eviction { shrunk, progress })
+        Eviction { shrunk, progress }
     }
 
     /// Looks through the oldest generation of a type from its tail, the highest zone of use first.
@@ -668,6 +667,7 @@ impl Memory {
         let highest_zoneidx = sc.highest_zoneidx as usize;
         for i in 0..NR_ZONE_KINDS {
             let zone = ZoneKind::ALL[(highest_zoneidx + NR_ZONE_KINDS - i) % NR_ZONE_KINDS];
+            let mut passed_over = Vec::new();
             let mut skipped = 0;
             while let Some(pfn) = self.generations(lruvec).list(oldest, file, zone).tail() {
                 let nr = self.nr_pages(pfn);
@@ -675,10 +675,10 @@ impl Memory {
                 self.work.pfns_scanned += 1;
                 if self.sort_page(pfn, oldest, next, tier, sc) {
                     sorted += nr;
-                    if zone > sc.highest_zoneidx {
-                        skipped += nr;
-                        self.vm.add_in(Vm::PgScanSkip, zone, nr);
-                    }
+                } else if !sc.may_io && self.needs_io(pfn) {
+                    self.unlink_generation(pfn);
+                    passed_over.push(pfn);
+                    skipped += nr;
                 } else {
                     self.del_page_from_lru(pfn);
                     // Of a page that is not referenced it is forgotten how often it came back.
@@ -696,6 +696,10 @@ impl Memory {
                     break;
                 }
             }
+            self.vm.add_in(Vm::PgScanSkip, zone, skipped);
+            for pfn in passed_over {
+                self.link_generation(pfn, oldest, End::Head);
+            }
             if remaining == 0 || isolated >= MIN_LRU_BATCH {
                 break;
             }
@@ -703,6 +707,13 @@ impl Memory {
         self.vm.add(Vm::PgRefill, sorted);
         let is_progress = isolated > 0 || remaining == 0;
         (pages, if is_progress { looked_at } else { 0 })
+    }
+
+    /// Whether a page cannot go without a transfer to a device.
+    fn needs_io(&self, pfn: Pfn) -> bool {
+        let is_alone =
+            self.frames.has(pfn, PageFlags::ANON) && !self.frames.has(pfn, PageFlags::SWAPCACHE);
+        is_alone || self.frames.has(pfn, PageFlags::DIRTY)
     }
 
     /// Moves a page of the oldest generation that does not belong there, or cannot go now, to where it

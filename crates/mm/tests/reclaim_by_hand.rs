@@ -377,14 +377,45 @@ fn an_attempt_to_evict_that_only_sorts_does_not_count() {
     user.memory.lru_gen_age(LruvecId(0), &sc);
     assert_eq!(user.memory.lru.lruvecs[0].generations.size(5), [124, 0]);
     // The oldest generation's list empties, which leaves the two that nothing can go from.
-    while user.memory.lru_gen_evict(LruvecId(0), &sc).is_some_and(|evicted| {
+    loop {
+        let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
         assert_eq!((evicted.shrunk.nr_taken, evicted.shrunk.nr_scanned), (0, 0));
-        evicted.progress > 0
-    }) {}
+        if evicted.progress == 0 {
+            break;
+        }
+    }
     let vm = |event| user.memory.vm.get(event);
     assert_eq!((vm(Vm::PgRefill), vm(Vm::PgScanKswapd), vm(Vm::PswpOut)), (124, 0, 0));
     assert!(user.memory.lru_gen_plan(LruvecId(0), &sc).age);
     user.audit().unwrap();
+}
+
+#[test]
+fn without_io_pages_that_only_swap_could_take_are_passed_over() {
+    let mut user = user(&linux_6_12(), 4096);
+    user.memory.swapon(1024, 0, true);
+    let start = user.mmap(0, 124, MemPolicy::Default);
+    user.touch_range(start, 124, Access::Write, CpuId(0));
+    user.memory.lru_add_drain(CpuId(0));
+    let mut sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Direct, CpuId(0), 60) };
+    for _ in 0..2 {
+        user.memory.lru_gen_age(LruvecId(0), &sc);
+    }
+    // The generations before theirs are empty.
+    user.memory.lru_gen_evict(LruvecId(0), &sc);
+    sc.may_io = false;
+    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
+    assert_eq!((evicted.progress, evicted.shrunk.nr_taken), (0, 0));
+    let vm = |event| user.memory.vm.get(event);
+    assert_eq!((vm(Vm::PgScanDirect), vm(Vm::PgRefill)), (0, 0));
+    assert_eq!(
+        user.memory.lru.lruvecs[0].generations.size(3),
+        [124, 0],
+        "nor do they become young"
+    );
+    user.audit().unwrap();
+    sc.may_io = true;
+    assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).shrunk.nr_pageout, 64);
 }
 
 #[test]
@@ -398,13 +429,13 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     let generations = |user: &User| user.memory.lru.lruvecs[0].generations.clone();
     // Everything is in the youngest of four generations, 3; the two oldest are empty and forgotten.
     user.memory.lru_add_drain(CpuId(0));
-    assert!(user.memory.lru_gen_evict(LruvecId(0), &sc).is_none());
+    assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).progress, 0);
     assert_eq!((generations(&user).min_seq, generations(&user).max_seq), ([2, 2], 3));
     // With two left nothing can go: a new one is due. The entries were accessed by the faults.
     assert!(user.memory.lru_gen_plan(LruvecId(0), &sc).age);
     user.memory.lru_gen_age(LruvecId(0), &sc);
     assert_eq!(generations(&user).size(3), [124, 0]);
-    assert!(user.memory.lru_gen_evict(LruvecId(0), &sc).is_none());
+    assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).progress, 0);
     // The first 31 are used again, and belong to 4 from then on; they stay on the list of 3.
     user.touch_range(start, 31, Access::Read, CpuId(0));
     assert!(user.memory.lru_gen_plan(LruvecId(0), &sc).age);
@@ -415,7 +446,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     user.audit().unwrap();
     // Eviction meets the 31 first, sorts them, and takes 64 of the others.
     // By the 95 it has looked at a pass comes to its end; what was scanned is what was isolated.
-    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc).unwrap();
+    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
     assert_eq!(evicted.progress, 95);
     let shrunk = evicted.shrunk;
     assert_eq!((shrunk.nr_scanned, shrunk.nr_taken, shrunk.nr_pageout), (64, 64, 64));
@@ -428,7 +459,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     assert_eq!(generations(&user).size(4), [95, 0]);
     user.complete_writes(64);
     assert_eq!(generations(&user).size(3), [93, 0]);
-    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc).unwrap();
+    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
     assert_eq!(evicted.shrunk.nr_reclaimed, 64);
     // The first that went comes back while its generation is the oldest: it counts.
     user.touch(Vpn(31), Access::Read, CpuId(0));
@@ -447,7 +478,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     // Once in the oldest generation it goes round once more, and is one like others from then on.
     let sorted = user.memory.vm.get(Vm::PgRefill);
     while user.memory.frames().has(pfn, PageFlags::WORKINGSET) {
-        let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc).expect("there is more");
+        let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
         user.begin(evicted.shrunk.writes);
     }
     assert!(user.memory.vm.get(Vm::PgRefill) > sorted);

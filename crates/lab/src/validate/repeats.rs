@@ -2,7 +2,7 @@
 //! come to any of them.
 
 use super::kernels::Release;
-use super::{Judged, Quantity, Row, differs, median, median_relative_error, relative_error};
+use super::{Judged, Quantity, Row, differs, median, relative_error};
 use std::collections::BTreeMap;
 
 /// Runs of one case on one real kernel, beside each other and beside the model.
@@ -40,38 +40,39 @@ impl RealSpread {
         }
         let (mut cases, mut all_real, mut all_model) = (Vec::new(), Vec::new(), Vec::new());
         for runs in groups.values().filter(|runs| runs.len() > 1) {
-            let real: Vec<f64> = errors_among(runs).collect();
-            let model: Vec<&Row> = runs.iter().flat_map(|run| counted(run)).collect();
+            let (mut real, mut model) = (Vec::new(), Vec::new());
+            for figure in figures(runs).filter(|row| row.quantity != Quantity::Distance) {
+                let of = |run: &Judged<'_>| of_run(run, &figure.name);
+                for (i, run) in runs.iter().enumerate() {
+                    let (truth, modelled) = of(run);
+                    model.push(relative_error(truth, modelled, figure.floor));
+                    let others = runs.iter().enumerate().filter(|&(j, _)| i != j);
+                    let taken = others.map(|(_, other)| of(other).0);
+                    real.extend(taken.map(|taken| relative_error(truth, taken, figure.floor)));
+                }
+            }
             all_real.extend_from_slice(&real);
             all_model.extend_from_slice(&model);
             cases.push(Repeats {
                 case: runs[0].name.clone(),
                 nr_runs: runs.len(),
-                of_real: median(&mut { real }),
-                of_model: median_relative_error(model),
+                of_real: median(&mut real),
+                of_model: median(&mut model),
             });
         }
-        Self { cases, of_real: median(&mut all_real), of_model: median_relative_error(all_model) }
+        Self { cases, of_real: median(&mut all_real), of_model: median(&mut all_model) }
     }
 }
 
-/// Figures of a run that another one has as well: how far states lie apart is known of the model alone.
-fn counted<'a>(run: &Judged<'a>) -> impl Iterator<Item = &'a Row> {
-    run.rows.iter().filter(|row| row.quantity != Quantity::Distance)
+/// A row for each figure that some of these runs have.
+fn figures<'a>(runs: &[&Judged<'a>]) -> impl Iterator<Item = &'a Row> + use<'a> {
+    let rows = runs.iter().flat_map(|run| run.rows);
+    rows.map(|row| (row.name.as_str(), row)).collect::<BTreeMap<_, _>>().into_values()
 }
 
-/// The relative errors of every run, taken for a model of every other.
-fn errors_among(runs: &[&Judged<'_>]) -> impl Iterator<Item = f64> {
-    let pairs = runs.iter().enumerate().flat_map(move |(i, run)| {
-        let others = runs.iter().enumerate().filter(move |&(j, _)| i != j);
-        others.map(move |(_, other)| (run, other))
-    });
-    pairs.flat_map(|(run, other)| {
-        counted(run).filter_map(|row| {
-            let taken = other.rows.iter().find(|taken| taken.name == row.name)?;
-            Some(relative_error(row.real, taken.real, row.floor))
-        })
-    })
+/// A figure of a run, real and modelled; one that it does not have was nothing on either side.
+fn of_run(run: &Judged<'_>, name: &str) -> (f64, f64) {
+    run.rows.iter().find(|row| row.name == name).map_or((0.0, 0.0), |row| (row.real, row.model))
 }
 
 /// By work and figure, how far a real run lies from the mean of those that repeat it at most, as a share of that.
@@ -88,13 +89,8 @@ impl<'a> Noise<'a> {
         }
         let mut noise: BTreeMap<(&str, &str), f64> = BTreeMap::new();
         for runs in groups.into_values().filter(|runs| runs.len() > 1) {
-            for row in runs[0].rows {
-                let real: Vec<f64> = runs
-                    .iter()
-                    .flat_map(|run| run.rows)
-                    .filter(|other| other.name == row.name)
-                    .map(|other| other.real)
-                    .collect();
+            for row in figures(&runs) {
+                let real: Vec<f64> = runs.iter().map(|run| of_run(run, &row.name).0).collect();
                 let mean = real.iter().sum::<f64>() / real.len() as f64;
                 let share = |value: &f64| (value - mean).abs() / mean.abs().max(row.floor);
                 let most = real.iter().map(share).fold(0.0, f64::max);
@@ -145,6 +141,17 @@ mod tests {
         assert_eq!(spread.cases.len(), 1);
         assert_eq!((spread.cases[0].case.as_str(), spread.cases[0].nr_runs), ("a", 2));
         assert_eq!(RealSpread::of(&judged[1..]), RealSpread::default());
+    }
+
+    #[test]
+    fn what_one_run_does_not_have_was_nothing() {
+        let (some, none) = (rows(5000.0, 0.0), rows(0.0, 0.0));
+        let judged = [case("a", "60", &none[1..]), case("a.r2", "60", &some)];
+        // 5000 pages for none are as many times the floor of 512, none for 5000 is all of it.
+        let spread = RealSpread::of(&judged);
+        assert_eq!(spread.of_real, Some((5000.0 / 512.0 + 1.0) / 2.0));
+        assert_eq!(spread.of_model, Some(0.5), "exact in the one, nothing of the other");
+        assert!(!Noise::of(&judged).is_exceeded("usemem", &some[0], 9000.0, 0.0));
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl User {
             }
             let mut scanned = 0;
             while scanned < plan.nr_to_scan && reclaimed < sc.nr_to_reclaim {
-                let Some(evicted) = self.memory.lru_gen_evict(lruvec, &sc) else { break };
+                let evicted = self.memory.lru_gen_evict(lruvec, &sc);
                 scanned += evicted.progress;
                 reclaimed += evicted.shrunk.nr_reclaimed;
                 self.take(evicted.shrunk);

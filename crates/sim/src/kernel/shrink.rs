@@ -205,12 +205,7 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
         if plan.nr_to_scan == 0 {
             break;
         }
-        let evicted = cx.world().memory.lru_gen_evict(lruvec, &scan.control);
-        let Some(Eviction { shrunk, progress }) = evicted else {
-            let zone = cx.world().zone_of_lists(lruvec);
-            spend_work(cx, zone);
-            break;
-        };
+        let Eviction { shrunk, progress } = cx.world().memory.lru_gen_evict(lruvec, &scan.control);
         looked_at += progress;
         finish_step(cx, lruvec, scan, &mut batch, shrunk);
         if progress == 0 || looked_at >= plan.nr_to_scan {
