@@ -65,7 +65,7 @@ impl RealSpread {
 }
 
 /// A row for each figure that some of these runs have.
-fn figures<'a>(runs: &[&Judged<'a>]) -> impl Iterator<Item = &'a Row> + use<'a> {
+pub(super) fn figures<'a>(runs: &[&Judged<'a>]) -> impl Iterator<Item = &'a Row> + use<'a> {
     let rows = runs.iter().flat_map(|run| run.rows);
     rows.map(|row| (row.name.as_str(), row)).collect::<BTreeMap<_, _>>().into_values()
 }
