@@ -413,8 +413,6 @@ impl<'a> Report<'a> {
         ];
         let mut table = Table::new("By kernel", &columns);
         for OfKernel { kernel, nr_cases, nr_figures, median, order } in by_kernel(&self.judged) {
-            let percent =
-                |share: Option<f64>| share.map_or(Value::Missing, |x| Value::Percent(100.0 * x));
             table.push(vec![
                 kernel.into(),
                 Value::Count(nr_cases as i64),
@@ -437,10 +435,8 @@ impl<'a> Report<'a> {
         ];
         let mut table = Table::new("Cases recorded more than once", &columns);
         for Repeats { case, nr_runs, of_real, of_model } in &self.spread.cases {
-            let percent =
-                |share: &Option<f64>| share.map_or(Value::Missing, |x| Value::Percent(100.0 * x));
             let runs = Value::Count(*nr_runs as i64);
-            table.push(vec![case.as_str().into(), runs, percent(of_real), percent(of_model)]);
+            table.push(vec![case.as_str().into(), runs, percent(*of_real), percent(*of_model)]);
         }
         (!table.rows.is_empty()).then_some(table)
     }
@@ -478,13 +474,12 @@ impl<'a> Report<'a> {
         ];
         let mut table = Table::new("What changed between kernels", &columns);
         for Change { older, newer, agreement, .. } in changes(&self.judged) {
-            let share = agreement.share().map_or(Value::Missing, |x| Value::Percent(100.0 * x));
             table.push(vec![
                 older.into(),
                 newer.into(),
                 Value::Count(agreement.pairs as i64),
                 Value::Count(agreement.agree as i64),
-                share,
+                percent(agreement.share()),
             ]);
         }
         (!table.rows.is_empty()).then_some(table)
@@ -521,24 +516,21 @@ settings in the same \
         if !self.waiting.is_empty() {
             parts.push(self.waiting().text());
         }
-        let tables =
-            [self.derived(), self.kernels(), self.repeated(), self.changed(), self.differently()];
-        parts.extend(tables.into_iter().flatten().map(|table| table.text()));
+        parts.extend(self.over_all().map(|table| table.text()));
         parts.push(format!("{}{VERSION}\n", self.summary()));
         parts.join("\n")
     }
 
+    /// Tables of what all cases say together, as far as there is anything to say.
+    fn over_all(&self) -> impl Iterator<Item = Table> {
+        let tables =
+            [self.derived(), self.kernels(), self.repeated(), self.changed(), self.differently()];
+        tables.into_iter().flatten()
+    }
+
     fn markdown(&self) -> String {
-        let tables = [
-            Some(self.figures()),
-            Some(self.waiting()),
-            self.derived(),
-            self.kernels(),
-            self.repeated(),
-            self.changed(),
-            self.differently(),
-        ];
-        let tables = tables.into_iter().flatten().map(|table| table.markdown() + "\n");
+        let tables = [self.figures(), self.waiting()].into_iter().chain(self.over_all());
+        let tables = tables.map(|table| table.markdown() + "\n");
         tables.chain([self.summary()]).collect()
     }
 
@@ -589,6 +581,11 @@ settings in the same \
         });
         format!("{document:#}\n")
     }
+}
+
+/// A share in a table.
+fn percent(share: Option<f64>) -> Value {
+    share.map_or(Value::Missing, |x| Value::Percent(100.0 * x))
 }
 
 /// Draws the model against the real kernel on logarithmic axes: counts as they are, shares in percent. How far

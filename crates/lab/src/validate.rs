@@ -601,12 +601,16 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
+    /// A figure of a case, real and modelled, if it has a row.
+    fn pair(&self, name: &str) -> Option<(f64, f64)> {
+        self.rows.iter().find(|row| row.name == name).map(|row| (row.real, row.model))
+    }
+
     /// A figure of a case, real and modelled. A counter that has no row here, though it has one in another case of the same
     /// kernel, did not rise on either side; of other figures nothing is known then.
     fn figure(&self, like: &Row) -> Option<(f64, f64)> {
         let nothing = (like.quantity == Quantity::Counter).then_some((0.0, 0.0));
-        let found = self.rows.iter().find(|row| row.name == like.name);
-        found.map(|row| (row.real, row.model)).or(nothing)
+        self.pair(&like.name).or(nothing)
     }
 }
 

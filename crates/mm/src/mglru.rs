@@ -132,6 +132,12 @@ impl Generations {
         }
     }
 
+    /// The highest tier of a type that comes back no more than `first`, with tiers before it that do so, by this weight.
+    fn highest_tier(&self, first: ControlPosition, file: usize, gain: u64) -> usize {
+        let goes = |&tier: &usize| comes_back_no_more(first, self.position(file, tier, gain));
+        (1..NR_TIERS).take_while(goes).last().unwrap_or(0)
+    }
+
     /// The oldest generation of a type is gone: what it told fades to half.
     fn carry_over(&mut self, file: usize) {
         for tier in 0..NR_TIERS {
@@ -584,20 +590,13 @@ impl Memory {
         let gains = [swappiness, 200 - swappiness];
         let first_of = |file: usize| generations.position(file, 0, gains[file]);
         let file = usize::from(comes_back_no_more(first_of(0), first_of(1)));
-        let other = first_of(1 - file);
-        let goes = |&tier: &usize| {
-            comes_back_no_more(other, generations.position(file, tier, gains[file]))
-        };
-        (file, (1..NR_TIERS).take_while(goes).last().unwrap_or(0))
+        (file, generations.highest_tier(first_of(1 - file), file, gains[file]))
     }
 
     fn highest_tier(&self, lruvec: LruvecId, file: usize) -> usize {
         let generations = &self.lru.lruvecs[lruvec].generations;
         // A tier must come back half as often again to be protected: 2 to 3.
-        let first = generations.position(file, 0, 2);
-        let others = 1..NR_TIERS;
-        let goes = |&tier: &usize| comes_back_no_more(first, generations.position(file, tier, 3));
-        others.take_while(goes).last().unwrap_or(0)
+        generations.highest_tier(generations.position(file, 0, 2), file, 3)
     }
 
     /// Evicts from the oldest generation: up to 64 pages are isolated, up to 4096 looked at. What is in

@@ -361,14 +361,20 @@ fn what_comes_back_from_swap_is_active_from_4_8_on_alone() {
     }
 }
 
-#[test]
-fn an_attempt_to_evict_that_only_sorts_does_not_count() {
+/// A 6.12 machine with swap on which somebody has written 124 pages, all in the youngest generation, the first of which
+/// is returned; and what reclaim of some pressure is told.
+fn with_124_young_pages(who: Reclaimer) -> (User, Vpn, ScanControl) {
     let mut user = user(&linux_6_12(), 4096);
     user.memory.swapon(1024, 0, true);
     let start = user.mmap(0, 124, MemPolicy::Default);
     user.touch_range(start, 124, Access::Write, CpuId(0));
     user.memory.lru_add_drain(CpuId(0));
-    let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
+    (user, start, ScanControl { priority: 4, ..ScanControl::new(who, CpuId(0), 60) })
+}
+
+#[test]
+fn an_attempt_to_evict_that_only_sorts_does_not_count() {
+    let (mut user, start, sc) = with_124_young_pages(Reclaimer::Kswapd);
     // Every page is used again after each new generation: none stays where it lies.
     for _ in 0..2 {
         user.memory.lru_gen_age(LruvecId(0), &sc);
@@ -392,12 +398,7 @@ fn an_attempt_to_evict_that_only_sorts_does_not_count() {
 
 #[test]
 fn without_io_pages_that_only_swap_could_take_are_passed_over() {
-    let mut user = user(&linux_6_12(), 4096);
-    user.memory.swapon(1024, 0, true);
-    let start = user.mmap(0, 124, MemPolicy::Default);
-    user.touch_range(start, 124, Access::Write, CpuId(0));
-    user.memory.lru_add_drain(CpuId(0));
-    let mut sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Direct, CpuId(0), 60) };
+    let (mut user, _, mut sc) = with_124_young_pages(Reclaimer::Direct);
     for _ in 0..2 {
         user.memory.lru_gen_age(LruvecId(0), &sc);
     }
@@ -420,15 +421,9 @@ fn without_io_pages_that_only_swap_could_take_are_passed_over() {
 
 #[test]
 fn generations_keep_what_is_used_and_evict_what_is_not() {
-    let mut user = user(&linux_6_12(), 4096);
-    user.memory.swapon(1024, 0, true);
-    let start = user.mmap(0, 31 * 4, MemPolicy::Default);
-    user.touch_range(start, 31 * 4, Access::Write, CpuId(0));
-    let mut sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
-    sc.priority = 4;
+    let (mut user, start, sc) = with_124_young_pages(Reclaimer::Kswapd);
     let generations = |user: &User| user.memory.lru.lruvecs[0].generations.clone();
     // Everything is in the youngest of four generations, 3; the two oldest are empty and forgotten.
-    user.memory.lru_add_drain(CpuId(0));
     assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).progress, 0);
     assert_eq!((generations(&user).min_seq, generations(&user).max_seq), ([2, 2], 3));
     // With two left nothing can go: a new one is due. The entries were accessed by the faults.

@@ -33,16 +33,12 @@ impl RealSpread {
     /// Of these cases; those with the same kernel, work and settings repeat each other.
     #[must_use]
     pub fn of(judged: &[Judged<'_>]) -> Self {
-        let mut groups: BTreeMap<_, Vec<&Judged<'_>>> = BTreeMap::new();
-        for case in judged {
-            let key = (Release::of(&case.kernel), &case.work, &case.settings);
-            groups.entry(key).or_default().push(case);
-        }
         let (mut cases, mut all_real, mut all_model) = (Vec::new(), Vec::new(), Vec::new());
-        for runs in groups.values().filter(|runs| runs.len() > 1) {
+        for runs in repeated(judged) {
             let (mut real, mut model) = (Vec::new(), Vec::new());
-            for figure in figures(runs).filter(|row| row.quantity != Quantity::Distance) {
-                let of = |run: &Judged<'_>| of_run(run, &figure.name);
+            for figure in figures(&runs).filter(|row| row.quantity != Quantity::Distance) {
+                // One that a run does not have was nothing on either side.
+                let of = |run: &Judged<'_>| run.pair(&figure.name).unwrap_or_default();
                 for (i, run) in runs.iter().enumerate() {
                     let (truth, modelled) = of(run);
                     model.push(relative_error(truth, modelled, figure.floor));
@@ -64,15 +60,20 @@ impl RealSpread {
     }
 }
 
+/// Cases that repeat each other: the same kernel, work and settings. The oldest kernel's come first.
+fn repeated<'a, 'j>(judged: &'a [Judged<'j>]) -> impl Iterator<Item = Vec<&'a Judged<'j>>> {
+    let mut groups: BTreeMap<_, Vec<&Judged<'_>>> = BTreeMap::new();
+    for case in judged {
+        let key = (Release::of(&case.kernel), &case.work, &case.settings);
+        groups.entry(key).or_default().push(case);
+    }
+    groups.into_values().filter(|runs| runs.len() > 1)
+}
+
 /// A row for each figure that some of these runs have.
 pub(super) fn figures<'a>(runs: &[&Judged<'a>]) -> impl Iterator<Item = &'a Row> + use<'a> {
     let rows = runs.iter().flat_map(|run| run.rows);
     rows.map(|row| (row.name.as_str(), row)).collect::<BTreeMap<_, _>>().into_values()
-}
-
-/// A figure of a run, real and modelled; one that it does not have was nothing on either side.
-fn of_run(run: &Judged<'_>, name: &str) -> (f64, f64) {
-    run.rows.iter().find(|row| row.name == name).map_or((0.0, 0.0), |row| (row.real, row.model))
 }
 
 /// By work and figure, how far a real run lies from the mean of those that repeat it at most, as a share of that.
@@ -83,14 +84,11 @@ impl<'a> Noise<'a> {
     /// As these cases tell: of each work that some kernel did more than once under the same settings.
     #[must_use]
     pub fn of(judged: &'a [Judged<'_>]) -> Self {
-        let mut groups: BTreeMap<_, Vec<&'a Judged<'_>>> = BTreeMap::new();
-        for case in judged {
-            groups.entry((&case.kernel, &case.work, &case.settings)).or_default().push(case);
-        }
         let mut noise: BTreeMap<(&str, &str), f64> = BTreeMap::new();
-        for runs in groups.into_values().filter(|runs| runs.len() > 1) {
+        for runs in repeated(judged) {
             for row in figures(&runs) {
-                let real: Vec<f64> = runs.iter().map(|run| of_run(run, &row.name).0).collect();
+                let of = |run: &&Judged<'_>| run.pair(&row.name).unwrap_or_default().0;
+                let real: Vec<f64> = runs.iter().map(of).collect();
                 let mean = real.iter().sum::<f64>() / real.len() as f64;
                 let share = |value: &f64| (value - mean).abs() / mean.abs().max(row.floor);
                 let most = real.iter().map(share).fold(0.0, f64::max);
