@@ -753,6 +753,7 @@ impl Memory {
         self.frames.has(pfn, PageFlags::ANON)
             && !self.frames.has(pfn, PageFlags::SWAPCACHE)
             && self.frames.owner(pfn) == NOBODY
+            && !self.is_shmem(pfn)
     }
 
     /// The content of a range goes (`MADV_DONTNEED`); the mapping stays.

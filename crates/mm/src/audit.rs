@@ -8,6 +8,7 @@ use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Vpn};
 use crate::swap::CacheEntry;
 use crate::types::{NR_ZONE_KINDS, Pfn};
 use crate::vma::{FileRange, TaskPages};
+use std_alloc::collections::BTreeSet;
 use std_alloc::format;
 use std_alloc::string::String;
 use std_alloc::vec;
@@ -33,8 +34,8 @@ impl Memory {
     ///   sizes are the sums of the lists.
     /// - An entry that maps a frame and the owner of the frame's page name each other; each anonymous
     ///   page is mapped, in the swap cache, or held by a batch or by a compaction.
-    /// - An entry that names a slot and the slot's owner name each other; slots in use are those named,
-    ///   copied or kept by CPUs.
+    /// - An entry that names a slot and the slot's owner name each other; a file that names one is alone in that; slots
+    ///   in use are those named, copied or kept by CPUs.
     /// - An entry that maps a page of a file maps the one that its mapping shows there, and may be written
     ///   only while the page is dirty; pages count their entries, and files know all their mappings.
     /// - What tasks, lists and units count is what is there.
@@ -63,9 +64,8 @@ impl Memory {
         }
         self.audit_i_mmap()?;
         for (owner, pfn) in self.files.audit()? {
-            let is_ours = self.frames.state(pfn) == State::Allocated
-                && !self.frames.has(pfn, PageFlags::ANON)
-                && self.frames.owner(pfn) == owner;
+            let is_ours =
+                self.frames.state(pfn) == State::Allocated && self.place_of(pfn) == Some(owner);
             if !is_ours {
                 return Err(format!("{pfn} is in the page cache and does not say so"));
             }
@@ -73,7 +73,10 @@ impl Memory {
             if counted != there {
                 return Err(format!("{pfn} counts {counted} entries: {there}"));
             }
-            if self.frames.has(pfn, PageFlags::DIRTY) != self.files.is_dirty(owner) {
+            // What goes to swap is dirty for good, and nobody writes it to its file.
+            let (dirty, to_write) =
+                (self.frames.has(pfn, PageFlags::DIRTY), self.files.is_dirty(owner));
+            if dirty != (to_write || self.is_shmem(pfn)) || self.is_shmem(pfn) && to_write {
                 return Err(format!("{pfn} and its file differ about whether it is dirty"));
             }
         }
@@ -152,7 +155,7 @@ impl Memory {
                 }
                 let holders = PageFlags::BATCHED | PageFlags::SWAPCACHE | PageFlags::ISOLATED;
                 let held = self.frames.has(pfn, holders);
-                if self.mapped_parts(pfn) == 0 && !held {
+                if self.mapped_parts(pfn) == 0 && !held && !self.is_shmem(pfn) {
                     return Err(format!("{pfn} is anonymous, and nobody has it"));
                 }
             }
@@ -304,10 +307,17 @@ impl Memory {
         }
         let counted: u64 = self.swap.areas.iter().map(|area| u64::from(area.nr_used)).sum();
         let claims = (self.swap.nr_cached(), self.swap.nr_kept_by_cpus(), counted);
-        if named != tally.swap_entries || (copied, kept, used) != claims {
+        let mut of_files = BTreeSet::new();
+        for slot in self.files.swapped() {
+            if !of_files.insert(slot.0) || self.swap.owner(slot).is_some() {
+                return Err(format!("{slot:?} is a file's, and another's"));
+            }
+        }
+        let names = tally.swap_entries + of_files.len() as u64;
+        if named != names || (copied, kept, used) != claims {
             return Err(format!(
                 "slots: {named} named by {} entries; {:?} copied, kept, used, counted as {claims:?}",
-                tally.swap_entries,
+                names,
                 (copied, kept, used)
             ));
         }

@@ -16,6 +16,7 @@ pub use nodes::NODE_ENTRIES;
 use crate::anon::NOBODY;
 use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
+use crate::page_table::Slot;
 use crate::slab::{CacheId, Object};
 use crate::types::{CpuId, Pfn};
 use crate::vmstat::Vm;
@@ -33,8 +34,9 @@ const PAGE_MARK: u64 = 1 << 63;
 const MAPPED_ONE: u64 = 1 << 32;
 /// Entries that map a page, in [`MAPPED_ONE`]: 30 bits.
 const MAPPED_BITS: u64 = ((1 << 30) - 1) << 32;
-/// An entry that is a shadow.
+/// An entry that is a shadow; with [`PAGE_MARK`], one that names a slot of swap.
 const SHADOW_MARK: u64 = 1 << 62;
+const SWAP_MARK: u64 = PAGE_MARK | SHADOW_MARK;
 
 /// Names a file that has pages, or could have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -47,6 +49,8 @@ pub enum CachedPage {
     Page(Pfn),
     /// It was, and this was noted when it went.
     Shadow(u64),
+    /// It is in swap.
+    Swapped(Slot),
     /// Nothing.
     None,
 }
@@ -94,6 +98,12 @@ pub struct PageCache {
     shadow_clock: u64,
     /// Objects whose page or node went.
     released: Vec<(CacheId, Object)>,
+    /// The places of pages that go to swap, by frame.
+    swap_backed: BTreeMap<u32, u32>,
+    /// Pages that are in swap.
+    nr_swapped: u64,
+    /// The places of pages that never leave memory.
+    kept: BTreeSet<u32>,
 }
 
 impl PageCache {
@@ -206,11 +216,53 @@ impl PageCache {
         assert!(!matches!(before, CachedPage::Page(_)), "page {index} is in memory already");
         this.used += u16::from(before == CachedPage::None);
         this.entries[at] = PAGE_MARK | u64::from(pfn.0);
+        self.nr_swapped -= u64::from(matches!(before, CachedPage::Swapped(_)));
         self.note_entry(chunk, at, before, CachedPage::Page(pfn));
         self.nr_pages += 1;
         self.files[file.0 as usize].nr_pages += 1;
         let shadow = if let CachedPage::Shadow(shadow) = before { Some(shadow) } else { None };
         ((chunk * CHUNK + at) as u32, shadow)
+    }
+
+    /// Notes a page that came into memory and goes to swap when it leaves it.
+    pub(crate) fn insert_swap_backed(&mut self, file: FileId, index: u64, pfn: Pfn) {
+        let (place, _) = self.insert(file, index, pfn);
+        self.swap_backed.insert(pfn.0, place);
+    }
+
+    /// The place of a page that goes to swap.
+    pub(crate) fn swap_backed_place(&self, pfn: Pfn) -> Option<u32> {
+        self.swap_backed.get(&pfn.0).copied()
+    }
+
+    /// A page never leaves memory from now on.
+    pub(crate) fn keep(&mut self, place: u32) {
+        self.kept.insert(place);
+    }
+
+    /// Whether it does not.
+    #[inline]
+    pub(crate) fn is_kept(&self, place: u32) -> bool {
+        !self.kept.is_empty() && self.kept.contains(&place)
+    }
+
+    /// The slots of pages that are in swap, for those who check.
+    pub(crate) fn swapped(&self) -> impl Iterator<Item = Slot> {
+        let entries = self.chunks.iter().flat_map(|chunk| chunk.entries.iter());
+        entries.filter_map(|&entry| match decode(entry) {
+            CachedPage::Swapped(slot) => Some(slot),
+            _ => None,
+        })
+    }
+
+    /// A page goes to a slot of swap, which stays in its place.
+    ///
+    /// # Panics
+    /// If it is not one that goes there.
+    pub(crate) fn swap_out(&mut self, pfn: Pfn, slot: Slot) {
+        let place = self.swap_backed.remove(&pfn.0).expect("a page that goes to swap");
+        self.evict_to(place, CachedPage::Swapped(slot));
+        self.nr_swapped += 1;
     }
 
     /// How many entries of page tables map the page whose owner this is (`page_mapcount`).
@@ -251,7 +303,12 @@ impl PageCache {
     pub(crate) fn replace(&mut self, owner: u32, pfn: Pfn) -> bool {
         let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
         let this = &mut self.chunks[chunk];
-        assert!(matches!(decode(this.entries[at]), CachedPage::Page(_)), "only pages are moved");
+        let CachedPage::Page(from) = decode(this.entries[at]) else {
+            panic!("only pages are moved")
+        };
+        if self.swap_backed.remove(&from.0).is_some() {
+            self.swap_backed.insert(pfn.0, owner);
+        }
         this.entries[at] = this.entries[at] & !u64::from(u32::MAX) | u64::from(pfn.0);
         let bit = 1 << (at % 64);
         let was_moved = this.moved[at / 64] & bit != 0;
@@ -261,16 +318,29 @@ impl PageCache {
 
     /// A page went out of memory; `shadow` stays in its place. Its chunk goes with its last entry.
     fn evict(&mut self, owner: u32, shadow: Option<u64>) {
+        self.evict_to(owner, shadow.map_or(CachedPage::None, CachedPage::Shadow));
+    }
+
+    /// The same; what is known of it from then on is `after`.
+    fn evict_to(&mut self, owner: u32, after: CachedPage) {
         let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
         self.clear_dirty(owner);
         let this = &mut self.chunks[chunk];
         assert!(matches!(decode(this.entries[at]), CachedPage::Page(_)), "only pages are evicted");
         assert!(this.entries[at] & MAPPED_BITS == 0, "a page is unmapped before it goes");
         let before = decode(this.entries[at]);
-        this.entries[at] = shadow.map_or(0, |shadow| SHADOW_MARK | shadow);
+        if let CachedPage::Page(pfn) = before {
+            self.swap_backed.remove(&pfn.0);
+            self.kept.remove(&owner);
+        }
+        this.entries[at] = match after {
+            CachedPage::Page(_) => unreachable!("it goes"),
+            CachedPage::Shadow(shadow) => SHADOW_MARK | shadow,
+            CachedPage::Swapped(slot) => SWAP_MARK | u64::from(slot.0),
+            CachedPage::None => 0,
+        };
         this.moved[at / 64] &= !(1 << (at % 64));
-        this.used -= u16::from(shadow.is_none());
-        let after = shadow.map_or(CachedPage::None, CachedPage::Shadow);
+        this.used -= u16::from(after == CachedPage::None);
         self.note_entry(chunk, at, before, after);
         let this = &self.chunks[chunk];
         let (file, number, empty) = (this.file as usize, this.number as usize, this.used == 0);
@@ -415,7 +485,7 @@ impl PageCache {
     /// Counts everything anew, for those who check.
     pub(crate) fn audit(&self) -> Result<Vec<(u32, Pfn)>, &'static str> {
         let mut pages = vec![];
-        let (mut nr_dirty, mut nr_used) = (0, 0);
+        let (mut nr_dirty, mut nr_used, mut nr_swapped) = (0, 0, 0);
         for (number, chunk) in self.chunks.iter().enumerate() {
             let mut used = 0;
             for (at, &entry) in chunk.entries.iter().enumerate() {
@@ -427,6 +497,10 @@ impl PageCache {
                         used += 1;
                     }
                     CachedPage::Shadow(_) if !is_dirty => used += 1,
+                    CachedPage::Swapped(_) if !is_dirty => {
+                        used += 1;
+                        nr_swapped += 1;
+                    }
                     CachedPage::None if !is_dirty => {}
                     _ => return Err("what is dirty is in memory"),
                 }
@@ -442,6 +516,16 @@ impl PageCache {
         if nr_dirty != self.nr_dirty {
             return Err("the cache counts its dirty pages");
         }
+        if nr_swapped != self.nr_swapped {
+            return Err("the cache counts its pages that are in swap");
+        }
+        let there: BTreeMap<u32, Pfn> = pages.iter().copied().collect();
+        if self.swap_backed.iter().any(|(&pfn, place)| there.get(place) != Some(&Pfn(pfn))) {
+            return Err("the cache knows where its pages are that go to swap");
+        }
+        if self.kept.iter().any(|place| !there.contains_key(place)) {
+            return Err("pages that never leave memory are there");
+        }
         let dirty = self.files.iter().zip(0..).filter(|(file, _)| file.nr_dirty > 0);
         if !dirty.map(|(_, number)| number).eq(self.dirty_files.iter().copied()) {
             return Err("the cache knows which files are dirty");
@@ -452,7 +536,9 @@ impl PageCache {
 }
 
 const fn decode(entry: u64) -> CachedPage {
-    if entry & PAGE_MARK != 0 {
+    if entry & SWAP_MARK == SWAP_MARK {
+        CachedPage::Swapped(Slot(entry as u32))
+    } else if entry & PAGE_MARK != 0 {
         CachedPage::Page(Pfn(entry as u32))
     } else if entry & SHADOW_MARK != 0 {
         CachedPage::Shadow(entry & !SHADOW_MARK)
@@ -505,10 +591,10 @@ impl Memory {
     /// The file and page that a frame holds, if it is one of the cache's.
     #[must_use]
     pub fn file_page_at(&self, pfn: Pfn) -> Option<(FileId, u64)> {
-        if self.frames.state(pfn) != State::Allocated || self.frames.has(pfn, PageFlags::ANON) {
+        if self.frames.state(pfn) != State::Allocated {
             return None;
         }
-        let place = self.files.page_of(self.frames.owner(pfn));
+        let place = self.files.page_of(self.place_of(pfn)?);
         place.filter(|&(file, index)| self.files.get(file, index) == CachedPage::Page(pfn))
     }
 
@@ -605,8 +691,11 @@ impl Memory {
 
     /// Drops a clean page that nobody uses, holds or maps, as `drop_caches` does. Whether it went.
     pub fn invalidate_page(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
-        let is_mapped = self.files.mapcount(self.frames.owner(pfn)) > 0;
-        if is_mapped || self.frames.has(pfn, PageFlags::DIRTY | PageFlags::PINNED) {
+        let owner = self.frames.owner(pfn);
+        if self.frames.has(pfn, PageFlags::DIRTY | PageFlags::PINNED)
+            || self.files.is_kept(owner)
+            || self.files.mapcount(owner) > 0
+        {
             return false;
         }
         self.truncate_page(pfn, cpu)

@@ -42,6 +42,7 @@ pub mod policy;
 pub mod reclaim;
 pub mod restore;
 pub mod rmap;
+pub mod shmem;
 pub mod slab;
 pub mod swap;
 pub mod validate;

@@ -340,12 +340,14 @@ impl Memory {
         self.frames.clear_flags(pfn, PageFlags::REFERENCED | PageFlags::WORKINGSET);
     }
 
-    /// The tier of a page: anonymous pages that came back have the highest, pages of files that were used twice have the
-    /// second.
+    /// The tier of a page: anonymous pages that came back have the highest, pages of files that were used twice, those of
+    /// tmpfs among them, have the second.
+    ///
+    /// Departs: a page of tmpfs that came back is one that was used twice. Visible as: it may go again sooner.
     fn tier(&self, pfn: Pfn) -> usize {
         match self.frames.has(pfn, PageFlags::WORKINGSET) {
             false => 0,
-            true if self.frames.has(pfn, PageFlags::ANON) => NR_TIERS - 1,
+            true if self.frames.has(pfn, PageFlags::ANON) && !self.is_shmem(pfn) => NR_TIERS - 1,
             true => 1,
         }
     }

@@ -106,7 +106,7 @@ impl Memory {
     fn is_abandoned_isolated(&self, pfn: Pfn) -> bool {
         debug_assert!(self.frames.has(pfn, PageFlags::ISOLATED), "{pfn} is not isolated");
         let kept = PageFlags::SWAPCACHE | PageFlags::MOVABLE_OPS;
-        self.frames.owner(pfn) == NOBODY && !self.frames.has(pfn, kept)
+        self.frames.owner(pfn) == NOBODY && !self.frames.has(pfn, kept) && !self.is_shmem(pfn)
     }
 
     fn free_abandoned(&mut self, pfn: Pfn, cpu: CpuId) {
@@ -164,7 +164,6 @@ impl Memory {
             }
             return Err(obstacle);
         }
-        let is_anon = self.frames.has(from, PageFlags::ANON);
         let has_ops = self.frames.has(from, PageFlags::MOVABLE_OPS);
         let owner = self.frames.owner(from);
         if !has_ops {
@@ -172,10 +171,10 @@ impl Memory {
         }
         let (was_moved, dirty) = if has_ops {
             (false, false)
-        } else if is_anon {
-            self.move_anon_entries(from, to)
+        } else if let Some(place) = self.place_of(from) {
+            self.move_file_entries(place, from, to)
         } else {
-            self.move_file_entries(from, to)
+            self.move_anon_entries(from, to)
         };
         self.frames.set(to, State::Allocated, order, Migratetype::Movable);
         self.frames.set_movable(to, true);
@@ -273,8 +272,7 @@ impl Memory {
     }
 
     /// Likewise for a page of a file: its place in the page cache, and every entry that maps it.
-    fn move_file_entries(&mut self, from: Pfn, to: Pfn) -> (bool, bool) {
-        let owner = self.frames.owner(from);
+    fn move_file_entries(&mut self, owner: u32, from: Pfn, to: Pfn) -> (bool, bool) {
         let is_mapped = self.files.mapcount(owner) > 0;
         let places = if is_mapped { self.file_places(from) } else { Vec::new() };
         self.work.rmap_walks += 2 * u64::from(is_mapped);

@@ -771,8 +771,9 @@ impl Memory {
         if self.frames.has(pfn, PageFlags::LOCKED) {
             return Fate::Keep;
         }
-        if self.frames.has(pfn, PageFlags::UNEVICTABLE) {
+        if self.is_unevictable(pfn) {
             let nr = self.nr_pages(pfn);
+            self.frames.set_flags(pfn, PageFlags::UNEVICTABLE);
             self.vm.add(Vm::UnevictablePgsCulled, nr);
             return Fate::Activate;
         }
@@ -786,7 +787,8 @@ impl Memory {
             return Fate::Keep;
         }
         // An anonymous page is mapped or in the swap cache.
-        if self.policy.reclaim.mapped_count_twice && (anon || self.is_mapped(pfn)) {
+        let has_no_file = anon && !self.is_shmem(pfn);
+        if self.policy.reclaim.mapped_count_twice && (has_no_file || self.is_mapped(pfn)) {
             shrunk.nr_scanned += 1;
         }
         if self.frames.has(pfn, PageFlags::DIRTY | PageFlags::WRITEBACK) && !anon {
@@ -842,7 +844,16 @@ impl Memory {
             *unmapped |= self.unmap_file_page(pfn);
             return self.shrink_file_page(pfn, references, sc, shrunk, busy);
         }
-        if !self.frames.has(pfn, PageFlags::SWAPCACHE) {
+        if !has_no_file {
+            // A file's page has a slot only once it may be written, and is unmapped by then.
+            *unmapped |= self.unmap_file_page(pfn);
+            if !sc.may_writepage || !sc.may_io {
+                return Fate::Keep;
+            }
+            if !self.shmem_to_swap(pfn, sc.cpu) {
+                return Fate::Activate;
+            }
+        } else if !self.frames.has(pfn, PageFlags::SWAPCACHE) {
             if !sc.may_io {
                 return Fate::Keep;
             }
@@ -1008,17 +1019,16 @@ impl Memory {
 
     /// Whether anybody maps a page.
     fn is_mapped(&self, pfn: Pfn) -> bool {
-        if self.frames.has(pfn, PageFlags::ANON) {
-            self.mapped_parts(pfn) > 0
-        } else {
-            self.files.mapcount(self.frames.owner(pfn)) > 0
+        match self.place_of(pfn) {
+            Some(place) => self.files.mapcount(place) > 0,
+            None => self.mapped_parts(pfn) > 0,
         }
     }
 
     /// Entries through which the page was accessed, which forget it (`page_referenced`). A huge page has one,
     /// or those of its parts.
     pub(crate) fn page_referenced(&mut self, pfn: Pfn) -> u32 {
-        if !self.frames.has(pfn, PageFlags::ANON) {
+        if self.place_of(pfn).is_some() {
             return self.file_page_referenced(pfn);
         }
         let Some(vpn) = self.vpn_of(pfn) else { return 0 };

@@ -24,6 +24,8 @@ use crate::watermark::Mark;
 /// Faults that found no page, above which a mapping is taken to be used at random
 /// (`MMAP_LOTSAMISS`, mm/filemap.c).
 const MMAP_LOTSAMISS: u32 = 100;
+/// What holds of a page that a mapping of a file shows.
+const IN_A_FILE: &str = "a page of a file has a place in the page cache";
 
 impl Memory {
     /// Where a page of a file is mapped next, from entry `from` of its file's mappings on; and the entry
@@ -44,7 +46,7 @@ impl Memory {
     /// Does something for every entry that maps a page of a file, and stops once all were seen. Returns
     /// how many there are.
     fn for_each_file_pte(&mut self, pfn: Pfn, mut each: impl FnMut(&mut Self, Vpn)) -> u32 {
-        let owner = self.frames.owner(pfn);
+        let Some(owner) = self.place_of(pfn) else { return 0 };
         let mapcount = self.files.mapcount(owner);
         if mapcount == 0 {
             return 0;
@@ -65,7 +67,8 @@ impl Memory {
     /// Every place where a page of a file is mapped.
     #[must_use]
     pub fn file_places(&self, pfn: Pfn) -> std_alloc::vec::Vec<Vpn> {
-        let Some((file, index)) = self.files.page_of(self.frames.owner(pfn)) else {
+        let place = self.place_of(pfn).and_then(|place| self.files.page_of(place));
+        let Some((file, index)) = place else {
             return std_alloc::vec::Vec::new();
         };
         let mut at = 0;
@@ -134,7 +137,8 @@ impl Memory {
     fn set_file_pte(&mut self, vma: &Vma, vpn: Vpn, pfn: Pfn, bits: u64) {
         self.spaces.table.set_pte(vpn, Pte::page(pfn, bits | Pte::ACCESSED));
         self.work.ptes_scanned += 1;
-        if self.files.inc_mapcount(self.frames.owner(pfn)) {
+        let place = self.place_of(pfn).expect(IN_A_FILE);
+        if self.files.inc_mapcount(place) {
             let lruvec = self.lruvec_of(pfn);
             self.lru.lruvecs[lruvec].stats.nr_file_mapped += 1;
         }
@@ -145,7 +149,8 @@ impl Memory {
     }
 
     fn account_file_unmapped(&mut self, pfn: Pfn, task: ProcessId) {
-        if self.files.dec_mapcount(self.frames.owner(pfn)) {
+        let place = self.place_of(pfn).expect(IN_A_FILE);
+        if self.files.dec_mapcount(place) {
             let lruvec = self.lruvec_of(pfn);
             self.lru.lruvecs[lruvec].stats.nr_file_mapped -= 1;
         }
@@ -316,7 +321,7 @@ impl Memory {
     /// If the page is not that of the fault, or may not be written where it is to be, or a table is missing.
     pub fn map_file_page(&mut self, fault: &Fault, pfn: Pfn) -> bool {
         let vma = *self.spaces.find(fault.vpn).expect("a fault lies in a mapping");
-        let place = self.files.page_of(self.frames.owner(pfn));
+        let place = self.place_of(pfn).and_then(|place| self.files.page_of(place));
         assert!(
             place.is_some() && place == vma.file_page(fault.vpn),
             "{pfn} is the page asked for"

@@ -458,6 +458,19 @@ impl Memory {
         true
     }
 
+    /// Gives a page that leaves its file a slot, which the file names from then on, and puts it into the swap cache, dirty.
+    pub(crate) fn add_to_swap_for_file(&mut self, pfn: Pfn, cpu: CpuId) -> Option<Slot> {
+        let slot = self.alloc_slot(cpu)?;
+        let cluster = self.policy.swap.cluster_pages;
+        self.swap.change_use(slot, CACHED | MAPPED, RESERVED, cluster);
+        self.swap.set_owner(slot, None);
+        self.swap.cache[slot.index()] = PAGE_MARK | u64::from(pfn.0);
+        self.swap.nr_cached += 1;
+        self.frames.set_owner(pfn, slot.0);
+        self.frames.set_flags(pfn, PageFlags::SWAPCACHE | PageFlags::DIRTY);
+        Some(slot)
+    }
+
     fn take_slot_cluster(&mut self, order: Order) -> Option<Slot> {
         let cluster = self.policy.swap.cluster_pages;
         if order.pages() != cluster {
@@ -556,6 +569,23 @@ impl Memory {
         } else {
             self.plan_by_slot(slot, &mut plan);
         }
+        if !plan.slots().contains(&slot) {
+            plan.slots[0] = slot;
+            plan.nr = 1;
+        }
+        Some(plan)
+    }
+
+    /// The same for a page of a file: always by slots (`shmem_swapin_cluster`).
+    pub fn shmem_swapin_plan(&mut self, slot: Slot) -> Option<SwapinPlan> {
+        if let CacheEntry::Page(pfn) = self.swap.cached(slot) {
+            let hit = u32::from(self.frames.test_clear(pfn, PageFlags::READAHEAD));
+            self.vm.add(Vm::SwapRaHit, u64::from(hit));
+            self.swap.hits += hit;
+            return None;
+        }
+        let mut plan = SwapinPlan { slots: [slot; WINDOW_MAX], nr: 0, target: slot };
+        self.plan_by_slot(slot, &mut plan);
         if !plan.slots().contains(&slot) {
             plan.slots[0] = slot;
             plan.nr = 1;

@@ -131,6 +131,8 @@ struct Shared {
     barriers: Vec<Barrier>,
     /// Files by name.
     files: BTreeMap<String, highorder_mm::filemap::FileId>,
+    /// Those of the file system that the kernel started from.
+    unpacked: BTreeMap<String, highorder_mm::filemap::FileId>,
     /// Living threads of each process.
     living: Vec<u32>,
     /// Where threads wait that a kill ends: they look around when woken.
@@ -326,6 +328,7 @@ fn run_named(
         threads: Vec::new(),
         barriers: Vec::new(),
         files: BTreeMap::new(),
+        unpacked: BTreeMap::new(),
         living: Vec::new(),
         waiting: sim.add_queue("threads that wait"),
         failure: None,

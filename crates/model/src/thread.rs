@@ -17,7 +17,7 @@ use highorder_sim::kernel::filemap::{self, FileError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::inodes::{self, OpenFile};
 use highorder_sim::kernel::mmap_lock::{self, Hold};
-use highorder_sim::kernel::{KernelCx, compaction, numa, oom, slab, writeback};
+use highorder_sim::kernel::{KernelCx, compaction, numa, oom, rootfs, slab, writeback};
 use highorder_sim::{Affinity, DeviceId, Mode, TaskSpec};
 use highorder_system::{
     Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, KernelBlock,
@@ -81,6 +81,12 @@ struct Block {
 }
 
 /// What a program learns of an error of files.
+fn only_read(name: &str) -> Failure {
+    Failure::Refused(format!(
+        "`{name}` is one of the files that the kernel started from: they are only read"
+    ))
+}
+
 fn not_open(file: highorder_system::FileId) -> Failure {
     Failure::Refused(format!("file {} is not open", file.0))
 }
@@ -233,6 +239,23 @@ impl Thread<'_, '_> {
         file: highorder_system::FileId,
     ) -> Result<&mut (OpenFile, Readahead), Failure> {
         self.files.get_mut(file.0).ok_or_else(|| not_open(file))
+    }
+
+    /// Refuses a name that a file has which the kernel unpacked.
+    fn check_is_no_program(&self, name: &str) -> Result<(), Failure> {
+        match self.shared.borrow().unpacked.contains_key(name) {
+            true => Err(only_read(name)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses to change a file that the kernel unpacked.
+    fn check_may_change(&self, file: highorder_mm::filemap::FileId) -> Result<(), Failure> {
+        let shared = self.shared.borrow();
+        match shared.unpacked.iter().find(|&(_, &other)| other == file) {
+            Some((name, _)) => Err(only_read(name)),
+            None => Ok(()),
+        }
     }
 
     /// Waits until `ready` holds; whoever changes what it looks at wakes all who wait.
@@ -512,6 +535,7 @@ impl System for Thread<'_, '_> {
 
     fn create_file(&mut self, name: &str) -> Result<highorder_system::FileId, Failure> {
         self.system_call()?;
+        self.check_is_no_program(name)?;
         let old = self.shared.borrow_mut().files.remove(name);
         if let Some(old) = old {
             filemap::unlink(self.cx, old);
@@ -532,12 +556,29 @@ impl System for Thread<'_, '_> {
 
     fn open_file(&mut self, name: &str) -> Result<highorder_system::FileId, Failure> {
         self.system_call()?;
-        let file = self.shared.borrow().files.get(name).copied();
+        let file = {
+            let shared = self.shared.borrow();
+            shared.files.get(name).or_else(|| shared.unpacked.get(name)).copied()
+        };
         let file = file.ok_or_else(|| Failure::Refused(format!("no file `{name}`")))?;
         let open = inodes::open(self.cx, self.process, file);
         let number = self.files.add((open, Readahead::default()));
         self.check()?;
         Ok(highorder_system::FileId(number))
+    }
+
+    fn unpack_file(&mut self, name: &str, bytes: u64) -> Result<(), Failure> {
+        self.system_call()?;
+        self.check_is_no_program(name)?;
+        if self.shared.borrow().files.contains_key(name) {
+            return Err(Failure::Refused(format!("there is a file `{name}`")));
+        }
+        if self.cx.nr_devices() == 0 {
+            return Err(Failure::Refused("this machine has no disk for files".to_owned()));
+        }
+        let file = rootfs::unpack(self.cx, self.process, bytes).map_err(file_failure)?;
+        self.shared.borrow_mut().unpacked.insert(name.to_owned(), file);
+        self.check()
     }
 
     fn file_bytes(&mut self, file: highorder_system::FileId) -> Result<u64, Failure> {
@@ -580,6 +621,7 @@ impl System for Thread<'_, '_> {
     ) -> Result<(), Failure> {
         self.system_call()?;
         let file = self.open(file)?.0.file;
+        self.check_may_change(file)?;
         filemap::write(self.cx, self.process, file, offset, bytes).map_err(file_failure)?;
         Ok(())
     }
@@ -593,6 +635,7 @@ impl System for Thread<'_, '_> {
 
     fn unlink(&mut self, name: &str) -> Result<(), Failure> {
         self.system_call()?;
+        self.check_is_no_program(name)?;
         let file = self.shared.borrow_mut().files.remove(name);
         let file = file.ok_or_else(|| Failure::Refused(format!("no file `{name}`")))?;
         filemap::unlink(self.cx, file);
@@ -623,6 +666,7 @@ impl System for Thread<'_, '_> {
     ) -> Result<(), Failure> {
         self.system_call()?;
         let file = self.open(file)?.0.file;
+        self.check_may_change(file)?;
         filemap::set_size(self.cx, self.process, file, bytes).map_err(file_failure)?;
         Ok(())
     }
@@ -647,6 +691,9 @@ impl System for Thread<'_, '_> {
         }
         let file = self.open(file)?.0.file;
         let writable = access == Access::Write;
+        if writable {
+            self.check_may_change(file)?;
+        }
         let start = self.locked(Hold::Write, |thread| {
             Ok(filemap::map(thread.cx, thread.process, file, first, pages as u32, writable))
         })?;

@@ -75,12 +75,12 @@ fn the_copies_of_the_counters_count_themselves() {
 }
 
 #[test]
-fn the_text_of_the_copying_programs_becomes_active_at_its_second_use() {
-    // Recorded: 272 on 4.20, 284 on 6.1. Before 4.7 writing is a use too, so the copy before the run activates them.
-    for (kernel, most) in [("linux-4.4", 0), ("linux-4.20", 272), ("linux-6.1", 284)] {
+fn the_text_of_the_copying_programs_becomes_active_when_the_first_of_them_ends() {
+    // Recorded: 141 on 4.4, 272 on 4.20, 284 on 6.1.
+    for (kernel, recorded) in [("linux-4.4", 141), ("linux-4.20", 272), ("linux-6.1", 284)] {
         let by_shell = around_nothing(kernel, true, "pgactivate");
         let otherwise = around_nothing(kernel, false, "pgactivate");
-        assert!((most / 3..=most).contains(&by_shell), "{kernel}: {by_shell}");
+        assert!((recorded / 2..=recorded * 2).contains(&by_shell), "{kernel}: {by_shell}");
         assert!(otherwise < 10, "{kernel}: {otherwise}");
     }
 }

@@ -341,6 +341,14 @@ pub trait System {
     /// Opens a file that is there. What a thread has opened is its own: where it reads, how far ahead.
     fn open_file(&mut self, name: &str) -> Result<FileId, Failure>;
 
+    /// Puts a file of so many bytes into the file system that the kernel starts from, where programs are in a guest without
+    /// a disk for them. Refused where there is none that could be filled.
+    fn unpack_file(&mut self, name: &str, bytes: u64) -> Result<(), Failure> {
+        Err(Failure::Refused(format!(
+            "`{name}`, {bytes} bytes: nothing is unpacked on this system"
+        )))
+    }
+
     /// A file's size in bytes.
     fn file_bytes(&mut self, file: FileId) -> Result<u64, Failure>;
 

@@ -55,6 +55,9 @@ pub struct Script {
 pub struct Shell {
     /// Whether a child of each program copied the counters as well, once that was done.
     pub copies_held: bool,
+    /// Bytes of the files in the file system that the guest's kernel started from, programs among them; 0 where they are
+    /// not told apart from others.
+    pub rootfs_bytes: u64,
 }
 
 /// A command.
@@ -183,8 +186,9 @@ impl Script {
         sys: &mut dyn System,
         background: &mut Background,
     ) -> Result<(), Failure> {
-        if self.shell.is_some() {
-            shell::prepare(sys)?;
+        if let Some(shell) = self.shell {
+            shell::prepare(shell, sys)?;
+            shell::start_sampler(sys, background)?;
         }
         if let Some(setup) = setup {
             setup.run(sys, background)?;

@@ -376,8 +376,9 @@ impl Memory {
             return policy.movable_ops && !frames.has(pfn, PageFlags::PINNED);
         }
         // Anonymous pages outside the swap cache have no mapping that could be waited for.
-        let has_mapping =
-            !frames.has(pfn, PageFlags::ANON) || frames.has(pfn, PageFlags::SWAPCACHE);
+        let has_mapping = !frames.has(pfn, PageFlags::ANON)
+            || frames.has(pfn, PageFlags::SWAPCACHE)
+            || self.is_shmem(pfn);
         if has_mapping && !run.request.gfp.contains(Gfp::FS)
             || !has_mapping && frames.has(pfn, PageFlags::PINNED)
             || !policy.unevictable && frames.has(pfn, PageFlags::UNEVICTABLE)

@@ -103,12 +103,12 @@ impl PageCache {
         match before {
             CachedPage::Page(_) => node.pages -= 1,
             CachedPage::Shadow(_) => node.shadows -= 1,
-            CachedPage::None => {}
+            CachedPage::Swapped(_) | CachedPage::None => {}
         }
         match after {
             CachedPage::Page(_) => node.pages += 1,
             CachedPage::Shadow(_) => node.shadows += 1,
-            CachedPage::None => {}
+            CachedPage::Swapped(_) | CachedPage::None => {}
         }
         if !matches!(after, CachedPage::Page(_))
             && let Some(buffer) = this.buffers.get_mut(at)

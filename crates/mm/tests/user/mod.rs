@@ -33,6 +33,8 @@ pub(crate) struct User {
     pub(crate) huge: bool,
     pub(crate) oom: u64,
     pub(crate) swappiness: u8,
+    /// Reclaim may write.
+    pub(crate) may_writepage: bool,
     version: u64,
 }
 
@@ -49,6 +51,7 @@ impl User {
             sync_writes: false,
             huge: false,
             oom: 0,
+            may_writepage: true,
             swappiness: 60,
             version: 0,
         }
@@ -220,6 +223,7 @@ impl User {
     ) -> u64 {
         let mut sc = ScanControl::new(who, cpu, self.swappiness);
         sc.priority = priority;
+        sc.may_writepage = self.may_writepage;
         let mut reclaimed = 0;
         if self.memory.policy.lru.kind == LruKind::MultiGenerational {
             let plan = self.memory.lru_gen_plan(lruvec, &sc);

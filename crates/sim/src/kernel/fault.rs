@@ -334,9 +334,18 @@ pub(crate) fn fault_page(
         }
         _ => get((request, allowed)),
     };
+    found_for(cx, process, found)
+}
+
+/// What a request that may not fail has found. Only a process that is being killed comes away empty-handed; others try
+/// again.
+pub(super) fn found_for(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    found: Option<Pfn>,
+) -> Result<Pfn, Killed> {
     match found {
         Some(pfn) => Ok(pfn),
-        // Only a process that is being killed comes away empty-handed; others try again.
         None => {
             check(cx, process)?;
             oom::halt(cx)

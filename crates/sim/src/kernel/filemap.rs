@@ -13,6 +13,7 @@
 use super::fault::{Killed, TouchError, revalidate};
 use super::files::{NoSpace, Readahead};
 use super::slowpath::{RECLAIM_RETRIES_MAX, Want, alloc_pages};
+use super::swap::{self, UsedBy};
 use super::writeback::RATELIMIT_PAGES;
 use super::{Kernel, KernelCx, PAGE_BYTES, inodes, journal, oom, slab, writeback};
 use crate::device::Io;
@@ -152,6 +153,9 @@ fn page_to_read(
                 if !wait_on_page(cx, pfn) {
                     return Ok(pfn);
                 }
+            }
+            CachedPage::Swapped(slot) => {
+                swap::shmem_swap_in(cx, process, (file, index, slot), UsedBy::Call)?;
             }
             _ if tried => {
                 // Reading ahead found no memory: this page alone, whatever it takes.
@@ -453,7 +457,7 @@ pub(crate) fn touch_metadata(
 }
 
 /// A page for the cache, or none if the request may fail and does.
-fn cache_page(
+pub(super) fn cache_page(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
     gfp: Gfp,
@@ -634,6 +638,10 @@ pub(crate) fn file_fault(
         }
         let found = cx.world().memory.files.get(file, index);
         let is_first = std::mem::take(&mut is_first);
+        if let CachedPage::Swapped(slot) = found {
+            swap::shmem_swap_in(cx, process, (file, index, slot), UsedBy::Fault)?;
+            continue;
+        }
         let CachedPage::Page(pfn) = found else {
             if is_first {
                 cx.world().memory.vm.add(Vm::PgMajFault, 1);

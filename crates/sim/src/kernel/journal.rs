@@ -220,7 +220,7 @@ impl Kernel {
         let file = self.vfs.metadata(device)?;
         match self.memory.files.get(file, block) {
             CachedPage::Page(pfn) => Some(pfn),
-            CachedPage::Shadow(_) | CachedPage::None => None,
+            CachedPage::Shadow(_) | CachedPage::Swapped(_) | CachedPage::None => None,
         }
     }
 

@@ -32,6 +32,7 @@ mod node_reclaim;
 pub mod numa;
 pub mod oom;
 pub mod policy;
+pub mod rootfs;
 pub mod shrink;
 pub mod slab;
 pub mod slowpath;
@@ -304,6 +305,8 @@ pub struct Kernel {
     pub(crate) xfs_logs: Vec<Option<xfs_log::Log>>,
     /// Where tasks wait for files to be written.
     pub(crate) written_wait: WaitQueue,
+    /// Tasks among them that wait for a page of a file on its way to swap.
+    pub(crate) nr_awaiting_swap_writes: u32,
     /// Pages of files that are being written.
     pub(crate) nr_file_writeback: u64,
     /// Processes that were held back for what they write, and when.
@@ -446,6 +449,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         journals: Vec::new(),
         xfs_logs: Vec::new(),
         written_wait: WaitQueue(0),
+        nr_awaiting_swap_writes: 0,
         nr_file_writeback: 0,
         writers: BTreeMap::new(),
         mapped_readahead: BTreeMap::new(),
@@ -589,8 +593,7 @@ fn complete(kernel: &mut Kernel, waker: &mut Waker<'_>, _: DeviceId, done: Compl
             {
                 kernel.consider_inode(file);
                 waker.wake_all(kernel.written_wait);
-            } else if kernel.flows.stall.sync_pass {
-                // Only there does anybody wait for a page on its way to swap.
+            } else if kernel.flows.stall.sync_pass || kernel.nr_awaiting_swap_writes > 0 {
                 waker.wake_all(kernel.written_wait);
             }
             kernel.memory.end_writeback(pfn);

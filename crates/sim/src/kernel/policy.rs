@@ -314,6 +314,18 @@ pub struct Files {
     /// The longest request that a disk is given, if it takes longer ones, in KiB (`BLK_DEF_MAX_SECTORS`: 512 before 4.3;
     /// d2be537c3ba3).
     pub request_kib_max: u32,
+    /// Where the first program's files are, and those of all that it starts, where the kernel is given no root device.
+    pub rootfs: Rootfs,
+}
+
+/// A file system in memory alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rootfs {
+    /// Its pages are never reclaimed (before 3.12).
+    Ramfs,
+    /// They go to swap as anonymous memory does (6e19eded3684, 3.12).
+    Tmpfs,
 }
 
 /// When reclaim has dirty pages written by those who write them anyway.

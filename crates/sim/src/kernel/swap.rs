@@ -5,18 +5,20 @@
 //! Departs: what a page holds is not known, so that pages of zeros are written like others. Visible as:
 //! on 6.12 memory that was only ever cleared goes to the device, which the kernel would spare.
 
-use super::fault::{Killed, check, fault_page, revalidate};
+use super::fault::{Killed, check, fault_page, found_for, revalidate};
 use super::mmap_lock::{self, Hold};
 use super::slowpath::{Want, alloc_pages};
 use super::{Kernel, KernelCx, PAGE_BYTES, Stall, SwapDevice};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
+use highorder_mm::alloc::Request;
 use highorder_mm::anon::{Fault, FaultKind};
+use highorder_mm::filemap::FileId;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::{Slot, Vpn};
-use highorder_mm::swap::{CacheEntry, SwapIo};
+use highorder_mm::swap::{CacheEntry, SwapIo, SwapinPlan};
 use highorder_mm::types::Access;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
@@ -41,8 +43,9 @@ pub(crate) fn swap_in(
     if let Some(token) = cx.world().token().filter(|_| !is_cached) {
         token.grab(process);
     }
+    let plan = cx.world().memory.swapin_plan(fault.vpn, slot);
     let is_major =
-        begin_read(cx, fault, slot, |cx| fault_page(cx, process, fault, Gfp::HIGHUSER_MOVABLE))?;
+        begin_read(cx, plan, |cx| fault_page(cx, process, fault, Gfp::HIGHUSER_MOVABLE))?;
     // Whoever waits has let the mappings' lock go (`lock_page_or_retry`), and is in no fault as others see it.
     if let Some(token) = cx.world().token() {
         token.end_fault(process);
@@ -91,7 +94,8 @@ pub(crate) fn swap_in_for_collapse(
     let Some(fault) = fault.filter(|fault| fault.kind == FaultKind::Swap(slot)) else {
         return SwappedEntry::Failed;
     };
-    let began = begin_read(cx, &fault, slot, |cx| {
+    let plan = cx.world().memory.swapin_plan(vpn, slot);
+    let began = begin_read(cx, plan, |cx| {
         let cpu = cx.cpu();
         let memory = &cx.world().memory;
         // The process may come to its end meanwhile.
@@ -132,16 +136,73 @@ fn spend_mapping(cx: &mut KernelCx<'_>, process: ProcessId) {
     cx.spend(price.free, Mode::System);
 }
 
-/// Begins to read the page of a slot, and some around it, unless there is a copy. `page` finds memory. Whether it
+/// Who uses a page of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum UsedBy {
+    /// A fault, which counts as a major one where it has to read.
+    Fault,
+    /// A call that reads the file.
+    Call,
+}
+
+/// Serves a use of a page of a file that is in swap: reads it, and some around it, unless there is a copy. Suspends.
+///
+/// # Errors
+/// The process was killed.
+#[doc(alias = "shmem_swapin_folio")]
+pub(crate) fn shmem_swap_in(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    (file, index, slot): (FileId, u64, Slot),
+    by: UsedBy,
+) -> Result<(), Killed> {
+    let began = cx.now();
+    let plan = cx.world().memory.shmem_swapin_plan(slot);
+    let is_major = begin_read(cx, plan, |cx| {
+        let (cpu, node) = (cx.cpu(), cx.node());
+        let gfp = Gfp::HIGHUSER_MOVABLE;
+        let request = Request { order: Order(0), gfp, cpu, node, past_lists: false };
+        let found = alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(process) });
+        found_for(cx, process, found)
+    })?;
+    if is_major && by == UsedBy::Fault {
+        cx.world().memory.vm.add(Vm::PgMajFault, 1);
+    }
+    wait_until_read(cx, slot);
+    wait_until_written(cx, slot);
+    check(cx, process)?;
+    cx.world().memory.shmem_from_swap(file, index, slot);
+    if is_major {
+        let took = cx.now() - began;
+        (cx.world().on_stall)(Stall::SwapIn, took);
+    }
+    Ok(())
+}
+
+/// Waits while the copy of a slot is on its way out (`folio_wait_writeback`).
+fn wait_until_written(cx: &mut KernelCx<'_>, slot: Slot) {
+    loop {
+        let kernel = cx.world();
+        let CacheEntry::Page(pfn) = kernel.memory.swap.cached(slot) else { return };
+        if !kernel.memory.frames().has(pfn, PageFlags::WRITEBACK) {
+            return;
+        }
+        kernel.nr_awaiting_swap_writes += 1;
+        let queue = kernel.written_wait;
+        cx.wait_for_io_in(queue, None);
+        cx.world().nr_awaiting_swap_writes -= 1;
+    }
+}
+
+/// Begins to read what is planned for a slot, if anything is: else there is a copy. `page` finds memory. Whether it
 /// had to. Suspends.
 #[doc(alias = "swap_readpage")]
 fn begin_read(
     cx: &mut KernelCx<'_>,
-    fault: &Fault,
-    slot: Slot,
+    plan: Option<SwapinPlan>,
     mut page: impl FnMut(&mut KernelCx<'_>) -> Result<Pfn, Killed>,
 ) -> Result<bool, Killed> {
-    let Some(plan) = cx.world().memory.swapin_plan(fault.vpn, slot) else { return Ok(false) };
+    let Some(plan) = plan else { return Ok(false) };
     let mut reads = Vec::new();
     let mut failed = Ok(true);
     for &other in plan.slots() {
@@ -159,7 +220,7 @@ fn begin_read(
         let kernel = cx.world();
         // Reclaim for the page may have taken long.
         if kernel.is_wanted(other) {
-            reads.push(kernel.memory.begin_swapin(other, pfn, slot, cpu));
+            reads.push(kernel.memory.begin_swapin(other, pfn, plan.target, cpu));
         } else {
             kernel.memory.free(pfn, Order(0), cpu);
         }

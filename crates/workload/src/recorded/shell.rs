@@ -6,28 +6,32 @@
 //! else ran in the `compactmem` cases: 4.4 to 6.12 count 186 to 201 faults there, and 141 to 284 pages that became
 //! active. 3.x counts 432 faults around `postmark`, for no page around a fault is mapped (`do_fault_around` came with
 //! 3.15). So each of eight programs takes 24 faults or 48, as [`PRIVATE_PAGES`] and [`TEXT_WINDOWS`] do, and `postmark`
-//! itself as many. The second of them is the second to use the pages of its text: they become active
-//! (`zap_pte_range`), as many as a program maps. Before 4.7 writing a page is a use of it too, so they become active at
-//! their first use, before the run.
+//! itself as many. What a program maps of its text becomes active when the first one that maps it ends
+//! (`zap_pte_range`): unpacking it was a use already.
 //!
 //! Where `held` was copied, a child of the program did that, with no program for each file: 10 to 33 faults more
 //! since 4.4, 93 more on 3.3 to 3.5. The child uses the program's text for the second time.
 //!
-//! Departs: the programs' text lies in files of the file system under test; the guests had it in a tmpfs, which
-//! goes to swap. Visible as: where memory runs out, it is read from its file again and not swapped in. All programs of
-//! the shell use the same parts of its text. Visible as: where nothing else ran, half as many pages become active as in
-//! the guests, and none before 4.7.
+//! In the guests about 140 pages become active so once, twice or three times: 141 around nothing on 4.4 and 4.6, 272 to 284
+//! since; 298 or 438 around a `usemem`. What the shell's programs, the sampler and the program map would be three.
+//!
+//! Departs: all programs of the shell use the same parts of its text, which nothing has used when counting begins, and
+//! the sampler always ends before the counters are copied. Visible as: 256 pages become active around nothing, 384 around a
+//! program; on 3.x a quarter of that, in the guests 119 to 155.
 
 use super::Shell;
-use crate::files::write_new;
+use super::background::Background;
 use crate::process::run_process;
-use highorder_system::{Access, Code, Failure, Pattern, System, ThreadSpec};
+use highorder_system::{Access, Area, Code, Failure, Ns, Pattern, System, ThreadSpec};
 
-/// The file that has the text of the shell's own programs.
-const SHELL_TEXT: &str = "busybox";
+/// The file that has the text of the shell's own programs. Its name is no file's of the disk under test, as all of these.
+const SHELL_TEXT: &str = "/busybox";
 
 /// And of the program under test.
-const PROGRAM_TEXT: &str = "program";
+const PROGRAM_TEXT: &str = "/program";
+
+/// And of the sampler.
+const SAMPLER_TEXT: &str = "/sampler";
 
 /// Parts of its text that a program reads from, each as long as what a fault maps since 3.15.
 const TEXT_WINDOWS: u64 = 8;
@@ -48,16 +52,76 @@ const CHILD_PAGES: (u64, u64) = (10, 12);
 /// `slabinfo` in `/proc`, `extfrag_index` and `unusable_index` in debugfs.
 const COPIES: u32 = 8;
 
-/// Puts the programs' text in memory, where the guest's start had it, and makes the copy of `vmstat` that says what was
-/// before the run.
-pub(super) fn prepare(sys: &mut dyn System) -> Result<(), Failure> {
-    const BLOCK: u64 = 1 << 16;
-    let bytes = TEXT_WINDOWS * WINDOW_PAGES * sys.machine().page_bytes;
-    for text in [SHELL_TEXT, PROGRAM_TEXT] {
-        write_new(sys, text, bytes, BLOCK)?;
+/// Puts the programs where the guest's start had them, and uses what the guest's start used of them.
+///
+/// Half of what was unpacked is the shell's: of 4.1 to 4.7 MiB in 4.4 to 6.12's guests 2.2 to 2.9 are mapped, and 2.2 to
+/// 2.4 are active where lists tell.
+/// Departs: how long each file is is not told; the program under test has a quarter, the sampler another. Visible as: a
+/// little more or less of their text goes to swap.
+pub(super) fn prepare(shell: Shell, sys: &mut dyn System) -> Result<(), Failure> {
+    let page_bytes = sys.machine().page_bytes;
+    let pages = shell.rootfs_bytes / page_bytes;
+    for (text, share) in [(SHELL_TEXT, 2), (PROGRAM_TEXT, 4), (SAMPLER_TEXT, 4)] {
+        sys.unpack_file(text, text_pages(pages / share) * page_bytes)?;
     }
-    sys.sync()?;
-    copy_one(sys)
+    // Programs that started the guest and ended, and the shell itself, which lives on.
+    run_process(sys, ThreadSpec::process("init"), Box::new(start)).map(|_| ())?;
+    start(sys)
+}
+
+/// Uses all of the shell's text but for the parts that later programs read from.
+fn start(sys: &mut dyn System) -> Result<(), Failure> {
+    let (mapped, every) = map_text(sys, SHELL_TEXT)?;
+    for first in (0..TEXT_WINDOWS).map(|number| number * every) {
+        if every > WINDOW_PAGES {
+            let rest = mapped.part(first + WINDOW_PAGES, every - WINDOW_PAGES);
+            sys.touch_range(rest, Pattern::word(Access::Read))?;
+        }
+    }
+    Ok(())
+}
+
+/// So many pages, or a few more or less, of which each part that is read from has as many.
+fn text_pages(pages: u64) -> u64 {
+    TEXT_WINDOWS * (pages / TEXT_WINDOWS / WINDOW_PAGES).max(1) * WINDOW_PAGES
+}
+
+/// Maps a text. Also says how far its parts lie apart that are read from, in pages.
+fn map_text(sys: &mut dyn System, text: &str) -> Result<(Area, u64), Failure> {
+    let file = sys.open_file(text)?;
+    let pages = sys.file_bytes(file)? / sys.machine().page_bytes;
+    let mapped = sys.map_file(file, 0, pages, Access::Read)?;
+    sys.close_file(file)?;
+    Ok((mapped, pages / TEXT_WINDOWS))
+}
+
+/// Starts the sampler: it was there all the while, and noted what `vmstat` and `buddyinfo` said once a second.
+///
+/// Departs: it uses as much each time as a program that starts. Visible as: where text goes to swap, a few pages more or
+/// less come back.
+pub(super) fn start_sampler(
+    sys: &mut dyn System,
+    background: &mut Background,
+) -> Result<(), Failure> {
+    background.start(sys, "sampler", |sys, signal| {
+        /// How often it looks whether all is over.
+        const PAUSE: Ns = Ns::from_millis(100);
+        const PAUSES: u32 = 10;
+        let (mapped, every) = map_text(sys, SAMPLER_TEXT)?;
+        let private = sys.mmap(PRIVATE_PAGES)?;
+        loop {
+            use_text(sys, mapped, every, PAGES_READ)?;
+            sys.touch_range(private, Pattern::word(Access::Write))?;
+            signal.set_ready();
+            for _ in 0..PAUSES {
+                if signal.is_over() {
+                    return Ok(());
+                }
+                sys.sleep(PAUSE)?;
+            }
+        }
+    })?;
+    background.wait_until_ready(sys)
 }
 
 /// Copies the counters.
@@ -96,14 +160,17 @@ pub(super) fn started(shell: Shell, code: Code) -> Code {
 /// Runs this after so many pages of each part of a text were read, and so many of its own written.
 fn after(text: &'static str, (read, written): (u64, u64), code: Code) -> Code {
     Box::new(move |sys| {
-        let file = sys.open_file(text)?;
-        let mapped = sys.map_file(file, 0, TEXT_WINDOWS * WINDOW_PAGES, Access::Read)?;
-        for first in (0..TEXT_WINDOWS).map(|number| number * WINDOW_PAGES) {
-            sys.touch_range(mapped.part(first, read), Pattern::word(Access::Read))?;
-        }
-        sys.close_file(file)?;
+        let (mapped, every) = map_text(sys, text)?;
+        use_text(sys, mapped, every, read)?;
         let private = sys.mmap(written)?;
         sys.touch_range(private, Pattern::word(Access::Write))?;
         code(sys)
+    })
+}
+
+/// Reads so many pages of each part of a mapped text.
+fn use_text(sys: &mut dyn System, mapped: Area, every: u64, read: u64) -> Result<(), Failure> {
+    (0..TEXT_WINDOWS).try_for_each(|number| {
+        sys.touch_range(mapped.part(number * every, read), Pattern::word(Access::Read))
     })
 }
