@@ -24,7 +24,7 @@ use highorder_record::Inputs;
 use highorder_sim::kernel::fault::{Extent, touch_range};
 use highorder_sim::kernel::policy::ThpNuma;
 use highorder_sim::kernel::thp::{Defrag, Enabled};
-use highorder_sim::kernel::trace::{ReclaimEvent, TraceEvent, Traced};
+use highorder_sim::kernel::trace::{TraceEvent, Traced};
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
 use highorder_sim::{Affinity, DeviceId, Machine, Ns, Sim, TaskSpec};
 use std::cell::Cell;
@@ -125,25 +125,71 @@ fn the_defrag_setting_says_who_reclaims_for_a_huge_fault_and_whether_kswapd_is_w
         (Defrag::Never, HugeAdvice::None, false, false),
         (Defrag::Never, HugeAdvice::Huge, false, false),
     ] {
-        let set = |_: &mut KernelFile, knobs: &mut Knobs| {
-            knobs.thp.enabled = Enabled::Always;
-            knobs.thp.defrag = defrag;
-        };
-        let woken = Rc::new(Cell::new(false));
-        let seen = woken.clone();
-        let sim = run(&small(), KERNEL, set, move |cx| {
+        let (stalled, woken) = scattered_huge_faults(KERNEL, defrag, advice);
+        assert_eq!((stalled, woken.kswapd), (stalls, wakes), "{defrag:?}, {advice:?}");
+    }
+}
+
+/// Which threads of the kernel had work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Woken {
+    kswapd: bool,
+    kcompactd: bool,
+}
+
+impl Woken {
+    fn of(vm: &VmEvents) -> Self {
+        Self { kswapd: vm.get(Vm::PageOutRun) > 0, kcompactd: vm.get(Vm::KcompactdWake) > 0 }
+    }
+}
+
+/// Has huge pages asked for by faults where nothing of order 1 is free, and some of a file's pages can be reclaimed.
+/// Whether anybody stalled, and who was woken.
+fn scattered_huge_faults(kernel: &str, defrag: Defrag, advice: HugeAdvice) -> (bool, Woken) {
+    let set = |_: &mut KernelFile, knobs: &mut Knobs| {
+        knobs.thp.enabled = Enabled::Always;
+        knobs.thp.defrag = defrag;
+    };
+    let sim = run(&small(), kernel, set, move |cx| {
+        let file = cx.world().create_file(DeviceId(0));
+        filemap::write(cx, PROCESS, file, 0, 128 << 20).unwrap();
+        writeback::fsync(cx, file).unwrap();
+        scatter(cx);
+        write(cx, 16 * 512, advice);
+        // Nothing for khugepaged.
+        cx.world().knobs.thp.enabled = Enabled::Never;
+        cx.sleep(Ns::from_secs(60));
+    });
+    let stalled = count(&sim, Vm::AllocStall) + count(&sim, Vm::CompactStall) > 0;
+    (stalled, Woken::of(&sim.world().memory.vm))
+}
+
+#[test]
+fn defer_wakes_kswapd_and_kcompactd_and_never_stalls() {
+    let both = Woken { kswapd: true, kcompactd: true };
+    for kernel in ["linux-4.4-nodefrag", "linux-4.6", "linux-6.12"] {
+        for advice in [HugeAdvice::None, HugeAdvice::Huge] {
+            let found = scattered_huge_faults(kernel, Defrag::Defer, advice);
+            assert_eq!(found, (false, both), "{kernel}, {advice:?}");
+        }
+    }
+}
+
+#[test]
+fn khugepaged_reclaims_and_compacts_for_itself_and_wakes_nobody() {
+    for kernel in ["linux-4.4-nodefrag", "linux-4.6"] {
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = Enabled::Always;
+        let sim = run(&small(), kernel, set, |cx| {
+            cx.sleep(Ns::from_millis(10));
+            // Base pages while nobody may have huge ones, and then none of order 1 for khugepaged.
+            cx.world().knobs.thp.enabled = Enabled::Never;
+            write(cx, 8 * 512, HugeAdvice::None);
             scatter(cx);
-            cx.world().keep_trace();
-            write(cx, 16 * 512, advice);
-            cx.sleep(Ns::from_secs(1));
-            let trace = cx.world().trace.take().unwrap_or_default();
-            let is_wake = |traced: &Traced| {
-                matches!(traced.event, TraceEvent::Reclaim(ReclaimEvent::WakeupKswapd { .. }))
-            };
-            seen.set(trace.iter().any(is_wake));
+            cx.world().knobs.thp.enabled = Enabled::Always;
+            cx.sleep(Ns::from_secs(60));
         });
-        let stalled = count(&sim, Vm::AllocStall) + count(&sim, Vm::CompactStall) > 0;
-        assert_eq!((stalled, woken.get()), (stalls, wakes), "{defrag:?}, {advice:?}");
+        assert!(count(&sim, Vm::AllocStall) > 0 && count(&sim, Vm::CompactStall) > 0, "{kernel}");
+        assert_eq!(Woken::of(&sim.world().memory.vm), Woken::default(), "{kernel}");
     }
 }
 

@@ -4,7 +4,7 @@
 //! mm/vmscan.c, v4.4 and v6.12; as it balanced before 3.11 is in `kswapd_by_cluster.rs`.
 
 use super::kswapd_by_cluster::balance_by_cluster;
-use super::policy::{Balanced, FragmentStall, KcompactdWake, Rounds, WokenBelow};
+use super::policy::{Balanced, FragmentStall, HighOrder, KcompactdWake, Rounds, WokenBelow};
 use super::shrink::{Scan, WRITES_BELOW, age_active_anon, initial_priority, shrink_lruvec};
 use super::trace::{self, ReclaimEvent};
 use super::{Kernel, KernelCx, TENTH, compaction, slab, throttle};
@@ -167,7 +167,8 @@ fn kswapd_by_node(cx: &mut KernelCx<'_>, node: NodeId) -> ! {
 /// As it was while LRU lists belonged to zones.
 ///
 /// A request that is harder than the work done last is begun at once; any other may be slept on. The next one is
-/// looked at only when the last is fulfilled, to its order and in all its zones.
+/// looked at only when the last is fulfilled, to its order and in all its zones; at any time where kcompactd makes the
+/// blocks.
 fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: NodeId) -> ! {
     let zones: Vec<ZoneId> = cx.world().zones_of(node, ZoneKind::Movable).collect();
     let top = zones.last().map_or(ZoneKind::Dma, |id| cx.world().memory.zones[id.index()].kind);
@@ -177,8 +178,10 @@ fn kswapd_by_zones(cx: &mut KernelCx<'_>, node: NodeId) -> ! {
     };
     let nothing = Wish { order: Order(0), highest_zoneidx: top };
     let (mut work, mut done, mut asked) = (nothing, nothing, nothing);
+    let leaves_blocks = cx.world().flows.kswapd.high_order == HighOrder::SinglePages;
     loop {
-        if done.order == asked.order && done.highest_zoneidx >= asked.highest_zoneidx {
+        let is_done = done.order == asked.order && done.highest_zoneidx >= asked.highest_zoneidx;
+        if leaves_blocks || is_done {
             asked = take(cx);
         }
         if !asked.is_more_than(work) {
@@ -462,7 +465,9 @@ fn balance_zones(
         throttle::wake_pfmemalloc(cx, node, false);
         cx.cond_resched();
         let reclaimed = scan.nr_reclaimed;
-        forget_order(&mut scan);
+        if cx.world().flows.kswapd.high_order != HighOrder::SinglePages {
+            forget_order(&mut scan);
+        }
         if wants_more || reclaimed == 0 {
             priority -= 1;
         }
@@ -537,7 +542,7 @@ fn shrink_zone(
     scan.control.nr_to_reclaim = kernel.high_marks(&[id]);
     scan.nr_scanned = 0;
     let test_order = kernel.test_order(id, scan.order, highest_zoneidx);
-    if kernel.zone_balanced(id, test_order, gap, highest_zoneidx) {
+    if kernel.zone_suffices(id, test_order, gap, highest_zoneidx) {
         return true;
     }
     shrink_lruvec(cx, lruvec, scan);
@@ -545,7 +550,7 @@ fn shrink_zone(
     let kernel = cx.world();
     let test_order = kernel.test_order(id, scan.order, highest_zoneidx);
     let balanced =
-        kernel.is_reclaimable(lruvec) && kernel.zone_balanced(id, test_order, 0, highest_zoneidx);
+        kernel.is_reclaimable(lruvec) && kernel.zone_suffices(id, test_order, 0, highest_zoneidx);
     let flags = &mut kernel.lru_flags[lruvec.index()];
     flags.writeback = false;
     if balanced {
@@ -569,7 +574,7 @@ impl Kernel {
 
     /// The order that a zone is reclaimed for: single pages, once compaction could do the rest.
     pub(crate) fn test_order(&self, id: ZoneId, order: Order, highest_zoneidx: ZoneKind) -> Order {
-        if order == Order(0) || !self.flows.kswapd.singles_suffice {
+        if order == Order(0) || self.flows.kswapd.high_order != HighOrder::BlockOrCompactable {
             return order;
         }
         let flags = AllocFlags::NONE;
@@ -603,6 +608,19 @@ impl Kernel {
         self.memory.watermark_ok(id, order, high + gap, highest_zoneidx, AllocFlags::NONE)
     }
 
+    /// The same for kswapd at work, which on some kernels leaves making a block of that order to kcompactd.
+    fn zone_suffices(&self, id: ZoneId, order: Order, gap: u64, highest_zoneidx: ZoneKind) -> bool {
+        match self.flows.kswapd.high_order {
+            HighOrder::SinglePages => {
+                let gap = gap + u64::from(order.pages());
+                self.zone_balanced(id, Order(0), gap, highest_zoneidx)
+            }
+            HighOrder::Block | HighOrder::BlockOrCompactable => {
+                self.zone_balanced(id, order, gap, highest_zoneidx)
+            }
+        }
+    }
+
     /// Whether a node's zones up to `highest_zoneidx` need nothing of kswapd (`pgdat_balanced`).
     #[doc(alias = "pgdat_balanced")]
     pub(crate) fn is_balanced(
@@ -622,7 +640,7 @@ impl Kernel {
             // A zone without hope counts as balanced, or kswapd would never sleep.
             let hopeless = self.is_given_up(self.memory.lru.of_zone(id));
             let own = self.memory.zones[id.index()].kind;
-            if hopeless || self.zone_balanced(id, order, 0, own) {
+            if hopeless || self.zone_suffices(id, order, 0, own) {
                 balanced_pages += pages;
             } else if order == Order(0) {
                 return false;

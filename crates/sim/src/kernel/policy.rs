@@ -421,12 +421,23 @@ pub struct Kswapd {
     /// It marks zones that it has given up (`all_unreclaimable`, before 3.12; 6e543d5780e3), and others leave
     /// those alone; else each looks for itself whether a zone can be reclaimed.
     pub marks_unreclaimable: bool,
-    /// For a high order a zone need be balanced for single pages alone, once compaction could do the rest
-    /// (fe2c2a106663, 3.4; until reclaim is by node, 4.8).
-    pub singles_suffice: bool,
+    /// What a zone has to have for a high order to be left alone.
+    pub high_order: HighOrder,
     /// Reclaim for boosted marks shrinks slabs as well (as posted up to 21 November 2018, and since 5.3;
     /// 28360f398778); 5.0 to 5.2 spare them.
     pub boosted_shrinks_slab: bool,
+}
+
+/// What a zone has to have above its high mark for kswapd to leave it alone, when it was woken for a high order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HighOrder {
+    /// A block of that order, until enough has been reclaimed for it; and since reclaim is by node (4.8).
+    Block,
+    /// The same, but while it reclaims single pages do, once compaction could make a block of them (fe2c2a106663, 3.4).
+    BlockOrCompactable,
+    /// Single pages, as many more as the block has: kcompactd does the rest (accf62422b3a, 4.6).
+    SinglePages,
 }
 
 /// When kswapd begins again at the lowest pressure.
