@@ -13,12 +13,13 @@ use highorder_mm::{CpuId, Order, Pfn};
 use highorder_sim::kernel::fault::{self, Extent};
 use highorder_sim::kernel::slowpath::{Want, alloc_pages};
 use highorder_sim::kernel::thp::Enabled;
+use highorder_sim::kernel::trace::{ReclaimEvent, TraceEvent, Traced};
 use highorder_sim::kernel::{
     self, Kernel, KernelCx, Knobs, Stall, Waiter, filemap, oom, writeback,
 };
 use highorder_sim::{DeviceId, Machine, Ns, Sim, TaskSpec};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 const KERNELS: [&str; 2] = ["linux-3.3", "linux-3.4-rc2"];
@@ -205,4 +206,51 @@ fn a_large_block_is_tried_once_unless_the_request_says_so() {
         assert!(taken > 200, "{kernel}: both nodes have {taken}");
         assert_eq!(stalls, 1, "{kernel}: one direct reclaim, and that found nothing");
     }
+}
+
+/// Base pages that kswapd took off the lists while blocks of order 9 were wanted in memory full of a file's pages: all, and
+/// those beside victims.
+fn taken_by_kswapd(kernel: &str) -> (u64, u64) {
+    let told = Rc::new(RefCell::new((0, 0)));
+    let seen = told.clone();
+    run(&small(64), kernel, move |cx| {
+        let file = cx.world().create_file(DeviceId(0));
+        for at in (0..1024 * MIB).step_by(MIB as usize) {
+            filemap::write(cx, PROCESS, file, at, MIB).unwrap();
+        }
+        writeback::fsync(cx, file).unwrap();
+        cx.sleep(Ns::from_secs(1));
+        cx.world().keep_trace();
+        for _ in 0..20 {
+            // A huge fault's request, which wakes kswapd.
+            let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::NORETRY | Gfp::NOWARN;
+            let (cpu, node) = (CpuId(0), NodeId(0));
+            let request = Request { order: Order(9), gfp, cpu, node, past_lists: false };
+            alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(PROCESS) });
+            cx.sleep(Ns::from_millis(200));
+        }
+        let trace = cx.world().trace.take().unwrap_or_default();
+        let is_woken = |traced: &&Traced| {
+            matches!(traced.event, TraceEvent::Reclaim(ReclaimEvent::KswapdWake { .. }))
+        };
+        let kswapds: BTreeSet<_> =
+            trace.iter().filter(is_woken).map(|traced| traced.task).collect();
+        for traced in trace.iter().filter(|traced| kswapds.contains(&traced.task)) {
+            if let TraceEvent::Reclaim(ReclaimEvent::LruIsolate { isolation, .. }) = &traced.event {
+                let mut seen = seen.borrow_mut();
+                seen.0 += isolation.nr_taken;
+                seen.1 += isolation.lumps.nr_taken;
+            }
+        }
+    });
+    told.take()
+}
+
+#[test]
+fn kswapd_takes_whole_blocks_for_a_high_order_and_since_3_4_single_pages_where_it_can_compact() {
+    let (taken, beside) = taken_by_kswapd("linux-3.3");
+    assert!(beside > taken / 2, "3.3: {beside} of {taken} beside victims");
+    let (less, beside) = taken_by_kswapd("linux-3.4-rc2");
+    assert!(0 < less && less < taken / 2, "{taken} until there are blocks, {less} of single pages");
+    assert_eq!(beside, 0, "3.4-rc2");
 }
