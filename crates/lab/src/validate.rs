@@ -419,7 +419,7 @@ impl Case {
 /// Frees as many frames in use of each zone as the files took that the kernel had unpacked into tmpfs when it started, and
 /// says how many: the run's shell puts them there anew.
 ///
-/// Departs: files of ramfs are not told apart from others. Visible as: on 3.x they are in memory twice, 1 MiB in all.
+/// Departs: files of ramfs are not told apart from others. Visible as: on 3.x they are in memory twice, 1.5 MiB in all.
 fn free_what_was_unpacked(
     snapshot: &Snapshot,
     memory: &mut Memory,
