@@ -230,9 +230,11 @@ impl Case {
             Err(error) => return Ok(Outcome::Waits(vec![error.to_string()])),
         };
         let rootfs = kernel.flows.files.rootfs;
-        let unpacked = free_what_was_unpacked(&snapshot, &mut memory, rootfs, filled)?;
+        let zoneinfo = zoneinfo_of(&snapshot)?;
+        let unpacked = free_what_was_unpacked(&zoneinfo, &mut memory, rootfs, filled);
         if let Some(setup) = &setup {
-            free_what_setup_took(&snapshot, &mut memory, setup, &unpacked, filled)?;
+            let told = (&snapshot, &zoneinfo);
+            free_what_setup_took(told, &mut memory, setup, &unpacked, filled)?;
         }
         let holds_memory =
             [Some(&workload), setup.as_ref()].into_iter().flatten().any(Script::holds_memory);
@@ -416,21 +418,24 @@ impl Case {
     }
 }
 
+fn zoneinfo_of(snapshot: &Snapshot) -> Result<Zoneinfo, InputError> {
+    let text = snapshot.files.get("zoneinfo").map_or(&[][..], Vec::as_slice);
+    Zoneinfo::parse("zoneinfo", text).map_err(|e| InputError::other(e.to_string()))
+}
+
 /// Frees as many frames in use of each zone as the files took that the kernel had unpacked into tmpfs when it started, and
 /// says how many: the run's shell puts them there anew.
 ///
 /// Departs: files of ramfs are not told apart from others. Visible as: on 3.x they are in memory twice, 1.5 MiB in all.
 fn free_what_was_unpacked(
-    snapshot: &Snapshot,
+    table: &Zoneinfo,
     memory: &mut Memory,
     rootfs: Rootfs,
     filled: FilledFrom,
-) -> Result<Vec<u64>, InputError> {
+) -> Vec<u64> {
     if rootfs == Rootfs::Ramfs {
-        return Ok(vec![0; memory.zones.len()]);
+        return vec![0; memory.zones.len()];
     }
-    let text = snapshot.files.get("zoneinfo").map_or(&[][..], Vec::as_slice);
-    let table = Zoneinfo::parse("zoneinfo", text).map_err(|e| InputError::other(e.to_string()))?;
     let of_node = |node| table.node_stats(node).and_then(|of| of.get("nr_shmem")).unwrap_or(0);
     let mut left: BTreeMap<u32, u64> =
         table.zones.iter().map(|zone| (zone.node, of_node(zone.node))).collect();
@@ -446,7 +451,7 @@ fn free_what_was_unpacked(
         *left = left.saturating_sub(pages);
         free_in_use(memory, ZoneId(at as u8), Migratetype::Movable, pages, filled)
     });
-    Ok(freed.collect())
+    freed.collect()
 }
 
 /// Frees as many frames in use of each zone as the set-up had taken there, from the end that is filled first: what it
@@ -456,14 +461,12 @@ fn free_what_was_unpacked(
 /// Departs: which slab pages were there before the set-up is not told. All reclaimable ones go if it fills caches, those of
 /// [`FILE_CACHES`] if it leaves files. Visible as: what boot had left in them, about 2 MiB or a tenth of that, is free.
 fn free_what_setup_took(
-    snapshot: &Snapshot,
+    (snapshot, table): (&Snapshot, &Zoneinfo),
     memory: &mut Memory,
     setup: &Script,
     unpacked: &[u64],
     filled: FilledFrom,
 ) -> Result<(), InputError> {
-    let text = snapshot.files.get("zoneinfo").map_or(&[][..], Vec::as_slice);
-    let table = Zoneinfo::parse("zoneinfo", text).map_err(|e| InputError::other(e.to_string()))?;
     let mut names: Vec<&str> = Vec::new();
     if setup.leaves_files() {
         names.extend(["inactive_file", "active_file"]);
@@ -473,7 +476,7 @@ fn free_what_setup_took(
     }
     // Counted by node since 4.13 (385386cff4c6): of each node's zones the first has to give what it can.
     let of_node = |node: u32| table.node_stats(node)?.get("nr_slab_reclaimable");
-    let share = slab_share(snapshot, setup, &table)?;
+    let share = slab_share(snapshot, setup, table)?;
     let part = |pages: u64| (pages as f64 * share).round() as u64;
     let nodes = table.zones.iter().map(|zone| zone.node);
     let mut slab_of_nodes: BTreeMap<u32, u64> =
@@ -813,7 +816,8 @@ mod tests {
             let before = free(&memory);
             let filled = crate::machine::filled_from(&kernel);
             let rootfs = kernel.flows.files.rootfs;
-            let freed = free_what_was_unpacked(&snapshot, &mut memory, rootfs, filled).unwrap();
+            let zoneinfo = zoneinfo_of(&snapshot).unwrap();
+            let freed = free_what_was_unpacked(&zoneinfo, &mut memory, rootfs, filled);
             assert_eq!(freed.iter().sum::<u64>(), pages, "{name}");
             assert_eq!(free(&memory) - before, pages, "{name}");
         }

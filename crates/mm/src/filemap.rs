@@ -100,8 +100,6 @@ pub struct PageCache {
     released: Vec<(CacheId, Object)>,
     /// The places of pages that go to swap, by frame.
     swap_backed: BTreeMap<u32, u32>,
-    /// Pages that are in swap.
-    nr_swapped: u64,
     /// The places of pages that never leave memory.
     kept: BTreeSet<u32>,
 }
@@ -216,7 +214,6 @@ impl PageCache {
         assert!(!matches!(before, CachedPage::Page(_)), "page {index} is in memory already");
         this.used += u16::from(before == CachedPage::None);
         this.entries[at] = PAGE_MARK | u64::from(pfn.0);
-        self.nr_swapped -= u64::from(matches!(before, CachedPage::Swapped(_)));
         self.note_entry(chunk, at, before, CachedPage::Page(pfn));
         self.nr_pages += 1;
         self.files[file.0 as usize].nr_pages += 1;
@@ -260,9 +257,8 @@ impl PageCache {
     /// # Panics
     /// If it is not one that goes there.
     pub(crate) fn swap_out(&mut self, pfn: Pfn, slot: Slot) {
-        let place = self.swap_backed.remove(&pfn.0).expect("a page that goes to swap");
+        let place = self.swap_backed_place(pfn).expect("a page that goes to swap");
         self.evict_to(place, CachedPage::Swapped(slot));
-        self.nr_swapped += 1;
     }
 
     /// How many entries of page tables map the page whose owner this is (`page_mapcount`).
@@ -485,7 +481,7 @@ impl PageCache {
     /// Counts everything anew, for those who check.
     pub(crate) fn audit(&self) -> Result<Vec<(u32, Pfn)>, &'static str> {
         let mut pages = vec![];
-        let (mut nr_dirty, mut nr_used, mut nr_swapped) = (0, 0, 0);
+        let (mut nr_dirty, mut nr_used) = (0, 0);
         for (number, chunk) in self.chunks.iter().enumerate() {
             let mut used = 0;
             for (at, &entry) in chunk.entries.iter().enumerate() {
@@ -496,11 +492,7 @@ impl PageCache {
                         pages.push(((number * CHUNK + at) as u32, pfn));
                         used += 1;
                     }
-                    CachedPage::Shadow(_) if !is_dirty => used += 1,
-                    CachedPage::Swapped(_) if !is_dirty => {
-                        used += 1;
-                        nr_swapped += 1;
-                    }
+                    CachedPage::Shadow(_) | CachedPage::Swapped(_) if !is_dirty => used += 1,
                     CachedPage::None if !is_dirty => {}
                     _ => return Err("what is dirty is in memory"),
                 }
@@ -515,9 +507,6 @@ impl PageCache {
         }
         if nr_dirty != self.nr_dirty {
             return Err("the cache counts its dirty pages");
-        }
-        if nr_swapped != self.nr_swapped {
-            return Err("the cache counts its pages that are in swap");
         }
         let there: BTreeMap<u32, Pfn> = pages.iter().copied().collect();
         if self.swap_backed.iter().any(|(&pfn, place)| there.get(place) != Some(&Pfn(pfn))) {

@@ -445,27 +445,26 @@ impl Memory {
             if order == Order(0) { self.alloc_slot(cpu) } else { self.take_slot_cluster(order) };
         let Some(first) = first else { return false };
         let vpn = Vpn(self.frames.owner(pfn));
-        let cluster = self.policy.swap.cluster_pages;
         for i in 0..order.pages() {
-            let slot = Slot(first.0 + i);
-            self.swap.change_use(slot, CACHED, RESERVED, cluster);
-            self.swap.set_owner(slot, Some(Vpn(vpn.0 + i)));
-            self.swap.cache[slot.index()] = PAGE_MARK | u64::from(pfn.0 + i);
+            let owner = Some(Vpn(vpn.0 + i));
+            self.put_into_swap_cache(Slot(first.0 + i), CACHED, owner, Pfn(pfn.0 + i));
         }
-        self.swap.nr_cached += u64::from(order.pages());
         self.frames.set_owner(pfn, first.0);
         self.frames.set_flags(pfn, PageFlags::SWAPCACHE | PageFlags::DIRTY);
         true
     }
 
+    fn put_into_swap_cache(&mut self, slot: Slot, uses: u8, owner: Option<Vpn>, pfn: Pfn) {
+        self.swap.change_use(slot, uses, RESERVED, self.policy.swap.cluster_pages);
+        self.swap.set_owner(slot, owner);
+        self.swap.cache[slot.index()] = PAGE_MARK | u64::from(pfn.0);
+        self.swap.nr_cached += 1;
+    }
+
     /// Gives a page that leaves its file a slot, which the file names from then on, and puts it into the swap cache, dirty.
     pub(crate) fn add_to_swap_for_file(&mut self, pfn: Pfn, cpu: CpuId) -> Option<Slot> {
         let slot = self.alloc_slot(cpu)?;
-        let cluster = self.policy.swap.cluster_pages;
-        self.swap.change_use(slot, CACHED | MAPPED, RESERVED, cluster);
-        self.swap.set_owner(slot, None);
-        self.swap.cache[slot.index()] = PAGE_MARK | u64::from(pfn.0);
-        self.swap.nr_cached += 1;
+        self.put_into_swap_cache(slot, CACHED | MAPPED, None, pfn);
         self.frames.set_owner(pfn, slot.0);
         self.frames.set_flags(pfn, PageFlags::SWAPCACHE | PageFlags::DIRTY);
         Some(slot)
@@ -550,11 +549,21 @@ impl Memory {
     pub fn swapin_plan(&mut self, vpn: Vpn, slot: Slot) -> Option<SwapinPlan> {
         let by_address = self.policy.swap.readahead == Readahead::Addresses
             && !self.swap.areas.iter().any(|area| area.rotational);
+        self.plan_swapin(by_address.then_some(vpn), slot)
+    }
+
+    /// The same for a page of a file: always by slots (`shmem_swapin_cluster`).
+    pub fn shmem_swapin_plan(&mut self, slot: Slot) -> Option<SwapinPlan> {
+        self.plan_swapin(None, slot)
+    }
+
+    /// What to read: by the addresses around one, or by slots.
+    fn plan_swapin(&mut self, by_address: Option<Vpn>, slot: Slot) -> Option<SwapinPlan> {
         if let CacheEntry::Page(pfn) = self.swap.cached(slot) {
             let head = self.frames.head_of(pfn);
             let hit = u32::from(self.frames.test_clear(head, PageFlags::READAHEAD));
             self.vm.add(Vm::SwapRaHit, u64::from(hit));
-            if by_address {
+            if let Some(vpn) = by_address {
                 let vma = self.spaces.find_mut(vpn).expect("a fault lies in a mapping");
                 vma.readahead.0 = vpn;
                 vma.readahead.2 += hit;
@@ -564,28 +573,10 @@ impl Memory {
             return None;
         }
         let mut plan = SwapinPlan { slots: [slot; WINDOW_MAX], nr: 0, target: slot };
-        if by_address {
-            self.plan_by_address(vpn, &mut plan);
-        } else {
-            self.plan_by_slot(slot, &mut plan);
+        match by_address {
+            Some(vpn) => self.plan_by_address(vpn, &mut plan),
+            None => self.plan_by_slot(slot, &mut plan),
         }
-        if !plan.slots().contains(&slot) {
-            plan.slots[0] = slot;
-            plan.nr = 1;
-        }
-        Some(plan)
-    }
-
-    /// The same for a page of a file: always by slots (`shmem_swapin_cluster`).
-    pub fn shmem_swapin_plan(&mut self, slot: Slot) -> Option<SwapinPlan> {
-        if let CacheEntry::Page(pfn) = self.swap.cached(slot) {
-            let hit = u32::from(self.frames.test_clear(pfn, PageFlags::READAHEAD));
-            self.vm.add(Vm::SwapRaHit, u64::from(hit));
-            self.swap.hits += hit;
-            return None;
-        }
-        let mut plan = SwapinPlan { slots: [slot; WINDOW_MAX], nr: 0, target: slot };
-        self.plan_by_slot(slot, &mut plan);
         if !plan.slots().contains(&slot) {
             plan.slots[0] = slot;
             plan.nr = 1;

@@ -81,14 +81,14 @@ struct Block {
 }
 
 /// What a program learns of an error of files.
+fn not_open(file: highorder_system::FileId) -> Failure {
+    Failure::Refused(format!("file {} is not open", file.0))
+}
+
 fn only_read(name: &str) -> Failure {
     Failure::Refused(format!(
         "`{name}` is one of the files that the kernel started from: they are only read"
     ))
-}
-
-fn not_open(file: highorder_system::FileId) -> Failure {
-    Failure::Refused(format!("file {} is not open", file.0))
 }
 
 fn file_failure(error: FileError) -> Failure {

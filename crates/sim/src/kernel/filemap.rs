@@ -10,10 +10,10 @@
 //! is not locked against those who make it longer meanwhile. Visible as: what they write behind the old end
 //! stays, what they write before it may go.
 
-use super::fault::{Killed, TouchError, revalidate};
+use super::fault::{Killed, TouchError, found_for, revalidate};
 use super::files::{NoSpace, Readahead};
 use super::slowpath::{RECLAIM_RETRIES_MAX, Want, alloc_pages};
-use super::swap::{self, UsedBy};
+use super::swap;
 use super::writeback::RATELIMIT_PAGES;
 use super::{Kernel, KernelCx, PAGE_BYTES, inodes, journal, oom, slab, writeback};
 use crate::device::Io;
@@ -37,10 +37,10 @@ const READAHEAD_MAX: u64 = 32;
 
 /// Who reads pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reader {
+pub(super) enum Reader {
     /// A system call.
     Call,
-    /// A fault.
+    /// A fault, which counts as a major one where it has to wait for the disk.
     Fault,
 }
 
@@ -155,7 +155,7 @@ fn page_to_read(
                 }
             }
             CachedPage::Swapped(slot) => {
-                swap::shmem_swap_in(cx, process, (file, index, slot), UsedBy::Call)?;
+                swap::shmem_swap_in(cx, process, (file, index, slot), Reader::Call)?;
             }
             _ if tried => {
                 // Reading ahead found no memory: this page alone, whatever it takes.
@@ -457,19 +457,28 @@ pub(crate) fn touch_metadata(
 }
 
 /// A page for the cache, or none if the request may fail and does.
-pub(super) fn cache_page(
+fn cache_page(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
     gfp: Gfp,
 ) -> Result<Option<Pfn>, FileError> {
-    let (cpu, node) = (cx.cpu(), cx.node());
-    let request = Request { order: Order(0), gfp, cpu, node, past_lists: false };
-    let want = Want { request, allowed: u64::MAX, process: Some(process) };
-    let found = alloc_pages(cx, want);
+    let found = ask_for_page(cx, process, gfp);
     if found.is_none() {
         super::fault::check(cx, process)?;
     }
     Ok(found)
+}
+
+/// A page for a file that is in memory alone, whatever it takes.
+pub(super) fn memory_page(cx: &mut KernelCx<'_>, process: ProcessId) -> Result<Pfn, Killed> {
+    let found = ask_for_page(cx, process, Gfp::HIGHUSER_MOVABLE);
+    found_for(cx, process, found)
+}
+
+fn ask_for_page(cx: &mut KernelCx<'_>, process: ProcessId, gfp: Gfp) -> Option<Pfn> {
+    let (cpu, node) = (cx.cpu(), cx.node());
+    let request = Request { order: Order(0), gfp, cpu, node, past_lists: false };
+    alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(process) })
 }
 
 fn submit_reads(cx: &mut KernelCx<'_>, file: FileId, reads: &[(u64, Pfn)]) {
@@ -639,7 +648,7 @@ pub(crate) fn file_fault(
         let found = cx.world().memory.files.get(file, index);
         let is_first = std::mem::take(&mut is_first);
         if let CachedPage::Swapped(slot) = found {
-            swap::shmem_swap_in(cx, process, (file, index, slot), UsedBy::Fault)?;
+            swap::shmem_swap_in(cx, process, (file, index, slot), Reader::Fault)?;
             continue;
         }
         let CachedPage::Page(pfn) = found else {

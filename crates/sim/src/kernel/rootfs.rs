@@ -6,13 +6,12 @@
 //! Departs: files have neither inodes nor directory entries in slab caches, nor nodes for their pages. Visible as:
 //! nothing, for the archive is unpacked before anything is counted.
 
-use super::filemap::{FileError, cache_page};
+use super::filemap::{FileError, memory_page};
 use super::policy::Rootfs;
 use super::{KernelCx, PAGE_BYTES};
 use crate::sched::DeviceId;
 use crate::task::Mode;
 use highorder_mm::filemap::FileId;
-use highorder_mm::gfp::Gfp;
 use highorder_mm::vma::ProcessId;
 
 /// Puts a file of so many bytes there. Suspends.
@@ -24,11 +23,7 @@ pub fn unpack(cx: &mut KernelCx<'_>, process: ProcessId, bytes: u64) -> Result<F
     let file = kernel.create_file(DeviceId(0));
     kernel.file_mut(file).size = bytes;
     for index in 0..bytes.div_ceil(PAGE_BYTES) {
-        let pfn = loop {
-            if let Some(pfn) = cache_page(cx, process, Gfp::HIGHUSER_MOVABLE)? {
-                break pfn;
-            }
-        };
+        let pfn = memory_page(cx, process)?;
         let cpu = cx.cpu();
         let kernel = cx.world();
         match kernel.flows.files.rootfs {

@@ -5,14 +5,14 @@
 //! Departs: what a page holds is not known, so that pages of zeros are written like others. Visible as:
 //! on 6.12 memory that was only ever cleared goes to the device, which the kernel would spare.
 
-use super::fault::{Killed, check, fault_page, found_for, revalidate};
+use super::fault::{Killed, check, fault_page, revalidate};
+use super::filemap::{Reader, memory_page};
 use super::mmap_lock::{self, Hold};
 use super::slowpath::{Want, alloc_pages};
 use super::{Kernel, KernelCx, PAGE_BYTES, Stall, SwapDevice};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
-use highorder_mm::alloc::Request;
 use highorder_mm::anon::{Fault, FaultKind};
 use highorder_mm::filemap::FileId;
 use highorder_mm::frame::PageFlags;
@@ -136,36 +136,21 @@ fn spend_mapping(cx: &mut KernelCx<'_>, process: ProcessId) {
     cx.spend(price.free, Mode::System);
 }
 
-/// Who uses a page of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum UsedBy {
-    /// A fault, which counts as a major one where it has to read.
-    Fault,
-    /// A call that reads the file.
-    Call,
-}
-
 /// Serves a use of a page of a file that is in swap: reads it, and some around it, unless there is a copy. Suspends.
 ///
 /// # Errors
 /// The process was killed.
 #[doc(alias = "shmem_swapin_folio")]
-pub(crate) fn shmem_swap_in(
+pub(super) fn shmem_swap_in(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
     (file, index, slot): (FileId, u64, Slot),
-    by: UsedBy,
+    reader: Reader,
 ) -> Result<(), Killed> {
     let began = cx.now();
     let plan = cx.world().memory.shmem_swapin_plan(slot);
-    let is_major = begin_read(cx, plan, |cx| {
-        let (cpu, node) = (cx.cpu(), cx.node());
-        let gfp = Gfp::HIGHUSER_MOVABLE;
-        let request = Request { order: Order(0), gfp, cpu, node, past_lists: false };
-        let found = alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(process) });
-        found_for(cx, process, found)
-    })?;
-    if is_major && by == UsedBy::Fault {
+    let is_major = begin_read(cx, plan, |cx| memory_page(cx, process))?;
+    if is_major && reader == Reader::Fault {
         cx.world().memory.vm.add(Vm::PgMajFault, 1);
     }
     wait_until_read(cx, slot);
