@@ -40,7 +40,7 @@ use highorder_sim::kernel::policy::Rootfs;
 use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Machine, Ns};
 use highorder_snapshot::live::{Options, Way};
 use highorder_snapshot::{FilledFrom, Snapshot};
-use highorder_workload::recorded::{Script, Shell, Unknown};
+use highorder_workload::recorded::{Moment, Script, Shell, Told, Unknown};
 use quantity::compare;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -339,11 +339,20 @@ impl Case {
         }
     }
 
-    /// The script, with as much done in the background as the recorded programs say they did.
+    /// The script, with as much done in the background as the recorded programs say they did, and when they did it.
     fn in_step(&self, script: Script) -> Script {
         let metrics = self.record.metrics.iter();
         let results = metrics.map(|metric| (metric.name.clone(), metric.samples.clone()));
-        script.in_step(&results.collect())
+        let timeline = &self.record.timeline;
+        let sum = |sample, names: [&str; 2]| -> u64 {
+            names.iter().filter_map(|name| timeline.get(name, sample)).sum::<f64>() as u64
+        };
+        let moments = timeline.time_ns.iter().enumerate().map(|(sample, &time)| Moment {
+            time: Ns(time),
+            settled: sum(sample, ["thp_fault_alloc", "thp_fault_fallback"]),
+            refaults: sum(sample, ["workingset_refault", "workingset_refault_file"]),
+        });
+        script.in_step(&Told { results: results.collect(), moments: moments.collect() })
     }
 
     /// The machine with the case's CPUs, nodes and swap, and with room for its files.

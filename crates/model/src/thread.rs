@@ -323,6 +323,11 @@ impl System for Thread<'_, '_> {
         }
     }
 
+    fn compute(&mut self, time: Ns) -> Result<(), Failure> {
+        self.cx.spend(time, Mode::User);
+        self.check()
+    }
+
     fn spawn(&mut self, spec: ThreadSpec, code: Code) -> Result<ThreadId, Failure> {
         self.system_call()?;
         let user_stack = if spec.new_process { None } else { self.write_stack()? };

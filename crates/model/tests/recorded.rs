@@ -5,7 +5,9 @@ mod common;
 use highorder_kernels::machine;
 use highorder_model::run;
 use highorder_record::Inputs;
-use highorder_workload::recorded::{Script, Shell};
+use highorder_sim::Ns;
+use highorder_system::System;
+use highorder_workload::recorded::{Script, Shell, Told};
 
 #[test]
 fn highalloc_has_its_passes_under_load_and_one_at_rest() {
@@ -83,4 +85,32 @@ fn the_text_of_the_copying_programs_becomes_active_when_the_first_of_them_ends()
         assert!((recorded / 2..=recorded * 2).contains(&by_shell), "{kernel}: {by_shell}");
         assert!(otherwise < 10, "{kernel}: {otherwise}");
     }
+}
+
+#[test]
+fn a_thread_that_computes_uses_its_cpu_for_so_long() {
+    let spec = common::model(machine::load("guest-tcg").unwrap(), "linux-5.4", "never");
+    let time = Ns::from_millis(300);
+    let code = move |sys: &mut dyn System| {
+        let (began, before) = (sys.now(), sys.cpu_use().user);
+        sys.compute(time)?;
+        assert_eq!(sys.cpu_use().user - before, time);
+        assert!(sys.now() - began >= time);
+        Ok(())
+    };
+    run(spec, Inputs::default(), Box::new(code)).unwrap();
+}
+
+#[test]
+fn what_waits_for_its_reader_is_busy_meanwhile() {
+    let spec = common::model(machine::load("guest-tcg").unwrap(), "linux-5.4", "always");
+    let setup = Script::parse("dd if=/dev/zero of=/data/stream bs=1M count=40; sync").unwrap();
+    let script = Script::parse("usemem -t 2 -m 64 -l 1 -f /data/stream").unwrap();
+    let results = [("usemem.streamed_mb", vec![200.0]), ("usemem.loop_s", vec![1.0])];
+    let results = results.map(|(name, values)| (name.to_owned(), values)).into();
+    let script = script.in_step(&Told { results, moments: Vec::new() });
+    let record = run(spec, Inputs::default(), script.code(Some(setup))).unwrap();
+    // It has little to do itself: of its 16384 pages one word each.
+    let user = Ns(record.durations.user_ns.unwrap());
+    assert!(user > Ns::from_millis(100), "{user:?}");
 }

@@ -192,6 +192,21 @@ fn a_process_may_start_processes_and_cpu_time_counts_each_once() {
 }
 
 #[test]
+fn a_thread_that_computes_uses_a_cpu_for_so_long() {
+    run_plain(|sys| {
+        let (began, before) = (sys.now(), sys.cpu_use().user);
+        sys.compute(Ns::from_millis(100))?;
+        let after = sys.cpu_use();
+        assert!(sys.now() - began >= Ns::from_millis(100));
+        // Reading its clock is a call on some machines, and counts as the kernel's time there.
+        let used = (after.user + after.system).saturating_sub(before);
+        assert!(used >= Ns::from_millis(90), "{used:?}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_killed_process_is_a_result_and_its_memory_is_gone() {
     let record = run_plain(|sys| {
         let child = sys.spawn(

@@ -279,6 +279,9 @@ pub trait System {
     /// Sleeps.
     fn sleep(&mut self, time: Ns) -> Result<(), Failure>;
 
+    /// Keeps a CPU busy until this thread has used so much of its time, whoever else wants it.
+    fn compute(&mut self, time: Ns) -> Result<(), Failure>;
+
     /// Starts a thread.
     fn spawn(&mut self, spec: ThreadSpec, code: Code) -> Result<ThreadId, Failure>;
 

@@ -18,6 +18,7 @@ mod program;
 mod shell;
 mod slabload;
 mod stutter;
+mod told;
 
 pub use churn::Churn;
 pub use fragmenter::Fragmenter;
@@ -26,11 +27,11 @@ pub use fsmark::Fsmark;
 pub use highalloc::{Highalloc, Load};
 pub use hugestress::Hugestress;
 pub use mapstream::Mapstream;
-pub use pace::Results;
 pub use postmark::Postmark;
-pub use program::{Program, ReadMeanwhile, Size};
+pub use program::{Program, Size};
 pub use slabload::Slabload;
 pub use stutter::Stutter;
+pub use told::{Course, Moment, ReadMeanwhile, Results, Told};
 
 use crate::files::{append, blocks};
 use crate::process::run_process;
@@ -146,13 +147,18 @@ impl Script {
         self
     }
 
-    /// The same, where what it does in the background goes as far as these results of a run of it tell. Results are of
-    /// the only program of their name.
+    /// The same, where what it does in the background goes as far as is told of a run of it. Results are of the only program
+    /// of their name.
     #[must_use]
-    pub fn in_step(mut self, results: &Results) -> Self {
+    pub fn in_step(mut self, told: &Told) -> Self {
+        // What was seen at a moment is all programs' doing.
+        let runs_one =
+            self.programs().count() == 1 && matches!(self.steps.first(), Some(Step::Run(_)));
+        let moments = if runs_one { told.moments.clone() } else { Vec::new() };
+        let told = &Told { results: told.results.clone(), moments };
         for step in &mut self.steps {
             if let Step::Run(program) = step {
-                *program = program.clone().in_step(results);
+                *program = program.clone().in_step(told);
             }
         }
         self
@@ -460,6 +466,31 @@ mod tests {
         let script = Script::parse("slabload -n 40000; usemem -t 2 -p 75 -l 2 -H").unwrap();
         assert_eq!((script.steps.len(), script.advice()), (2, Some(Advice::Huge)));
         assert!(script.loads_slab());
+    }
+
+    #[test]
+    fn moments_tell_of_the_only_program() {
+        let moment = |seconds, settled| {
+            let time = Ns::from_secs(seconds);
+            Moment { time, settled, refaults: 0 }
+        };
+        let results = [("usemem.streamed_mb", vec![100.0]), ("usemem.loop_s", vec![10.0])];
+        let results = results.map(|(name, values)| (name.to_owned(), values)).into();
+        // The first half takes one second of ten.
+        let told = Told { results, moments: vec![moment(0, 0), moment(1, 50), moment(10, 100)] };
+        let due_at_half = |line: &str| {
+            let script = Script::parse(line).unwrap().in_step(&told);
+            let due = script.programs().find_map(|program| match program {
+                Program::Usemem { read, .. } => Some(read.as_ref().unwrap().due(0, 1, 2)),
+                _ => None,
+            });
+            due.unwrap()
+        };
+        let usemem = "usemem -t 2 -p 80 -l 1 -f /data/stream";
+        assert_eq!(due_at_half(usemem), 10);
+        for others in ["sleep 9", "slabload -n 40000"] {
+            assert_eq!(due_at_half(&format!("{others}; {usemem}")), 50, "{others}");
+        }
     }
 
     #[test]

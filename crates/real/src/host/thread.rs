@@ -20,6 +20,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{
     NanosleepRelativeResult, disable_transparent_huge_pages, nanosleep, sched_setaffinity,
 };
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -234,6 +235,18 @@ impl System for HostThread {
                 NanosleepRelativeResult::Err(e) => return Err(refused("nanosleep", e)),
             }
         }
+    }
+
+    fn compute(&mut self, time: Ns) -> Result<(), Failure> {
+        let used = || {
+            let at = clock_gettime(ClockId::ThreadCPUTime);
+            Ns(at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
+        };
+        let end = used().saturating_add(time);
+        while used() < end {
+            std::hint::spin_loop();
+        }
+        Ok(())
     }
 
     fn spawn(&mut self, spec: ThreadSpec, code: Code) -> Result<ThreadId, Failure> {

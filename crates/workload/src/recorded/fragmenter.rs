@@ -5,8 +5,9 @@ use super::Unknown;
 use super::arguments::Arguments;
 use super::background::Background;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
-use super::pace::{Pace, Results, only, share};
+use super::pace::{Pace, Waits, share};
 use super::program::{Size, UNIT_PAGES, map, touch_units};
+use super::told::{Course, Told, only};
 use crate::files::{Random, read_once, write_new};
 use crate::process::{run_process, run_threads};
 use highorder_system::{Advice, Failure, System, ThreadSpec};
@@ -15,7 +16,7 @@ use highorder_system::{Advice, Failure, System, ThreadSpec};
 const STREAM: u128 = 0x6672_6167_7265_6164 << 64;
 
 /// What `fragmenter` was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragmenter {
     /// Threads that write, and then read.
     pub threads: u32,
@@ -25,6 +26,8 @@ pub struct Fragmenter {
     pub anon_percent: u64,
     /// Files that its threads read again in all, if that is known.
     pub nr_reread: Option<u64>,
+    /// How far the mapping had come by when, if that is known.
+    course: Option<Course>,
 }
 
 impl Fragmenter {
@@ -35,13 +38,15 @@ impl Fragmenter {
             file_percent: arguments.number('f')?.unwrap_or(150),
             anon_percent: arguments.number('a')?.unwrap_or(75),
             nr_reread: None,
+            course: None,
         })
     }
 
-    /// As much is read again as results tell.
-    pub(super) fn set_reread(&mut self, results: &Results) {
-        let mib = only(results, "fragmenter.reread_mb");
+    /// As much is read again as results tell, at one rate while memory is mapped.
+    pub(super) fn set_reread(&mut self, told: &Told) {
+        let mib = only(&told.results, "fragmenter.reread_mb");
         self.nr_reread = mib.map(|mib| mib as u64 * (1 << 20) / FILE_BYTES);
+        self.course = Course::of(&told.moments);
     }
 
     pub(super) fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
@@ -57,7 +62,7 @@ impl Fragmenter {
             })
         })?;
         let nr_reread = self.nr_reread.filter(|_| each > 0);
-        let pace = Pace::new(nr_reread.is_some());
+        let pace = Pace::new(nr_reread.is_some(), Waits::Busy);
         let mut readers = Background::default();
         for number in (0..self.threads).filter(|_| each > 0) {
             let spec = ThreadSpec::thread(format!("reader-{number}"));
@@ -73,16 +78,20 @@ impl Fragmenter {
             })?;
         }
         let child = ThreadSpec::process("fragmenter");
+        let Self { anon_percent, course, .. } = self;
         let mapped = run_process(
             sys,
             child,
             Box::new(move |sys| {
-                let pages =
-                    Size::Percent(self.anon_percent).pages_each(sys.machine().total_pages, 1);
+                let pages = Size::Percent(anon_percent).pages_each(sys.machine().total_pages, 1);
                 let area = map(sys, pages, Some(Advice::Huge))?;
                 for unit in (0..area.pages).step_by(UNIT_PAGES as usize) {
                     touch_units(sys, area.part(unit, UNIT_PAGES))?;
-                    let due = share(nr_reread.unwrap_or(0), unit + UNIT_PAGES, area.pages);
+                    let (all, done) = (nr_reread.unwrap_or(0), unit + UNIT_PAGES);
+                    let due = match &course {
+                        Some(course) => course.at_one_rate(all, done, area.pages),
+                        None => share(all, done, area.pages),
+                    };
                     pace.lead(sys, due)?;
                 }
                 sys.note_held();

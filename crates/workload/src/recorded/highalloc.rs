@@ -8,8 +8,9 @@
 use super::Unknown;
 use super::arguments::Arguments;
 use super::background::{Background, Signal};
-use super::pace::{Follower, Pace, Results, only, share};
+use super::pace::{Follower, Pace, Waits, share};
 use super::program::{map, report_success};
+use super::told::{Results, only};
 use crate::files::{Random, read_once, write_new};
 use crate::process::run_process;
 use crate::stress_highalloc::Pass;
@@ -133,7 +134,7 @@ impl Highalloc {
             attempts: (total * GOAL_PERCENT / 100) >> ORDER,
             pace: Ns::from_millis(self.pace_millis),
         };
-        let pace = Pace::new(self.load.is_some());
+        let pace = Pace::new(self.load.is_some(), Waits::Asleep);
         let load = self.load.unwrap_or_default();
         let workers = trees.start(sys, &pace)?;
         let mut front = Front { pace, due: 0 };

@@ -2,26 +2,27 @@
 //!
 //! How much a reader beside a workload reads hangs on who else used the host of a guest, and differs by a factor of
 //! eight between two recordings of one case. It is part of what was asked of memory, not of what memory management
-//! made of it. So where results tell how much was done in the background, as much is done here, evenly along the
-//! work in front: each side waits for the other.
+//! made of it. So where results tell how much was done in the background, as much is done here, in step with the work
+//! in front: each side waits for the other. How far one had come when the other had come so far, [`Told`] tells.
+//!
+//! [`Told`]: super::Told
 
 use highorder_system::{Failure, Ns, System};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How long a side sleeps before it looks at the other one again.
+/// How long a side waits before it looks at the other one again.
 const PAUSE: Ns = Ns::from_millis(1);
 
-/// What recorded programs printed: numbers by name, such as `usemem.streamed_mb`.
-pub type Results = BTreeMap<String, Vec<f64>>;
-
-/// The only number of a name.
-pub(super) fn only(results: &Results, name: &str) -> Option<f64> {
-    match results.get(name)?.as_slice() {
-        &[number] if number > 0.0 => Some(number),
-        _ => None,
-    }
+/// What the work in front does while it waits for the background.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// It keeps its CPU. Where the recorded work got no further in that time it was slow, not asleep, and whoever else
+    /// ran meanwhile, kswapd for one, had to share the CPUs with it.
+    Busy,
+    /// It sleeps, as it does for most of the time.
+    #[default]
+    Asleep,
 }
 
 /// What is due in the background, and what was done of it.
@@ -33,29 +34,35 @@ struct Counts {
 
 /// Keeps both sides in step, or leaves each to itself where nobody knows how much was done.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pace(Option<Arc<Counts>>);
+pub(super) struct Pace {
+    counts: Option<Arc<Counts>>,
+    waits: Waits,
+}
 
 impl Pace {
-    pub(super) fn new(is_known: bool) -> Self {
-        Self(is_known.then(Arc::default))
+    pub(super) fn new(is_known: bool, waits: Waits) -> Self {
+        Self { counts: is_known.then(Arc::default), waits }
     }
 
     pub(super) const fn is_known(&self) -> bool {
-        self.0.is_some()
+        self.counts.is_some()
     }
 
     /// One of those in the background.
     pub(super) fn follower(&self) -> Follower {
-        Follower(self.0.clone())
+        Follower(self.counts.clone())
     }
 
     /// The work in front has come so far that this much is due, and waits until it is done, but for what is under
     /// way. Does nothing when the background is gone.
     pub(super) fn lead(&self, sys: &mut dyn System, due: u64) -> Result<(), Failure> {
-        let Some(counts) = &self.0 else { return Ok(()) };
+        let Some(counts) = &self.counts else { return Ok(()) };
         counts.due.fetch_max(due, Ordering::Relaxed);
         while counts.done.load(Ordering::Relaxed).saturating_add(1) < due {
-            sys.sleep(PAUSE)?;
+            match self.waits {
+                Waits::Busy => sys.compute(PAUSE)?,
+                Waits::Asleep => sys.sleep(PAUSE)?,
+            }
         }
         Ok(())
     }

@@ -8,10 +8,11 @@ use super::fsmark::Fsmark;
 use super::highalloc::Highalloc;
 use super::hugestress::Hugestress;
 use super::mapstream::Mapstream;
-use super::pace::{Follower, Pace, Results, only, share};
+use super::pace::{Follower, Pace, Waits};
 use super::postmark::Postmark;
 use super::slabload::Slabload;
 use super::stutter::Stutter;
+use super::told::{ReadMeanwhile, Told};
 use super::{Unknown, place_of};
 use crate::process::{join_all, run_threads};
 use highorder_record::{Better, Metric, Statistic};
@@ -84,32 +85,6 @@ pub enum Program {
     Postmark(Postmark),
     /// Mappings are timed while a large file is copied.
     Stutter(Stutter),
-}
-
-/// What `usemem`'s reader read in a recorded run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadMeanwhile {
-    /// In all, in MiB.
-    pub mib: u64,
-    /// How long each loop took, in microseconds: it read at one rate all the while.
-    pub loop_us: Vec<u64>,
-}
-
-impl ReadMeanwhile {
-    fn of(results: &Results, loops: u32) -> Option<Self> {
-        let mib = only(results, "usemem.streamed_mb")? as u64;
-        let loop_us: Vec<u64> =
-            results.get("usemem.loop_s")?.iter().map(|seconds| (seconds * 1e6) as u64).collect();
-        let is_whole = loop_us.len() == loops as usize && loop_us.iter().sum::<u64>() > 0;
-        is_whole.then_some(Self { mib, loop_us })
-    }
-
-    /// How much of it is due when so much of a loop is done.
-    fn due(&self, number: usize, done: u64, of: u64) -> u64 {
-        let before: u64 = self.loop_us[..number].iter().sum();
-        let now = before + share(self.loop_us[number], done, of);
-        share(self.mib, now, self.loop_us.iter().sum())
-    }
 }
 
 /// How large a mapping is.
@@ -194,15 +169,15 @@ impl Program {
         matches!(self, Self::Slabload(_) | Self::Highalloc(_))
     }
 
-    /// The same, with as much done in the background as these results of a run of it tell.
+    /// The same, with as much done in the background as is told of a recorded run.
     #[must_use]
-    pub(super) fn in_step(mut self, results: &Results) -> Self {
+    pub(super) fn in_step(mut self, told: &Told) -> Self {
         match &mut self {
             Self::Usemem { loops, file: Some(_), read, .. } => {
-                *read = ReadMeanwhile::of(results, *loops);
+                *read = ReadMeanwhile::of(told, *loops);
             }
-            Self::Fragmenter(fragmenter) => fragmenter.set_reread(results),
-            Self::Highalloc(highalloc) => highalloc.set_load(results),
+            Self::Fragmenter(fragmenter) => fragmenter.set_reread(told),
+            Self::Highalloc(highalloc) => highalloc.set_load(&told.results),
             _ => {}
         }
         self
@@ -256,7 +231,7 @@ impl Program {
                 }
                 Ok(())
             }
-            Self::Fragmenter(fragmenter) => fragmenter.run(sys),
+            Self::Fragmenter(fragmenter) => fragmenter.clone().run(sys),
             Self::Hugestress(hugestress) => hugestress.run(sys),
             Self::Slabload(slabload) => slabload.run(sys),
             Self::Churn(churn) => churn.run(sys),
@@ -294,7 +269,7 @@ fn usemem(
     let area = map(sys, all, advice)?;
     let barrier = sys.new_barrier(threads)?;
     let done = Arc::new(AtomicBool::new(false));
-    let pace = Pace::new(read.is_some());
+    let pace = Pace::new(read.is_some(), Waits::Busy);
     let reader = match file {
         Some(name) => {
             let (name, done, pace) = (name.to_owned(), done.clone(), pace.follower());

@@ -77,6 +77,7 @@ pub(crate) enum Event {
     Sync,
     Drop(Caches),
     Sleep(Ns),
+    Compute(Ns),
     /// Whether it was had.
     Take(KernelBlock, bool),
     Free(BlockId),
@@ -311,6 +312,14 @@ impl System for Fake {
         if process != 0 && self.processes[process].naps > self.naps_max {
             return Err(self.kill());
         }
+        Ok(())
+    }
+
+    fn compute(&mut self, time: Ns) -> Result<(), Failure> {
+        self.alive()?;
+        self.now += time;
+        self.cpu.user += time;
+        self.events.push(Event::Compute(time));
         Ok(())
     }
 
