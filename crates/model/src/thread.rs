@@ -715,12 +715,16 @@ impl System for Thread<'_, '_> {
                 "a block of order {order}, expected 0 to {MAX_PAGE_ORDER}"
             ))),
         };
-        // `alloc_buddy_hugetlb_folio`, mm/hugetlb.c: user pages that migration can move, and that are worth
-        // some trying (`__GFP_REPEAT` before 4.13). `anon_pipe_get_page`, fs/pipe.c: GFP_HIGHUSER.
+        // `alloc_buddy_hugetlb_folio`, mm/hugetlb.c: user pages, since 3.12 such that migration can move, and that are
+        // worth some trying (`__GFP_REPEAT` before 4.13). `anon_pipe_get_page`, fs/pipe.c: GFP_HIGHUSER.
         let (order, gfp, of) = match kind {
             KernelBlock::Hugetlb => {
                 let insists = Gfp::REPEAT | Gfp::RETRY_MAYFAIL;
-                let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::COMP | Gfp::NOWARN | insists;
+                let user = match self.cx.world().flows.hugetlb.movable {
+                    true => Gfp::HIGHUSER_MOVABLE,
+                    false => Gfp::HIGHUSER,
+                };
+                let gfp = user | Gfp::COMP | Gfp::NOWARN | insists;
                 (huge_order, gfp, KernelUse::Hugetlb)
             }
             KernelBlock::PipeBuffer => (Order(0), Gfp::HIGHUSER, KernelUse::Pipe),

@@ -4,9 +4,9 @@ mod common;
 
 use highorder_kernels::machine;
 use highorder_model::run;
-use highorder_record::Inputs;
+use highorder_record::{Inputs, State};
 use highorder_sim::Ns;
-use highorder_system::System;
+use highorder_system::{KernelBlock, System};
 use highorder_workload::recorded::{Script, Shell, Told};
 
 #[test]
@@ -113,4 +113,29 @@ fn what_waits_for_its_reader_is_busy_meanwhile() {
     // It has little to do itself: of its 16384 pages one word each.
     let user = Ns(record.durations.user_ns.unwrap());
     assert!(user > Ns::from_millis(100), "{user:?}");
+}
+
+#[test]
+fn pages_of_the_pool_are_the_kernel_s_own_before_3_12_and_movable_since() {
+    const PAGES: u64 = 20;
+    let unmovable = |kernel: &str| {
+        let spec = common::model(machine::load("guest-tcg").unwrap(), kernel, "never");
+        let code = |sys: &mut dyn System| {
+            for _ in 0..PAGES {
+                sys.take_block(KernelBlock::Hugetlb)?.expect("memory is free");
+            }
+            Ok(())
+        };
+        let record = run(spec, Inputs::default(), Box::new(code)).unwrap();
+        let blocks = |state: &State| -> u64 {
+            state.zones.iter().filter_map(|zone| zone.pageblocks.get("Unmovable")).sum()
+        };
+        blocks(&record.after) - blocks(&record.before)
+    };
+    for kernel in ["linux-3.3", "linux-3.5"] {
+        assert!(unmovable(kernel) >= PAGES - 1, "{kernel}: {}", unmovable(kernel));
+    }
+    for kernel in ["linux-4.4", "linux-6.12"] {
+        assert_eq!(unmovable(kernel), 0, "{kernel}");
+    }
 }

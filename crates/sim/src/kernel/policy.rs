@@ -26,6 +26,8 @@ pub struct Flows {
     pub shrinkers: Shrinkers,
     /// How huge pages are asked for.
     pub thp: Thp,
+    /// How pages for the pool of huge pages are asked for.
+    pub hugetlb: Hugetlb,
     /// How khugepaged makes huge pages.
     pub khugepaged: Khugepaged,
     /// When compaction runs, and for whom.
@@ -288,6 +290,15 @@ pub enum ThpNuma {
     /// That node alone, without reclaim; base pages from there are next. The order that was called
     /// acceptable in the discussion of May 2019; no kernel had it.
     ThisnodeCheap,
+}
+
+/// Policy of the pool of huge pages (`vm.nr_hugepages`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hugetlb {
+    /// Its pages are asked for as movable memory, since migration can move them (86cdb465cf3a, 3.12). Before, they are
+    /// the kernel's own, and the blocks they come from become unmovable.
+    pub movable: bool,
 }
 
 /// Policy of the page cache's users.
