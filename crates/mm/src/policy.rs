@@ -427,6 +427,9 @@ pub struct Compaction {
     /// Only full sync runs isolate pages under writeback (4.14; before, sync-light ones do
     /// too: 4.6).
     pub writeback_needs_sync: bool,
+    /// An asynchronous run takes dirty pages of a block device, which hold the metadata of its file system (since 5.0 it
+    /// can move those that nobody holds, 88dbcbb3a484). Before, it passes over them (`ISOLATE_ASYNC_MIGRATE`).
+    pub async_takes_dirty_buffers: bool,
     /// `vm.compact_unevictable_allowed` unless set (5bbe3547aa3b, 4.1); before, locked memory stays.
     pub unevictable: bool,
     /// Drivers' pages with operations of their own move (bda807d44454, 4.8).

@@ -274,6 +274,31 @@ fn each_mode_takes_what_it_may_wait_for() {
 }
 
 #[test]
+fn async_runs_before_5_0_pass_over_metadata_that_is_to_be_written() {
+    // A page that a journal holds is all that is in the block.
+    let taken = |policy: &Policy, mode, is_committed: bool| {
+        let (mut memory, _) =
+            zone(policy, &["m...............", "k...............", "k..............."]);
+        memory.pin_page(Pfn(0));
+        if is_committed {
+            memory.set_page_dirty(Pfn(0));
+        }
+        let request = CompactRequest { mode, ..CompactRequest::user(ZONE, CpuId(0)) };
+        let (_, steps) = drive(&mut memory, CompactRequest { ignore_skip_hint: false, ..request });
+        assert!(moves(&steps).is_empty(), "nobody can move it");
+        (sources(&steps)[0].3, memory.block_skip(Pfn(0)))
+    };
+    for (policy, passes_over) in [(linux_4_4(), true), (linux_4_20(), true), (linux_6_1(), false)] {
+        assert_eq!(taken(&policy, MigrateMode::Async, false).0, 1, "not committed");
+        assert_eq!(taken(&policy, MigrateMode::Async, true).0, u32::from(!passes_over));
+        assert_eq!(taken(&policy, MigrateMode::SyncLight, true).0, 1, "it could wait");
+    }
+    // Where nothing was taken, the next run does not look again.
+    assert!(taken(&linux_4_4(), MigrateMode::Async, true).1);
+    assert!(!taken(&linux_4_4(), MigrateMode::Async, false).1);
+}
+
+#[test]
 fn a_sync_run_moves_the_page_once_it_is_written() {
     let (mut memory, file) =
         zone(&linux_6_12(), &["mm..............", "k...............", "k..............."]);

@@ -101,7 +101,7 @@ fn mobility(kernel: &Kernel, head: Pfn) -> Mobility {
         Some(KernelUse::Slab(cache)) if cache.is_reclaimable(&memory.policy.slab) => {
             return Mobility::Reclaimable;
         }
-        Some(KernelUse::Hugetlb) => return Mobility::Movable,
+        Some(KernelUse::Hugetlb) if kernel.flows.hugetlb.movable => return Mobility::Movable,
         Some(KernelUse::Unknown) | None => {}
         Some(_) => return Mobility::Unmovable,
     }

@@ -7,7 +7,7 @@ use highorder_model::run;
 use highorder_record::{Inputs, State};
 use highorder_sim::Ns;
 use highorder_system::{KernelBlock, System};
-use highorder_workload::recorded::{Script, Shell, Told};
+use highorder_workload::recorded::{Results, Script, Shell, Told};
 
 #[test]
 fn highalloc_has_its_passes_under_load_and_one_at_rest() {
@@ -138,4 +138,19 @@ fn pages_of_the_pool_are_the_kernel_s_own_before_3_12_and_movable_since() {
     for kernel in ["linux-4.4", "linux-6.12"] {
         assert_eq!(unmovable(kernel), 0, "{kernel}");
     }
+}
+
+#[test]
+fn fragmenting_takes_as_long_as_it_did() {
+    let elapsed = |results: Results| {
+        let spec = common::model(machine::load("guest-tcg").unwrap(), "linux-4.4", "always");
+        let script = Script::parse("thpscale -d /data -a 5 -f 5 -p 5 -t 1").unwrap();
+        let script = script.in_step(&Told { results, moments: Vec::new() });
+        let record = run(spec, Inputs::default(), script.code(None)).unwrap();
+        Ns(record.durations.elapsed_ns.unwrap())
+    };
+    let by_itself = elapsed(Results::new());
+    assert!(by_itself < Ns::from_secs(10), "{by_itself:?}");
+    let as_recorded = elapsed(Results::from([("thpscale.frag_s".to_owned(), vec![20.0])]));
+    assert!((Ns::from_secs(20)..Ns::from_secs(25)).contains(&as_recorded), "{as_recorded:?}");
 }

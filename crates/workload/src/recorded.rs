@@ -31,7 +31,7 @@ pub use postmark::Postmark;
 pub use program::{Program, Size};
 pub use slabload::Slabload;
 pub use stutter::Stutter;
-pub use told::{Course, Moment, ReadMeanwhile, Results, Told};
+pub use told::{Moment, ReadMeanwhile, Results, Told};
 
 use crate::files::{append, blocks};
 use crate::process::run_process;
@@ -517,6 +517,7 @@ mod tests {
         let scale = Program::parse("thpscale -d /data -t 1,2 -k 0").unwrap();
         let expected = Program::Thpscale {
             fragments: Fragments { anon_percent: 30, file_percent: 50, keep: 0 },
+            took: None,
             size: Size::Percent(40),
             advice: Some(Advice::Huge),
             rounds: vec![1, 2],

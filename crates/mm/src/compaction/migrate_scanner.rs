@@ -1,9 +1,11 @@
 //! The migrate scanner: which pageblocks are emptied, and which of their pages can be moved.
 //!
 //! Models: `isolate_migratepages`, `isolate_migratepages_block`, `suitable_migration_source`,
-//! `update_cached_migrate`, `test_and_set_skip`, mm/compaction.c, v6.12, v6.1, v4.14, v4.4 and v3.4.
+//! `update_cached_migrate`, `test_and_set_skip`, mm/compaction.c, v6.12, v6.1, v4.14, v4.4 and v3.4;
+//! `__isolate_lru_page`, mm/vmscan.c, v4.4.
 //! Departs: a pageblock is scanned in one step. Visible as: whoever frees a page in the part that is
-//! already scanned comes a little too late.
+//! already scanned comes a little too late. Of a block device's dirty pages, asynchronous runs before 5.0 pass over
+//! those alone that somebody holds, as a journal does. Visible as: on file systems without one, more are moved.
 //!
 //! The scanner goes from pageblock to pageblock to the first that is to be scanned, or to the free scanner. It
 //! passes over one that is not whole, that has a skip hint (unless the run ignores hints or a search has just
@@ -366,6 +368,7 @@ impl Memory {
     }
 
     /// Whether a page is one that this run may take at this moment.
+    #[doc(alias = "__isolate_lru_page")]
     fn may_isolate(&self, run: &CompactRun, pfn: Pfn) -> bool {
         if !self.is_movable_page(pfn) {
             return false;
@@ -382,6 +385,14 @@ impl Memory {
         if has_mapping && !run.request.gfp.contains(Gfp::FS)
             || !has_mapping && frames.has(pfn, PageFlags::PINNED)
             || !policy.unevictable && frames.has(pfn, PageFlags::UNEVICTABLE)
+        {
+            return false;
+        }
+        // A journal holds it: it is dirty once it is committed.
+        let is_dirty_buffer = !frames.has(pfn, PageFlags::ANON)
+            && frames.has(pfn, PageFlags::PINNED)
+            && frames.has(pfn, PageFlags::DIRTY);
+        if is_dirty_buffer && run.cc.mode == MigrateMode::Async && !policy.async_takes_dirty_buffers
         {
             return false;
         }

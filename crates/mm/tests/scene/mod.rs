@@ -77,6 +77,7 @@ pub(crate) fn linux_4_20() -> Policy {
     policy.freelist.moved_to = End::Head;
     policy.zone.fragment_avoidance = FragmentAvoidance::Off;
     policy.compaction = Compaction {
+        async_takes_dirty_buffers: false,
         target_search: TargetSearch::Off,
         migrate_search: MigrateSearch::Off,
         free_scan: FreeScan::UntilMark,
@@ -140,6 +141,7 @@ pub(crate) fn linux_4_4() -> Policy {
         suitable: Suitable::LowMark,
         isolate_mark: IsolateMark::Low,
         writeback_needs_sync: false,
+        async_takes_dirty_buffers: false,
         movable_ops: false,
         kcompactd_ignores_hints: true,
         counters: CompactCounters::Scanned,

@@ -3,6 +3,7 @@
 use super::Unknown;
 use super::arguments::Arguments;
 use super::background::Background;
+use super::pace::share;
 use super::program::{UNIT_PAGES, map};
 use crate::files::{Random, read_once, write_new};
 use highorder_system::{Access, Advice, Failure, Ns, Pattern, System};
@@ -40,8 +41,11 @@ impl Fragments {
         })
     }
 
-    /// Fragments memory; what stays is mapped from then on.
-    pub(super) fn make(self, sys: &mut dyn System) -> Result<(), Failure> {
+    /// Fragments memory; what stays is mapped from then on. It is kept busy until it has taken as long as it did when it
+    /// was recorded, if that is known, for a journal commits and writers write by the clock. A page that is new takes
+    /// twice as long as one that is read again: it has to be had as well as filled (files had been written after 75 % of
+    /// the time in `50-thpscale-always`, and after 81 % in `44-thpscale-always`, where this says 76 %).
+    pub(super) fn make(self, sys: &mut dyn System, took: Option<Ns>) -> Result<(), Failure> {
         let machine = sys.machine();
         let (total, page_bytes) = (machine.total_pages, machine.page_bytes);
         let anon = total * self.anon_percent / 100 / UNIT_PAGES * UNIT_PAGES;
@@ -49,17 +53,29 @@ impl Fragments {
         let area = map(sys, anon, Some(Advice::NoHuge))?;
         let steps = anon.div_ceil(STEP_PAGES).max(1);
         let name = |number: u64| format!("fragment-{number}");
+        let began = sys.now();
+        let file_pages = FILE_BYTES / page_bytes;
+        let all = 2 * anon + 3 * files * file_pages;
+        let keep_pace = |sys: &mut dyn System, done: u64| {
+            let Some(took) = took else { return Ok(()) };
+            let due = began.saturating_add(Ns(share(took.0, done, all)));
+            let left = due.saturating_sub(sys.now());
+            sys.compute(left)
+        };
         for step in 0..steps {
             let first = step * STEP_PAGES;
             let part = area.part(first, STEP_PAGES.min(anon - first));
             sys.touch_range(part, Pattern::word(Access::Write))?;
             // Equal shares.
-            for number in files * step / steps..files * (step + 1) / steps {
+            let written = files * (step + 1) / steps;
+            for number in files * step / steps..written {
                 write_new(sys, &name(number), FILE_BYTES, WRITE_BYTES)?;
             }
+            keep_pace(sys, 2 * (first + part.pages + written * file_pages))?;
         }
         for number in 0..files {
             read_once(sys, &name(number), FILE_BYTES, FILE_BYTES)?;
+            keep_pace(sys, 2 * anon + (2 * files + number + 1) * file_pages)?;
         }
         // The original's own sequence is not known, but was the same in every run; any random half will do.
         let mut random = Random::new(0, STREAM);
@@ -83,7 +99,7 @@ impl Fragments {
     ) -> Result<(), Failure> {
         const PAUSE: Ns = Ns::from_secs(1);
         background.start(sys, "fragmem", move |sys, signals| {
-            self.make(sys)?;
+            self.make(sys, None)?;
             signals.set_ready();
             while !signals.is_over() {
                 sys.sleep(PAUSE)?;

@@ -12,12 +12,12 @@ use super::pace::{Follower, Pace, Waits};
 use super::postmark::Postmark;
 use super::slabload::Slabload;
 use super::stutter::Stutter;
-use super::told::{ReadMeanwhile, Told};
+use super::told::{ReadMeanwhile, Told, only};
 use super::{Unknown, place_of};
 use crate::process::{join_all, run_threads};
 use highorder_record::{Better, Metric, Statistic};
 use highorder_system::{
-    Access, Advice, Area, Code, Extent, Failure, MemPolicy, NodeId, Pattern, System, ThreadSpec,
+    Access, Advice, Area, Code, Extent, Failure, MemPolicy, NodeId, Ns, Pattern, System, ThreadSpec,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,6 +60,8 @@ pub enum Program {
     Thpscale {
         /// How memory is fragmented.
         fragments: Fragments,
+        /// How long that took, if it is known.
+        took: Option<Ns>,
         /// The mapping of each round.
         size: Size,
         /// What is advised of it.
@@ -173,8 +175,11 @@ impl Program {
     #[must_use]
     pub(super) fn in_step(mut self, told: &Told) -> Self {
         match &mut self {
-            Self::Usemem { loops, file: Some(_), read, .. } => {
-                *read = ReadMeanwhile::of(told, *loops);
+            Self::Usemem { loops, advice, file: Some(_), read, .. } => {
+                *read = ReadMeanwhile::of(told, *loops, *advice != Some(Advice::NoHuge));
+            }
+            Self::Thpscale { took, .. } => {
+                *took = only(&told.results, "thpscale.frag_s").map(|s| Ns((s * 1e9) as u64));
             }
             Self::Fragmenter(fragmenter) => fragmenter.set_reread(told),
             Self::Highalloc(highalloc) => highalloc.set_load(&told.results),
@@ -214,8 +219,8 @@ impl Program {
                 sys.note_held();
                 Ok(())
             }
-            Self::Thpscale { fragments, size, advice, rounds } => {
-                fragments.make(sys)?;
+            Self::Thpscale { fragments, took, size, advice, rounds } => {
+                fragments.make(sys, *took)?;
                 let total = sys.machine().total_pages;
                 for (number, &threads) in rounds.iter().enumerate() {
                     let each = size.pages_each(total, threads.into());
@@ -382,7 +387,7 @@ fn thpscale_of(arguments: &Arguments) -> Result<Program, Unknown> {
     let rounds = list.split(',').map(threads).collect::<Result<_, _>>()?;
     // `-N` advises nothing, where for other programs it advises against.
     let advice = if arguments.has('N') { None } else { Some(Advice::Huge) };
-    Ok(Program::Thpscale { fragments, size: arguments.size(40)?, advice, rounds })
+    Ok(Program::Thpscale { fragments, took: None, size: arguments.size(40)?, advice, rounds })
 }
 
 fn mmapdemo_of(arguments: &Arguments) -> Result<Program, Unknown> {

@@ -3,6 +3,7 @@
 use super::pace::share;
 use highorder_system::Ns;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Base pages of 1 MiB: what `usemem`'s reader reads at once.
 const MIB_PAGES: u64 = 256;
@@ -75,7 +76,7 @@ fn rising(moments: &[Moment], counter: impl Fn(&Moment) -> u64) -> Vec<(u64, u64
 
 /// When the work in front of a recorded run had come how far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Course {
+pub(super) struct Course {
     /// Microseconds by places that were settled.
     time_us: Line,
     /// When the first of them was settled, or soon before.
@@ -86,12 +87,18 @@ impl Course {
     /// `None` where no moment tells of any progress.
     pub(super) fn of(moments: &[Moment]) -> Option<Self> {
         let mut points: Vec<(u64, u64)> = Vec::new();
+        // How long it has stood still.
+        let mut stood_until = None;
         for (time_us, settled) in rising(moments, |moment| moment.settled) {
             match points.last_mut() {
                 // Nothing was done yet: what comes next began here.
                 Some(first) if settled == 0 => first.1 = time_us,
-                Some(last) if last.0 == settled => {}
-                _ => points.push((settled, time_us)),
+                Some(last) if last.0 == settled => stood_until = Some(time_us),
+                last => {
+                    let stood = last.zip(stood_until.take()).map(|(last, until)| (last.0, until));
+                    points.extend(stood);
+                    points.push((settled, time_us));
+                }
             }
         }
         let began_us = points.first()?.1;
@@ -102,7 +109,7 @@ impl Course {
     pub(super) fn time_us(&self, done: u64, of: u64) -> u64 {
         let settled = self.time_us.0.last().map_or(0, |&(settled, _)| settled);
         // Finer than a whole place: a thousandth.
-        let wanted = share(settled * 1000, done, of);
+        let wanted = share(settled.saturating_mul(1000), done, of);
         let (whole, rest) = (wanted / 1000, wanted % 1000);
         let (from, to) = (self.time_us.at(whole), self.time_us.at(whole + 1));
         from + share(to - from, rest, 1000)
@@ -124,21 +131,27 @@ pub struct ReadMeanwhile {
     pub loop_us: Vec<u64>,
     /// How far the first loop, which faults all of the memory in, had come by when; if that is known.
     course: Option<Course>,
+    /// Microseconds from the run's beginning to the first loop's.
+    began_us: u64,
     /// Pages read by microseconds since the run began.
     read: Line,
 }
 
 impl ReadMeanwhile {
-    pub(super) fn of(told: &Told, loops: u32) -> Option<Self> {
+    /// `faults_huge` says whether the mapping may have huge pages: else their places tell nothing of it.
+    pub(super) fn of(told: &Told, loops: u32, faults_huge: bool) -> Option<Self> {
         let mib = only(&told.results, "usemem.streamed_mb")? as u64;
         let seconds = told.results.get("usemem.loop_s")?;
         let loop_us: Vec<u64> = seconds.iter().map(|seconds| (seconds * 1e6) as u64).collect();
-        let all_us = loop_us.iter().sum::<u64>();
+        let all_us = sum(&loop_us);
         if loop_us.len() != loops as usize || all_us == 0 {
             return None;
         }
-        let read = read_by_time(&told.moments, mib * MIB_PAGES, all_us);
-        Some(Self { mib, loop_us, course: Course::of(&told.moments), read })
+        let course = faults_huge.then(|| Course::of(&told.moments)).flatten();
+        let began_us = course.as_ref().map_or(0, |course| course.began_us);
+        let loops_us = began_us..began_us.saturating_add(all_us);
+        let read = read_by_time(&told.moments, mib.saturating_mul(MIB_PAGES), loops_us);
+        Some(Self { mib, loop_us, course, began_us, read })
     }
 
     /// How many MiB of it are due when so much of a loop is done.
@@ -146,8 +159,8 @@ impl ReadMeanwhile {
         let time_us = match &self.course {
             Some(course) if number == 0 => course.time_us(done, of),
             _ => {
-                let before: u64 = self.loop_us[..number].iter().sum();
-                before + share(self.loop_us[number], done, of)
+                let before = self.began_us.saturating_add(sum(&self.loop_us[..number]));
+                before.saturating_add(share(self.loop_us[number], done, of))
             }
         };
         match number + 1 == self.loop_us.len() && done >= of {
@@ -157,12 +170,19 @@ impl ReadMeanwhile {
     }
 }
 
+fn sum(times_us: &[u64]) -> u64 {
+    times_us.iter().fold(0, |sum, &time_us| sum.saturating_add(time_us))
+}
+
 /// Pages that a reader of a large file read, by microseconds. The file was in memory when it began. As long as it is
 /// ahead of reclaim it reads from memory, at one rate. Where reclaim overtakes it, it reads from the disk what reclaim
 /// took before it: then pages are read again, and these are the ones it reads.
-fn read_by_time(moments: &[Moment], pages: u64, all_us: u64) -> Line {
-    let mut line = vec![(0, 0)];
-    let seen = rising(moments, |moment| moment.refaults);
+fn read_by_time(moments: &[Moment], pages: u64, loops_us: Range<u64>) -> Line {
+    let mut line = vec![(loops_us.start, 0)];
+    let seen: Vec<(u64, u64)> = rising(moments, |moment| moment.refaults)
+        .into_iter()
+        .map(|(time, missed)| (time.max(loops_us.start), missed))
+        .collect();
     let missed = seen.last().map_or(0, |&(_, missed)| missed);
     let overtaken = seen.iter().position(|&(_, missed)| missed >= MIB_PAGES);
     if let Some(at) = overtaken.filter(|&at| at > 0 && missed <= pages) {
@@ -174,14 +194,13 @@ fn read_by_time(moments: &[Moment], pages: u64, all_us: u64) -> Line {
             _ => end - before,
         };
         let from_memory = pages - missed;
-        line.push((end.saturating_sub(needed).max(before).max(1), from_memory));
+        line.push((end.saturating_sub(needed).max(before), from_memory));
         line.extend(seen[at..].iter().map(|&(time, missed)| (time, from_memory + missed)));
     }
     let last = line.last().map_or(0, |&(time, _)| time);
-    if line.len() == 1 || last < all_us {
-        line.push((all_us.max(last + 1), pages));
+    if line.len() == 1 || last < loops_us.end {
+        line.push((loops_us.end, pages));
     }
-    line.dedup_by_key(|point| point.0);
     Line(line)
 }
 
@@ -215,7 +234,7 @@ mod tests {
         let refaults = [0, 0, 0, 0, 10, 30, 40];
         let moments: Vec<_> =
             refaults.iter().zip(0..).map(|(&mib, second)| (second, 0, 500 + mib * 256)).collect();
-        let line = read_by_time(&self::moments(&moments), 100 * 256, 6_000_000);
+        let line = read_by_time(&self::moments(&moments), 100 * 256, 0..6_000_000);
         let mib = |ms: u64| line.at(ms * 1000) / 256;
         // At the rate of the fifth second, the fourth's 10 MiB took half of it.
         assert_eq!([mib(0), mib(1750), mib(3500)], [0, 30, 60]);
@@ -223,15 +242,39 @@ mod tests {
     }
 
     #[test]
+    fn work_that_stands_still_goes_on_where_it_stood() {
+        // Half in a second, nothing for three, and the rest in one. What comes after all was done is not its own.
+        let moments = moments(&[(0, 0, 0), (1, 50, 0), (4, 50, 0), (5, 100, 0), (9, 100, 0)]);
+        let course = Course::of(&moments).unwrap();
+        let at = |done| course.time_us(done, 100);
+        assert_eq!([at(25), at(50), at(75), at(100)], [500_000, 4_000_000, 4_500_000, 5_000_000]);
+    }
+
+    #[test]
+    fn work_that_begins_late_has_nothing_due_before() {
+        let results = [("usemem.streamed_mb", vec![60.0]), ("usemem.loop_s", vec![4.0, 2.0])];
+        let results = results.map(|(name, values)| (name.to_owned(), values)).into();
+        // It begins after three seconds.
+        let moments = moments(&[(0, 0, 0), (3, 0, 0), (5, 50, 0), (7, 100, 0), (9, 100, 0)]);
+        let told = Told { results, moments };
+        for faults_huge in [true, false] {
+            let read = ReadMeanwhile::of(&told, 2, faults_huge).unwrap();
+            let due =
+                [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)].map(|(n, done)| read.due(n, done, 2));
+            assert_eq!(due, [0, 40, 40, 50, 60], "{faults_huge}");
+        }
+    }
+
+    #[test]
     fn without_moments_it_reads_evenly() {
         let results = [("usemem.streamed_mb", vec![80.0]), ("usemem.loop_s", vec![3.0, 1.0])];
         let results = results.map(|(name, values)| (name.to_owned(), values)).into();
         let told = Told { results, moments: Vec::new() };
-        let read = ReadMeanwhile::of(&told, 2).unwrap();
+        let read = ReadMeanwhile::of(&told, 2, true).unwrap();
         assert_eq!(
             [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)].map(|(n, d)| read.due(n, d, 2)),
             [0, 30, 60, 70, 80]
         );
-        assert_eq!(ReadMeanwhile::of(&told, 3), None, "another number of loops");
+        assert_eq!(ReadMeanwhile::of(&told, 3, true), None, "another number of loops");
     }
 }
