@@ -352,7 +352,7 @@ impl Case {
             settled: sum(sample, ["thp_fault_alloc", "thp_fault_fallback"]),
             refaults: sum(sample, ["workingset_refault", "workingset_refault_file"]),
         });
-        script.in_step(&Told { results: results.collect(), moments: moments.collect() })
+        script.in_step(Told { results: results.collect(), moments: moments.collect() })
     }
 
     /// The machine with the case's CPUs, nodes and swap, and with room for its files.

@@ -7,9 +7,9 @@
 //! once, where kernels before 4.8 let it pass through the batch of pages to be added to the LRU. Visible as:
 //! there, up to 14 frames stay away until the next drain. Every file system can move its dirty pages
 //! (`migratepage`), and block devices theirs, but for what a journal holds. Visible as: where one cannot, fewer dirty
-//! pages move than here. Nothing takes a page's
-//! lock for a short while, so that only pages being read are found locked. Visible as: fewer attempts fail.
-//! Whoever waits with a frame's number in hand for a page that is on an LRU list, looks the page up anew.
+//! pages move than here. Nothing takes a page's lock for a short while, so that only pages being read are found locked.
+//! Visible as: fewer attempts fail. Whoever waits with a frame's number in hand for a page that is on an LRU list, looks
+//! the page up anew.
 //!
 //! A page that is to be moved is isolated first ([`Memory::isolate_movable_page`]): reclaim does not meet
 //! it, and if it is unmapped or truncated meanwhile, its frame stays until [`Memory::migrate_page`] or

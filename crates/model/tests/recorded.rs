@@ -108,7 +108,7 @@ fn what_waits_for_its_reader_is_busy_meanwhile() {
     let script = Script::parse("usemem -t 2 -m 64 -l 1 -f /data/stream").unwrap();
     let results = [("usemem.streamed_mb", vec![200.0]), ("usemem.loop_s", vec![1.0])];
     let results = results.map(|(name, values)| (name.to_owned(), values)).into();
-    let script = script.in_step(&Told { results, moments: Vec::new() });
+    let script = script.in_step(Told { results, moments: Vec::new() });
     let record = run(spec, Inputs::default(), script.code(Some(setup))).unwrap();
     // It has little to do itself: of its 16384 pages one word each.
     let user = Ns(record.durations.user_ns.unwrap());
@@ -145,7 +145,7 @@ fn fragmenting_takes_as_long_as_it_did() {
     let elapsed = |results: Results| {
         let spec = common::model(machine::load("guest-tcg").unwrap(), "linux-4.4", "always");
         let script = Script::parse("thpscale -d /data -a 5 -f 5 -p 5 -t 1").unwrap();
-        let script = script.in_step(&Told { results, moments: Vec::new() });
+        let script = script.in_step(Told { results, moments: Vec::new() });
         let record = run(spec, Inputs::default(), script.code(None)).unwrap();
         Ns(record.durations.elapsed_ns.unwrap())
     };

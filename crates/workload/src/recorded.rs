@@ -150,15 +150,16 @@ impl Script {
     /// The same, where what it does in the background goes as far as is told of a run of it. Results are of the only program
     /// of their name.
     #[must_use]
-    pub fn in_step(mut self, told: &Told) -> Self {
+    pub fn in_step(mut self, mut told: Told) -> Self {
         // What was seen at a moment is all programs' doing.
         let runs_one =
             self.programs().count() == 1 && matches!(self.steps.first(), Some(Step::Run(_)));
-        let moments = if runs_one { told.moments.clone() } else { Vec::new() };
-        let told = &Told { results: told.results.clone(), moments };
+        if !runs_one {
+            told.moments.clear();
+        }
         for step in &mut self.steps {
             if let Step::Run(program) = step {
-                *program = program.clone().in_step(told);
+                *program = program.clone().in_step(&told);
             }
         }
         self
@@ -479,7 +480,7 @@ mod tests {
         // The first half takes one second of ten.
         let told = Told { results, moments: vec![moment(0, 0), moment(1, 50), moment(10, 100)] };
         let due_at_half = |line: &str| {
-            let script = Script::parse(line).unwrap().in_step(&told);
+            let script = Script::parse(line).unwrap().in_step(told.clone());
             let due = script.programs().find_map(|program| match program {
                 Program::Usemem { read, .. } => Some(read.as_ref().unwrap().due(0, 1, 2)),
                 _ => None,

@@ -8,7 +8,7 @@ use super::files::files_in;
 use super::memory::{self, Ask, Mappings, Range, Remembered, Unmapped};
 use super::message::{Message, MetricHead};
 use super::process::Process;
-use crate::clock::timespec;
+use crate::clock::{thread_ns, timespec};
 use crate::proc;
 use highorder_record::Metric;
 use highorder_system::{
@@ -20,7 +20,6 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{
     NanosleepRelativeResult, disable_transparent_huge_pages, nanosleep, sched_setaffinity,
 };
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -238,12 +237,8 @@ impl System for HostThread {
     }
 
     fn compute(&mut self, time: Ns) -> Result<(), Failure> {
-        let used = || {
-            let at = clock_gettime(ClockId::ThreadCPUTime);
-            Ns(at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
-        };
-        let end = used().saturating_add(time);
-        while used() < end {
+        let end = thread_ns().saturating_add(time.0);
+        while thread_ns() < end {
             std::hint::spin_loop();
         }
         Ok(())

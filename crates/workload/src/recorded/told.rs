@@ -45,15 +45,19 @@ pub(super) fn only(results: &Results, name: &str) -> Option<f64> {
 struct Line(Vec<(u64, u64)>);
 
 impl Line {
-    fn last(&self) -> u64 {
-        self.0.last().map_or(0, |&(_, y)| y)
+    fn first(&self) -> (u64, u64) {
+        self.0.first().copied().unwrap_or_default()
+    }
+
+    fn last(&self) -> (u64, u64) {
+        self.0.last().copied().unwrap_or_default()
     }
 
     /// The value at `x`: that of the last of all points there, and of the ends beyond them.
     fn at(&self, x: u64) -> u64 {
         let next = self.0.partition_point(|point| point.0 <= x);
         let Some(&(x0, y0)) = next.checked_sub(1).and_then(|before| self.0.get(before)) else {
-            return self.0.first().map_or(0, |&(_, y)| y);
+            return self.first().1;
         };
         match self.0.get(next) {
             Some(&(x1, y1)) => y0 + share(y1 - y0, x - x0, x1 - x0),
@@ -74,14 +78,9 @@ fn rising(moments: &[Moment], counter: impl Fn(&Moment) -> u64) -> Vec<(u64, u64
     moments.iter().map(&mut count).collect()
 }
 
-/// When the work in front of a recorded run had come how far.
+/// When the work in front of a recorded run had come how far: microseconds by places that were settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Course {
-    /// Microseconds by places that were settled.
-    time_us: Line,
-    /// When the first of them was settled, or soon before.
-    began_us: u64,
-}
+pub(super) struct Course(Line);
 
 impl Course {
     /// `None` where no moment tells of any progress.
@@ -101,24 +100,29 @@ impl Course {
                 }
             }
         }
-        let began_us = points.first()?.1;
-        (points.len() > 1).then_some(Self { time_us: Line(points), began_us })
+        (points.len() > 1).then_some(Self(Line(points)))
+    }
+
+    /// When the first of them was settled, or soon before.
+    fn began_us(&self) -> u64 {
+        self.0.first().1
     }
 
     /// Microseconds since the run began, when `done` of `of` was done.
     pub(super) fn time_us(&self, done: u64, of: u64) -> u64 {
-        let settled = self.time_us.0.last().map_or(0, |&(settled, _)| settled);
+        let (settled, _) = self.0.last();
         // Finer than a whole place: a thousandth.
         let wanted = share(settled.saturating_mul(1000), done, of);
         let (whole, rest) = (wanted / 1000, wanted % 1000);
-        let (from, to) = (self.time_us.at(whole), self.time_us.at(whole + 1));
+        let (from, to) = (self.0.at(whole), self.0.at(whole + 1));
         from + share(to - from, rest, 1000)
     }
 
     /// Which share of an amount was done by then, had it been done at one rate while the work in front went on.
     pub(super) fn at_one_rate(&self, amount: u64, done: u64, of: u64) -> u64 {
-        let took = self.time_us.last() - self.began_us;
-        share(amount, self.time_us(done, of) - self.began_us, took)
+        let (_, ended_us) = self.0.last();
+        let began_us = self.began_us();
+        share(amount, self.time_us(done, of) - began_us, ended_us - began_us)
     }
 }
 
@@ -131,9 +135,7 @@ pub struct ReadMeanwhile {
     pub loop_us: Vec<u64>,
     /// How far the first loop, which faults all of the memory in, had come by when; if that is known.
     course: Option<Course>,
-    /// Microseconds from the run's beginning to the first loop's.
-    began_us: u64,
-    /// Pages read by microseconds since the run began.
+    /// Pages read by microseconds since the run began: none before the first loop did.
     read: Line,
 }
 
@@ -148,10 +150,10 @@ impl ReadMeanwhile {
             return None;
         }
         let course = faults_huge.then(|| Course::of(&told.moments)).flatten();
-        let began_us = course.as_ref().map_or(0, |course| course.began_us);
+        let began_us = course.as_ref().map_or(0, Course::began_us);
         let loops_us = began_us..began_us.saturating_add(all_us);
         let read = read_by_time(&told.moments, mib.saturating_mul(MIB_PAGES), loops_us);
-        Some(Self { mib, loop_us, course, began_us, read })
+        Some(Self { mib, loop_us, course, read })
     }
 
     /// How many MiB of it are due when so much of a loop is done.
@@ -159,7 +161,8 @@ impl ReadMeanwhile {
         let time_us = match &self.course {
             Some(course) if number == 0 => course.time_us(done, of),
             _ => {
-                let before = self.began_us.saturating_add(sum(&self.loop_us[..number]));
+                let (began_us, _) = self.read.first();
+                let before = began_us.saturating_add(sum(&self.loop_us[..number]));
                 before.saturating_add(share(self.loop_us[number], done, of))
             }
         };
@@ -197,11 +200,11 @@ fn read_by_time(moments: &[Moment], pages: u64, loops_us: Range<u64>) -> Line {
         line.push((end.saturating_sub(needed).max(before), from_memory));
         line.extend(seen[at..].iter().map(|&(time, missed)| (time, from_memory + missed)));
     }
-    let last = line.last().map_or(0, |&(time, _)| time);
-    if line.len() == 1 || last < loops_us.end {
-        line.push((loops_us.end, pages));
+    let mut line = Line(line);
+    if line.last().0 < loops_us.end {
+        line.0.push((loops_us.end, pages));
     }
-    Line(line)
+    line
 }
 
 #[cfg(test)]
