@@ -54,6 +54,9 @@ const HUGE: usize = 2 << 20;
 const REPETITIONS: usize = 5;
 /// Nanoseconds of a flush of one translation: see where it is used.
 const LOCAL_FLUSH: f64 = 100.0;
+
+/// Pages of a range for which a CPU flushes all it has: more than 33 (`tlb_single_page_flush_ceiling`, arch/x86/mm/tlb.c, v6.1).
+const FLUSHES_ALL: usize = 64;
 /// Loads that miss every cache for which all shrinkers can be asked: the median of a guest of Linux 6.1 (63), one of 6.12
 /// (88) and a virtual machine of 6.18 (36).
 const SHRINKERS_LOADS: f64 = 63.0;
@@ -224,19 +227,24 @@ pub fn measure(
     }
     let published = "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
     costs.add("tlb_flush_local", LOCAL_FLUSH, published);
-    let flush = costs.begin("tlb_flush_remote", || remote_flush(&allowed))?;
-    match flush {
-        Some(ns) => {
-            let how = "measured: mprotect of a written page while a thread runs on another CPU, less \
-                       the same alone";
-            costs.add("tlb_flush_remote", ns, how);
-        }
-        None => {
-            costs.add(
-                "tlb_flush_remote",
-                LOCAL_FLUSH,
-                "as tlb_flush_local: no other CPU is at hand",
-            );
+    let flushes = [
+        ("tlb_flush_remote", 1, "a written page"),
+        (
+            "tlb_flush_all_remote",
+            FLUSHES_ALL,
+            "64 written pages, for which CPUs flush all they have,",
+        ),
+    ];
+    for (name, pages, what) in flushes {
+        let flush = costs.begin(name, || remote_flush(&allowed, pages))?;
+        match flush {
+            Some(ns) => {
+                let how = format!(
+                    "measured: mprotect of {what} while a thread runs on another CPU, less the same alone"
+                );
+                costs.add(name, ns, &how);
+            }
+            None => costs.add(name, LOCAL_FLUSH, "as tlb_flush_local: no other CPU is at hand"),
         }
     }
     let request = costs.begin("block_request", || block_request(place, system_call))?;
@@ -481,11 +489,11 @@ fn remote_access(allowed: &[u32], nodes: &[Vec<u32>]) -> std::io::Result<Option<
     Ok(Some((chase_through(&array, entries), node)))
 }
 
-/// What taking write access from a page takes longer while another thread of the process runs on another
+/// What taking write access from so many pages takes longer while another thread of the process runs on another
 /// CPU, which has to be interrupted to flush; none where there is one CPU.
-fn remote_flush(allowed: &[u32]) -> std::io::Result<Option<f64>> {
+fn remote_flush(allowed: &[u32], pages: usize) -> std::io::Result<Option<f64>> {
     let Some(&other) = allowed.get(1) else { return Ok(None) };
-    let alone = protect(|| {})?;
+    let alone = protect(pages, || {})?;
     let (stop, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     let watched = std::thread::scope(|scope| {
         let spinner = scope.spawn(|| {
@@ -502,7 +510,7 @@ fn remote_flush(allowed: &[u32]) -> std::io::Result<Option<f64>> {
                 std::hint::spin_loop();
             }
         };
-        let watched = protect(it_runs);
+        let watched = protect(pages, it_runs);
         stop.store(true, Ordering::Relaxed);
         spinner.join().expect("counting does not panic")?;
         watched
@@ -510,13 +518,13 @@ fn remote_flush(allowed: &[u32]) -> std::io::Result<Option<f64>> {
     Ok(Some(watched - alone))
 }
 
-/// The median time of an `mprotect` that takes write access from a page just written.
-fn protect(mut before: impl FnMut()) -> std::io::Result<f64> {
+/// The median time of an `mprotect` that takes write access from so many pages just written.
+fn protect(pages: usize, mut before: impl FnMut()) -> std::io::Result<f64> {
     let mut times = Vec::new();
-    let mut page = MmapMut::map_anon(PAGE)?;
+    let mut page = MmapMut::map_anon(pages * PAGE)?;
     for turn in 0..4001 {
-        // So that its translation is in the TLB, and allows to write.
-        page[0] = turn as u8;
+        // So that their translations are in the TLB, and allow to write.
+        (0..pages).for_each(|at| page[at * PAGE] = turn as u8);
         before();
         let start = Instant::now();
         let protected = page.make_read_only()?;
@@ -657,9 +665,11 @@ mod tests {
     fn a_remote_flush_costs_something_where_there_is_another_cpu() {
         let allowed = allowed_cpus().unwrap();
         let _bound = Bound::to(allowed[0]).unwrap();
-        let flush = remote_flush(&allowed).unwrap();
-        assert_eq!(flush.is_some(), allowed.len() > 1);
-        assert_eq!(remote_flush(&allowed[..1]).unwrap(), None);
+        for pages in [1, FLUSHES_ALL] {
+            let flush = remote_flush(&allowed, pages).unwrap();
+            assert_eq!(flush.is_some(), allowed.len() > 1);
+            assert_eq!(remote_flush(&allowed[..1], pages).unwrap(), None);
+        }
     }
 
     #[test]

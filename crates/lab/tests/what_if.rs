@@ -127,16 +127,17 @@ fn a_recorded_machine_gives_the_same_answer_twice_and_another_one_to_another_see
     assert_ne!(first.after.counters, run(1).after.counters);
     let twice = asked.run(&Knobs::new(), Course { loops: 2, seed: 0 }).expect("a run");
     let faults = |record: &highorder_record::Record| record.delta("pgfault").expect("a counter");
-    // The second time through it begins somewhere else and goes around.
+    // The second time through it begins somewhere else and goes around. Where a huge page does not come, 511 faults more do.
     let times = faults(&twice) as f64 / faults(&first) as f64;
-    assert!((1.9..2.1).contains(&times), "{times}");
+    assert!((1.8..2.2).contains(&times), "{times}");
 }
 
 #[test]
 fn the_model_repeats_what_the_recorded_kernel_counted() {
+    // Of three seconds in which 32 tasks waited, five orders of demand say as much as a coin: 17 to 31 % by the costs' last digit.
     for name in ["612-rec-churn", "612-rec-fragslab"] {
         let asked = recorded(name);
-        let present = asked.ask(&[Knobs::new()], 5, 1, NonZeroUsize::MIN, &|| ()).expect("runs");
+        let present = asked.ask(&[Knobs::new()], 15, 1, NonZeroUsize::MIN, &|| ()).expect("runs");
         let agreement = asked.agreement(&present[0]);
         assert!(agreement.len() > 10, "{agreement:?}");
         let error = median_error(&agreement).expect("an error");

@@ -24,6 +24,7 @@ use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
 use crate::policy::{AnonEntry, HugePartialUnmap};
 use crate::swap::CacheEntry;
+use crate::tlb::TlbUsers;
 use crate::types::{Access, CpuId, MemPolicy, Migratetype, NodeId, Order, Pfn};
 use crate::vma::{HugeAdvice, ProcessId, Vma};
 use crate::vmstat::Vm;
@@ -762,13 +763,15 @@ impl Memory {
         for vma in self.spaces.vmas_in(range.clone()) {
             self.zap(&vma, vma.start.max(range.start)..vma.end.min(range.end), cpu, &mut gather);
         }
-        self.flush_gather(&mut gather, cpu);
+        let users = self.tlb_user_at(range.start);
+        self.flush_gather(users, &mut gather, cpu);
     }
 
     /// Takes the mappings of a range down, page tables included.
     pub fn munmap(&mut self, range: Range<Vpn>, cpu: CpuId) {
         let mut gather = Vec::new();
         let vmas = self.spaces.vmas_in(range.clone());
+        let users = self.tlb_user_at(range.start);
         for vma in &vmas {
             self.zap(vma, vma.start.max(range.start)..vma.end.min(range.end), cpu, &mut gather);
         }
@@ -789,15 +792,15 @@ impl Memory {
                 }
             }
         }
-        self.flush_gather(&mut gather, cpu);
+        self.flush_gather(users, &mut gather, cpu);
     }
 
     /// Frees what was gathered, after the CPU's batch went to the lists.
-    fn flush_gather(&mut self, gather: &mut Vec<Pfn>, cpu: CpuId) {
+    fn flush_gather(&mut self, users: TlbUsers, gather: &mut Vec<Pfn>, cpu: CpuId) {
         if gather.is_empty() {
             return;
         }
-        self.work.tlb_flushes += 1;
+        self.flush_tlb(users);
         self.lru_add_drain(cpu);
         let mut batch = Vec::new();
         for chunk in gather.chunks(GATHER_MAX) {
@@ -906,7 +909,9 @@ impl Memory {
             }
         }
         // Pages of files are not gathered to be freed, but CPUs have to be told of their entries too.
-        self.work.tlb_flushes += u64::from(any_file);
+        if any_file {
+            self.flush_tlb(TlbUsers::of(vma.task));
+        }
     }
 
     /// A copy in the swap cache that nobody maps or names goes, unless it is being read or written.
@@ -983,6 +988,15 @@ impl Memory {
         let vpn = self.vpn_of(head).expect("a huge page is mapped");
         if matches!(self.spaces.table.pmd(vpn), Pmd::Huge(_)) {
             self.split_huge_pmd(vpn);
+            let users = self.tlb_user_at(vpn);
+            // From 4.5 to 6.2 each part's entry makes way for one of migration by itself (`freeze_page`, `unmap_folio`).
+            match self.policy.reclaim.huge_partial_unmap {
+                HugePartialUnmap::Split => self.flush_entries(users, 1),
+                HugePartialUnmap::Defer if !self.policy.compaction.batched => {
+                    self.flush_entries(users, order.pages());
+                }
+                HugePartialUnmap::Defer => self.flush_tlb(users),
+            }
         }
         if self.frames.has(head, PageFlags::BATCHED) {
             self.lru_add_drain_all();

@@ -28,6 +28,7 @@ use crate::migrate::{MIGRATE_PASSES, MIGRATE_PASSES_UNFORCED, Obstacle};
 use crate::policy::{
     CompactCounters, Contention, FallbackRule, Finish, FlushBy, FreeScan, Positions, Rescan,
 };
+use crate::tlb::TlbUsers;
 use crate::types::{CpuId, Migratetype, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::watermark::Mark;
@@ -806,7 +807,11 @@ impl Memory {
         }
         if batched {
             let paired = core::mem::take(&mut run.batch.paired);
-            self.work.tlb_flushes += u64::from(!paired.is_empty());
+            let mut users = TlbUsers::NONE;
+            for &(from, _) in &paired {
+                users |= self.tlb_users_of(from);
+            }
+            self.flush_tlb(users);
             for (from, to) in paired {
                 self.move_to_free(run, from, to);
             }
@@ -827,12 +832,14 @@ impl Memory {
     fn move_to_free(&mut self, run: &mut CompactRun, from: Pfn, to: Pfn) {
         let order = self.frames.order(from);
         let mode = run.cc.mode;
+        let batched = self.policy.compaction.batched;
+        let users = if batched { TlbUsers::NONE } else { self.tlb_users_of(from) };
         match self.migrate_page(from, to, run.request.cpu) {
             Ok(was_moved) => {
                 let compact = &mut self.zones[run.cc.zone.index()].compact;
                 compact.nr_held -= u64::from(order.pages());
                 compact.nr_moved_again += u64::from(was_moved) * u64::from(order.pages());
-                self.work.tlb_flushes += u64::from(!self.policy.compaction.batched);
+                self.flush_entries(users, 1);
                 run.batch.nr_succeeded += order.pages();
                 run.batch.moved.push(Moved { from, to, order });
                 return;

@@ -646,9 +646,8 @@ impl Memory {
     /// Takes a page of a file out of memory, as truncation does, and out of all page tables before. Whether
     /// it went: one that is being read or written stays.
     pub fn truncate_page(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
-        if self.unmap_file_page(pfn) {
-            self.work.tlb_flushes += 1;
-        }
+        let users = self.unmap_file_page(pfn);
+        self.flush_entries(users, 1);
         let busy = PageFlags::WRITEBACK | PageFlags::LOCKED;
         if self.frames.has(pfn, busy) {
             return false;

@@ -11,6 +11,7 @@ use crate::anon::HUGE_ORDER;
 use crate::frame::{PageFlags, State};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
+use crate::tlb::TlbUsers;
 use crate::types::{CpuId, Order, Pfn};
 use crate::vma::{ProcessId, Vma};
 use std_alloc::vec;
@@ -237,7 +238,7 @@ impl Memory {
         }
         let copied = pages.len() as u32;
         self.work.pages_cleared += u64::from(PTRS_PER_TABLE - copied);
-        self.work.tlb_flushes += 1;
+        self.flush_entries(TlbUsers::of(vma.task), 1);
         unit
     }
 

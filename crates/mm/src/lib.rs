@@ -45,6 +45,7 @@ pub mod rmap;
 pub mod shmem;
 pub mod slab;
 pub mod swap;
+pub mod tlb;
 pub mod validate;
 pub mod vma;
 pub mod vmstat;

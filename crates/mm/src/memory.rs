@@ -14,6 +14,7 @@ use crate::pcp::PerCpuPages;
 use crate::policy::{Policy, ZonelistOrder};
 use crate::slab::SlabCaches;
 use crate::swap::Swap;
+use crate::tlb::TlbUsers;
 use crate::types::{Migratetype, NR_ZONE_KINDS, NodeId, Order, Pfn, ZoneKind};
 use crate::vma::{AddressSpaces, ProcessId};
 use crate::vmstat::VmEvents;
@@ -58,8 +59,12 @@ pub struct Work {
     pub slab_ops: u64,
     /// Pages copied to another frame.
     pub pages_copied: u64,
-    /// Rounds of telling the CPUs that entries are gone.
+    /// Rounds of telling the CPUs that an entry is gone.
     pub tlb_flushes: u64,
+    /// Rounds of telling them that so many are that they forget all they have.
+    pub tlb_flushes_all: u64,
+    /// Whose entries those were.
+    pub tlb_users: TlbUsers,
 }
 
 /// The frames that lists had to do with last.

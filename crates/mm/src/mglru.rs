@@ -1,11 +1,10 @@
 //! Generations instead of an active and an inactive list.
 //!
 //! Models: the multi-generational LRU of mm/vmscan.c and include/linux/mm_inline.h, v6.12 (`lru_gen_*`).
-//! Departs: ageing walks every table, where the kernel skips those that a Bloom filter says were sparse; the walk is one
-//! step. Of the uses of a file's page by system calls two are told apart, not five, so that none has the highest tier. A
-//! page that was rejected clean is not tried again in the same batch. Visible as: ageing finds more pages in use than the
-//! kernel's, at a higher cost, so that fewer that came back are there to go round once more; file pages used very often
-//! are evicted as those used twice.
+//! Departs: a walk of the tables is one step, and what it notes of them for the next is exact, where the kernel's Bloom
+//! filter takes one of thousands for another. Of the uses of a file's page by system calls two are told apart, not five, so
+//! that none has the highest tier. A page that was rejected clean is not tried again in the same batch. Visible as: file
+//! pages used very often are evicted as those used twice.
 //!
 //! A page's generation is where it belongs; the list it is on may be an older one, from which it is moved
 //! when eviction comes to it.
@@ -18,6 +17,7 @@ use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Vpn};
 use crate::policy::LruKind;
 use crate::reclaim::{DEF_PRIORITY, ScanControl, Shrunk};
 use crate::types::{NR_ZONE_KINDS, Pfn, ZoneKind};
+use crate::vma::Vma;
 use crate::vmstat::Vm;
 use crate::workingset::{Shadow, pack_shadow, unpack_shadow, workingset_events};
 use core::ops::Range;
@@ -34,6 +34,37 @@ pub const MIN_LRU_BATCH: u64 = 64;
 /// Pages looked at by a step at most (`MAX_LRU_BATCH`).
 const MAX_LRU_BATCH: u64 = 4096;
 
+/// Tables in which entries lie close together that were accessed: one of eight at least, as many as share a cache line
+/// (`suitable_to_scan`).
+#[derive(Clone, Default, Debug)]
+struct DenseTables {
+    /// A bit for each unit of 512 pages of address space.
+    units: Vec<u64>,
+}
+
+impl DenseTables {
+    const fn is_dense(entries: u32, accessed: u32) -> bool {
+        accessed * 8 >= entries
+    }
+
+    const fn bit(unit: usize) -> (usize, u64) {
+        (unit / u64::BITS as usize, 1 << (unit % u64::BITS as usize))
+    }
+
+    fn contains(&self, unit: usize) -> bool {
+        let (word, bit) = Self::bit(unit);
+        self.units.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn insert(&mut self, unit: usize) {
+        let (word, bit) = Self::bit(unit);
+        if word >= self.units.len() {
+            self.units.resize(word + 1, 0);
+        }
+        self.units[word] |= bit;
+    }
+}
+
 /// Generations of an [`crate::lru::Lruvec`].
 #[derive(Clone, Debug)]
 pub struct Generations {
@@ -49,6 +80,9 @@ pub struct Generations {
     refaulted: [[u64; NR_TIERS]; 2],
     avg_total: [[u64; NR_TIERS]; 2],
     avg_refaulted: [[u64; NR_TIERS]; 2],
+    /// Tables that ageing walks, by the number of the generation that is the youngest then: of even number, of odd. All until
+    /// something is noted.
+    dense_tables: [Option<DenseTables>; 2],
 }
 
 /// How often pages of a tier came back: what two tiers or types are compared by.
@@ -81,6 +115,7 @@ impl Generations {
         refaulted: [[0; NR_TIERS]; 2],
         avg_total: [[0; NR_TIERS]; 2],
         avg_refaulted: [[0; NR_TIERS]; 2],
+        dense_tables: [None, None],
     };
 
     /// The list of a generation, by its number modulo [`MAX_NR_GENS`], type and zone class.
@@ -110,6 +145,11 @@ impl Generations {
     /// Whether a generation, modulo [`MAX_NR_GENS`], is one of the two youngest.
     const fn is_active(&self, generation: u8) -> bool {
         generation == Self::slot(self.max_seq) || generation == Self::slot(self.max_seq - 1)
+    }
+
+    /// The tables that ageing will walk when this generation is the youngest.
+    const fn dense_tables(&mut self, seq: u64) -> &mut Option<DenseTables> {
+        &mut self.dense_tables[(seq % 2) as usize]
     }
 
     /// Generations of a type.
@@ -447,8 +487,13 @@ impl Memory {
         lists.generations.max_seq += 1;
     }
 
-    /// Anonymous memory is passed over where nothing of it could go.
+    /// Anonymous memory is passed over where nothing of it could go, and so are tables that were sparse when they were last
+    /// looked at, or were not looked at since the last time (`walk_pmd_range`).
     fn walk_tables(&mut self, lruvec: LruvecId, can_swap: bool) {
+        let generations = self.generations(lruvec);
+        let seq = generations.max_seq;
+        let of_interest = generations.dense_tables(seq).take();
+        *generations.dense_tables(seq + 1) = Some(DenseTables::default());
         for unit in 0..self.spaces.table.units.len() {
             if !can_swap && !self.is_of_file(unit) {
                 continue;
@@ -464,35 +509,66 @@ impl Memory {
                     }
                 }
                 Pmd::Table => {
+                    if of_interest.as_ref().is_some_and(|tables| !tables.contains(unit)) {
+                        continue;
+                    }
                     self.work.ptes_scanned += u64::from(PTRS_PER_TABLE);
-                    let start = unit as u32 * PTRS_PER_TABLE;
-                    self.promote_accessed(start..start + PTRS_PER_TABLE, lruvec);
+                    let entries = unit as u32 * PTRS_PER_TABLE..(unit as u32 + 1) * PTRS_PER_TABLE;
+                    let accessed = self.promote_accessed(entries, lruvec);
+                    self.note_table(unit, (self.mapped_of(unit), accessed), (lruvec, seq + 1));
                 }
             }
         }
     }
 
-    /// Whether the pages of a unit, which has one owner, are those of files.
-    fn is_of_file(&self, unit: usize) -> bool {
-        let start = Vpn(unit as u32 * PTRS_PER_TABLE);
-        let behind = Vpn(start.0 + PTRS_PER_TABLE);
-        self.spaces.vmas_in(start..behind).iter().any(|vma| vma.file.is_some())
+    /// Notes a table for the walk that comes when this generation is the youngest, if of so many entries enough were accessed.
+    fn note_table(
+        &mut self,
+        unit: usize,
+        (entries, accessed): (u32, u32),
+        (lruvec, seq): (LruvecId, u64),
+    ) {
+        if DenseTables::is_dense(entries, accessed)
+            && let Some(tables) = self.generations(lruvec).dense_tables(seq)
+        {
+            tables.insert(unit);
+        }
     }
 
-    /// Makes the pages young whose entries among these were accessed.
-    fn promote_accessed(&mut self, entries: Range<u32>, lruvec: LruvecId) {
+    /// Whether the pages of a unit, which has one owner, are those of files.
+    fn is_of_file(&self, unit: usize) -> bool {
+        self.mappings_of(unit).iter().any(|vma| vma.file.is_some())
+    }
+
+    /// How many pages of a unit lie in mappings.
+    fn mapped_of(&self, unit: usize) -> u32 {
+        let (first, behind) = (unit as u32 * PTRS_PER_TABLE, (unit as u32 + 1) * PTRS_PER_TABLE);
+        let mappings = self.mappings_of(unit);
+        mappings.iter().map(|vma| vma.end.0.min(behind) - vma.start.0.max(first)).sum()
+    }
+
+    fn mappings_of(&self, unit: usize) -> Vec<Vma> {
+        let start = Vpn(unit as u32 * PTRS_PER_TABLE);
+        self.spaces.vmas_in(start..Vpn(start.0 + PTRS_PER_TABLE))
+    }
+
+    /// Makes the pages young whose entries among these were accessed, and says how many that were.
+    fn promote_accessed(&mut self, entries: Range<u32>, lruvec: LruvecId) -> u32 {
+        let mut accessed = 0;
         for vpn in entries.map(Vpn) {
             let pte = self.spaces.table.pte(vpn);
             let Some(pfn) = pte.pfn().filter(|_| pte.has(Pte::ACCESSED)) else { continue };
             if self.lruvec_of(pfn) == lruvec {
                 self.spaces.table.set_pte(vpn, pte.without(Pte::ACCESSED));
                 self.promote(self.frames.head_of(pfn));
+                accessed += 1;
             }
         }
+        accessed
     }
 
     /// An entry was found accessed while evicting: those around it that were too make their pages young
-    /// (`lru_gen_look_around`).
+    /// (`lru_gen_look_around`). If many of them were, the next walk comes by.
     pub(crate) fn look_around(&mut self, pfn: Pfn, vpn: Vpn) {
         let Some(vma) = self.spaces.find(vpn) else { return };
         let start = vpn.unit_start().0;
@@ -510,7 +586,10 @@ impl Memory {
         }
         let lruvec = self.lruvec_of(pfn);
         self.work.ptes_scanned += u64::from(last - first);
-        self.promote_accessed(first..last, lruvec);
+        // This one was, too.
+        let accessed = self.promote_accessed(first..last, lruvec) + 1;
+        let seq = self.generations(lruvec).max_seq;
+        self.note_table(vpn.unit(), (last - first, accessed), (lruvec, seq));
     }
 
     /// Joins the oldest generation of a type with the next, since there can be no more than four.

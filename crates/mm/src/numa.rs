@@ -83,7 +83,8 @@ impl Memory {
             at = unit_end;
         }
         if updated > 0 {
-            self.work.tlb_flushes += 1;
+            let users = self.tlb_user_at(range.start);
+            self.flush_tlb(users);
         }
         self.vm.add(Vm::NumaPteUpdates, updated.into());
         self.vm.add(Vm::NumaHugePteUpdates, huge);

@@ -810,6 +810,9 @@ pub struct Reclaim {
     pub busy_pages: BusyPages,
     /// What reclaim does with a page whose mappings somebody else is changing.
     pub busy_mappings: BusyMappings,
+    /// The CPUs are told of all pages that were unmapped at once, before the first of them is written or all go; else of each
+    /// when it is unmapped (72b252aed506, 4.3).
+    pub batches_flushes: bool,
     /// The order in which a batch of pages is freed, by reclaim and by unmapping.
     pub free_order: FreeOrder,
     /// What unmapping a part of a huge page does to the rest.

@@ -21,6 +21,7 @@ use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::policy::{AnonEntry, Balance, BusyMappings, BusyPages, FileWrites, RefaultRule};
 use crate::swap::SwapIo;
+use crate::tlb::TlbUsers;
 use crate::types::{CpuId, Order, Pfn, ZoneKind};
 use crate::vma::ProcessId;
 use crate::vmstat::Vm;
@@ -717,7 +718,7 @@ impl Memory {
         pages.reverse();
         let mut kept = Vec::new();
         let mut freed = Vec::new();
-        let mut unmapped = false;
+        let mut unmapped = TlbUsers::NONE;
         while let Some(pfn) = pages.pop() {
             match self.shrink_page(pfn, sc, shrunk, &mut pages, &mut unmapped) {
                 Fate::Keep => {
@@ -753,9 +754,7 @@ impl Memory {
                 }
             }
         }
-        if unmapped {
-            self.work.tlb_flushes += 1;
-        }
+        self.flush_tlb(unmapped);
         self.free_cold_batch(&mut freed, sc.cpu);
         kept
     }
@@ -766,7 +765,7 @@ impl Memory {
         sc: &ScanControl,
         shrunk: &mut Shrunk,
         pages: &mut Vec<Pfn>,
-        unmapped: &mut bool,
+        unmapped: &mut TlbUsers,
     ) -> Fate {
         if self.frames.has(pfn, PageFlags::LOCKED) {
             return Fate::Keep;
@@ -784,6 +783,11 @@ impl Memory {
             BusyPages::Activate => Fate::Activate,
         };
         if !sc.may_unmap && self.is_mapped(pfn) {
+            return Fate::Keep;
+        }
+        // Whoever looked around an entry nearby found this page's accessed since it was isolated (`folio_update_gen`).
+        let was_found = self.frames.has(pfn, PageFlags::REFERENCED);
+        if self.faults_enter_youngest() && was_found && self.is_mapped(pfn) {
             return Fate::Keep;
         }
         // An anonymous page is mapped or in the swap cache.
@@ -841,12 +845,14 @@ impl Memory {
             References::Reclaim | References::ReclaimClean => {}
         }
         if !anon {
-            *unmapped |= self.unmap_file_page(pfn);
+            let users = self.unmap_file_page(pfn);
+            self.note_unmapped(users, unmapped);
             return self.shrink_file_page(pfn, references, sc, shrunk, busy);
         }
         if !has_no_file {
             // A file's page has a slot only once it may be written, and is unmapped by then.
-            *unmapped |= self.unmap_file_page(pfn);
+            let users = self.unmap_file_page(pfn);
+            self.note_unmapped(users, unmapped);
             if !sc.may_writepage || !sc.may_io {
                 return Fate::Keep;
             }
@@ -863,7 +869,8 @@ impl Memory {
                 Slotted::Gone => return Fate::Gone,
             }
         }
-        *unmapped |= self.try_to_unmap(pfn);
+        let users = self.try_to_unmap(pfn);
+        self.note_unmapped(users, unmapped);
         if self.frames.has(pfn, PageFlags::DIRTY) {
             shrunk.nr_found_dirty += 1;
             if !sc.may_writepage {
@@ -1006,15 +1013,22 @@ impl Memory {
         Some(vma.task)
     }
 
+    /// A page was unmapped from these processes: the CPUs are told now, or with others.
+    fn note_unmapped(&mut self, users: TlbUsers, unmapped: &mut TlbUsers) {
+        if self.policy.reclaim.batches_flushes {
+            *unmapped |= users;
+        } else {
+            self.flush_entries(users, 1);
+        }
+    }
+
     /// Tells the CPUs that entries are gone before a page is written that they could still write to.
     ///
     /// Models: `try_to_unmap_flush_dirty`, mm/vmscan.c and mm/rmap.c, v4.3 to v6.12; what is not written waits for the end of
     /// the batch.
-    /// Departs: before 4.3 each page that is unmapped is told of at once (72b252aed506). Visible as: mapped pages of files
-    /// go faster there.
     #[doc(alias = "try_to_unmap_flush_dirty")]
-    fn flush_before_write(&mut self, unmapped: &mut bool) {
-        self.work.tlb_flushes += u64::from(core::mem::take(unmapped));
+    fn flush_before_write(&mut self, unmapped: &mut TlbUsers) {
+        self.flush_tlb(core::mem::take(unmapped));
     }
 
     /// Whether anybody maps a page.
@@ -1060,9 +1074,9 @@ impl Memory {
     }
 
     /// Puts the slots of a page of the swap cache into the entries that map it. Whether there were any.
-    fn try_to_unmap(&mut self, pfn: Pfn) -> bool {
+    fn try_to_unmap(&mut self, pfn: Pfn) -> TlbUsers {
         let slot = self.slot_of(pfn).expect("a page to be unmapped has a slot");
-        let Some(vpn) = self.vpn_of(pfn) else { return false };
+        let Some(vpn) = self.vpn_of(pfn) else { return TlbUsers::NONE };
         self.work.rmap_walks += 1;
         let pages = self.frames.order(pfn).pages();
         if matches!(self.spaces.table.pmd(vpn), Pmd::Huge(pte) if pte.pfn() == Some(pfn)) {
@@ -1070,7 +1084,7 @@ impl Memory {
             self.split_huge_pmd(vpn);
         }
         let task = self.spaces.find(vpn).map(|vma| vma.task);
-        let mut any = false;
+        let mut users = TlbUsers::NONE;
         for i in 0..pages {
             let (at, part) = (Vpn(vpn.0 + i), pfn + i);
             let pte = self.spaces.table.pte(at);
@@ -1078,7 +1092,6 @@ impl Memory {
             if pte.pfn() != Some(part) {
                 continue;
             }
-            any = true;
             if pte.has(Pte::DIRTY) {
                 self.frames.set_flags(pfn, PageFlags::DIRTY);
             }
@@ -1089,8 +1102,9 @@ impl Memory {
             let task = task.expect("a mapped page lies in a mapping");
             self.account_mapped(part, task, -1);
             self.spaces.task_mut(task).swap += 1;
+            users |= TlbUsers::of(task);
         }
-        any
+        users
     }
 
     /// Puts a file's page on its way to the LRU; `owner` is what a reclaim that frees it will name, and

@@ -30,6 +30,20 @@ impl Memory {
         self.link_pcp(id, cpu, pfn, order, (pcp_index(order, migratetype), migratetype), End::Tail);
     }
 
+    /// Makes a page that is in use a free one behind the others on its zone's list, whatever is free beside it: requests for
+    /// one page take such pages before they split a block.
+    ///
+    /// # Panics
+    /// If it is not a base page in use.
+    pub fn restore_free_page(&mut self, pfn: Pfn) {
+        let in_use = (State::Allocated, Order(0));
+        assert_eq!((self.frames.state(pfn), self.frames.order(pfn)), in_use, "{pfn}");
+        self.frames.set_inner(pfn);
+        let (id, migratetype) = (self.zone_of(pfn), self.block_type(pfn));
+        self.link_free(id, pfn, Order(0), migratetype, End::Tail);
+        self.zones[id.index()].account_free(1, migratetype);
+    }
+
     /// Makes a block one that is in use.
     ///
     /// # Panics

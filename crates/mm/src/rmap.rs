@@ -16,6 +16,7 @@ use crate::frame::PageFlags;
 use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pte, Vpn};
+use crate::tlb::TlbUsers;
 use crate::types::{Access, CpuId, Pfn};
 use crate::vma::{ProcessId, Vma};
 use crate::vmstat::Vm;
@@ -101,25 +102,24 @@ impl Memory {
     /// Takes the right to write a page, and the note that it was written, from all entries
     /// (`page_mkclean`). Whether any had it.
     pub(crate) fn page_mkclean(&mut self, pfn: Pfn) -> bool {
-        let mut any = false;
+        let mut users = TlbUsers::NONE;
         self.for_each_file_pte(pfn, |memory, vpn| {
             let pte = memory.spaces.table.pte(vpn);
             if pte.has(Pte::WRITE | Pte::DIRTY) {
-                any = true;
+                users |= memory.tlb_user_at(vpn);
                 memory.spaces.table.set_pte(vpn, pte.without(Pte::WRITE | Pte::DIRTY));
             }
         });
-        if any {
-            self.work.tlb_flushes += 1;
-        }
-        any
+        self.flush_entries(users, 1);
+        users.is_any()
     }
 
     /// Takes a page of a file out of every page table (`try_to_unmap`); that it was written stays with the
     /// page. Whether it was mapped.
     #[doc(alias = "try_to_unmap")]
-    pub(crate) fn unmap_file_page(&mut self, pfn: Pfn) -> bool {
-        let nr = self.for_each_file_pte(pfn, |memory, vpn| {
+    pub(crate) fn unmap_file_page(&mut self, pfn: Pfn) -> TlbUsers {
+        let mut users = TlbUsers::NONE;
+        self.for_each_file_pte(pfn, |memory, vpn| {
             let pte = memory.spaces.table.pte(vpn);
             if pte.has(Pte::DIRTY) && !memory.frames.has(pfn, PageFlags::DIRTY) {
                 memory.set_page_dirty(pfn);
@@ -128,8 +128,9 @@ impl Memory {
             let vma = memory.spaces.find(vpn).expect("a mapped page lies in a mapping");
             let task = vma.task;
             memory.account_file_unmapped(pfn, task);
+            users |= TlbUsers::of(task);
         });
-        nr > 0
+        users
     }
 
     /// Maps a page of a file; it is not counted as a fault.

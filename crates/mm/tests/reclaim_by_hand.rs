@@ -397,6 +397,31 @@ fn an_attempt_to_evict_that_only_sorts_does_not_count() {
 }
 
 #[test]
+fn ageing_passes_over_a_table_that_was_sparse_until_eviction_finds_it_dense() {
+    let (mut user, start, sc) = with_124_young_pages(Reclaimer::Kswapd);
+    let sizes = |user: &User| {
+        let generations = user.memory.lru.lruvecs[0].generations.clone();
+        [3, 4, 5, 6].map(|seq| generations.size(seq)[0])
+    };
+    // Nothing is known of tables at first. All 124 entries were accessed: the next walk comes by, and finds 15, which is
+    // less than one of eight. The one after it does not.
+    user.memory.lru_gen_age(LruvecId(0), &sc);
+    user.touch_range(start, 15, Access::Read, CpuId(0));
+    user.memory.lru_gen_age(LruvecId(0), &sc);
+    assert_eq!(sizes(&user), [109, 15, 0, 0]);
+    user.touch_range(start, 124, Access::Read, CpuId(0));
+    user.memory.lru_gen_age(LruvecId(0), &sc);
+    assert_eq!(sizes(&user), [109, 15, 0, 0], "not walked");
+    // Eviction meets pages whose entries were accessed, keeps them all, and puts the table back.
+    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
+    assert_eq!((evicted.shrunk.nr_taken, evicted.shrunk.nr_pageout), (64, 0));
+    user.touch_range(start, 124, Access::Read, CpuId(0));
+    user.memory.lru_gen_age(LruvecId(0), &sc);
+    assert_eq!(sizes(&user)[3], 124);
+    user.audit().unwrap();
+}
+
+#[test]
 fn without_io_pages_that_only_swap_could_take_are_passed_over() {
     let (mut user, _, mut sc) = with_124_young_pages(Reclaimer::Direct);
     for _ in 0..2 {

@@ -45,6 +45,8 @@ pub(super) fn run(
     code: Code,
 ) {
     let machine = shared.borrow().machine.clone();
+    let task = cx.task();
+    cx.world().note_task(task, process);
     let mut thread = Thread {
         cx,
         shared,

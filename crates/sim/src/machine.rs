@@ -170,8 +170,10 @@ costs! {
     lock_pair,
     /// Flushing one translation on the CPU itself.
     tlb_flush_local,
-    /// Making one other CPU flush: an interrupt and its acknowledgement.
+    /// Making one other CPU flush a translation: an interrupt and its acknowledgement.
     tlb_flush_remote,
+    /// Making one other CPU flush all it has, of which many may be of use to it.
+    tlb_flush_all_remote,
     /// Switching a CPU from one task to another.
     context_switch,
     /// CPU time to submit a transfer to a device and take its completion.

@@ -414,6 +414,12 @@ impl Scheduler {
         self.tasks[task.0 as usize].cpu
     }
 
+    /// The tasks that CPUs other than this one run.
+    pub(crate) fn running_but_for(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> + '_ {
+        let others = self.cpus.ids().filter(move |&other| other != cpu);
+        others.filter_map(|other| self.cpus[other].running.map(TaskId))
+    }
+
     pub(crate) fn node_of(&self, cpu: CpuId) -> NodeId {
         self.cpus[cpu].node
     }

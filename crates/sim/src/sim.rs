@@ -594,6 +594,11 @@ impl<W: 'static> Cx<'_, W> {
         self.core_mut().sched.enable_preemption();
     }
 
+    /// The tasks that other CPUs run.
+    pub fn running_elsewhere(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.core().sched.running_but_for(self.cpu())
+    }
+
     /// Whether another task has a spinlock, or waits for it (`spin_trylock` would fail).
     #[must_use]
     pub fn is_taken(&self, lock: LockId) -> bool {

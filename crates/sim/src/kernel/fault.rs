@@ -13,6 +13,7 @@
 use super::mmap_lock::{self, Hold};
 use super::slowpath::{Want, alloc_pages, note_fallbacks};
 use super::swap::swap_in;
+use super::work::price;
 use super::{Kernel, KernelCx, filemap, numa, oom, thp, writeback};
 use crate::task::Mode;
 use highorder_mm::anon::{Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
@@ -213,7 +214,8 @@ fn spend_faults(
 ) {
     let kernel = cx.world();
     let work = kernel.memory.take_work();
-    let price = kernel.price(work);
+    let price = price(cx, work);
+    let kernel = cx.world();
     let near = near.and_then(|vpn| kernel.memory.spaces.table().frame_at(vpn));
     let entry = kernel.costs.fault_entry.times(nr_faults);
     let locked = price.zone + price.lru;
@@ -370,7 +372,7 @@ fn finish(
         kernel.memory.free(pfn, Order(0), cpu);
     }
     let work = kernel.memory.take_work();
-    let price = kernel.price(work);
+    let price = price(cx, work);
     cx.spend(price.free, Mode::System);
     stands.map(|_| ())
 }

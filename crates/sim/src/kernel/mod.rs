@@ -53,7 +53,7 @@ use crate::device::Completion;
 use crate::machine::{Costs, Machine};
 use crate::sched::{DeviceId, LockId, LockKind, SimSpec, WaitQueue};
 use crate::sim::{Cx, Sim, Waker};
-use crate::task::{Affinity, TaskSpec};
+use crate::task::{Affinity, TaskId, TaskSpec};
 use highorder_mm::frame::PageFlags;
 use highorder_mm::lru::LruvecId;
 use highorder_mm::page_table::{Slot, Vpn};
@@ -277,6 +277,8 @@ pub struct Kernel {
     pub lru_flags: Vec<LruFlags>,
     /// Processes, by the number that their mappings bear.
     pub processes: Vec<Process>,
+    /// The process of each task, by its number, that belongs to one.
+    tasks: Vec<Option<ProcessId>>,
     /// Processes killed for want of memory.
     pub oom_kills: u64,
     /// Told of every wait that is measured.
@@ -345,6 +347,20 @@ impl Kernel {
             thp_disabled: false,
         });
         ProcessId(self.processes.len() as u32 - 1)
+    }
+
+    /// A task belongs to a process: from now on CPUs that run it use its entries.
+    pub fn note_task(&mut self, task: TaskId, process: ProcessId) {
+        let at = task.0 as usize;
+        if at >= self.tasks.len() {
+            self.tasks.resize(at + 1, None);
+        }
+        self.tasks[at] = Some(process);
+    }
+
+    /// The process that a task belongs to, if any.
+    pub(crate) fn process_of(&self, task: TaskId) -> Option<ProcessId> {
+        self.tasks.get(task.0 as usize).copied().flatten()
     }
 
     /// A process.
@@ -432,6 +448,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         nodes: Vec::new(),
         lru_flags: vec![LruFlags::default(); nr_lruvecs],
         processes: Vec::new(),
+        tasks: Vec::new(),
         oom_kills: 0,
         on_stall: Box::new(|_, _| ()),
         zone_locks: Vec::new(),

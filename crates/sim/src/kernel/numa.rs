@@ -18,7 +18,7 @@
 use super::fault::{self, Killed};
 use super::policy::NumaScan;
 use super::slowpath::{Want, alloc_pages};
-use super::work::spend_work;
+use super::work::{price, spend_work};
 use super::{Kernel, KernelCx};
 use crate::task::Mode;
 use highorder_mm::alloc::Request;
@@ -240,7 +240,7 @@ fn scan(cx: &mut KernelCx<'_>, process: ProcessId) {
         kernel.restart_scan(process);
     }
     let work = kernel.memory.take_work();
-    let price = kernel.price(work);
+    let price = price(cx, work);
     cx.spend(price.free, Mode::System);
 }
 

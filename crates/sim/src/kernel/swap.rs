@@ -9,6 +9,7 @@ use super::fault::{Killed, check, fault_page, revalidate};
 use super::filemap::{Reader, memory_page};
 use super::mmap_lock::{self, Hold};
 use super::slowpath::{Want, alloc_pages};
+use super::work::price;
 use super::{Kernel, KernelCx, PAGE_BYTES, Stall, SwapDevice};
 use crate::device::Io;
 use crate::sched::DeviceId;
@@ -132,7 +133,7 @@ fn spend_mapping(cx: &mut KernelCx<'_>, process: ProcessId) {
     let kernel = cx.world();
     kernel.note_resident(process);
     let work = kernel.memory.take_work();
-    let price = kernel.price(work);
+    let price = price(cx, work);
     cx.spend(price.free, Mode::System);
 }
 

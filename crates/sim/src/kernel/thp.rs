@@ -17,7 +17,7 @@ use super::slowpath::{Want, alloc_pages};
 use super::swap::{SwappedEntry, swap_in_for_collapse};
 use super::throttle::JIFFY;
 use super::trace::{self, TraceEvent, UnitCounts};
-use super::work::spend_work;
+use super::work::{price, spend_work};
 use super::{Kernel, KernelCx};
 use crate::task::Mode;
 use highorder_mm::alloc::Request;
@@ -274,7 +274,7 @@ pub(crate) fn do_huge_fault(
     let mut work = kernel.memory.take_work();
     // Spent above, while others could go on.
     work.huge_pages_cleared -= 1;
-    let price = kernel.price(work);
+    let price = price(cx, work);
     cx.spend(price.free + price.zone + price.lru, Mode::System);
     Ok(true)
 }
@@ -389,7 +389,7 @@ fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut O
             continue;
         }
         let work = cx.world().memory.take_work();
-        let price = cx.world().price(work);
+        let price = price(cx, work);
         cx.spend(price.free, Mode::System);
         if scan.result == ScanResult::Succeed && cx.world().is_too_far_apart(&scan.by_node) {
             scan.result = ScanResult::ScanAbort;

@@ -15,12 +15,14 @@ pub(crate) struct Price {
 }
 
 impl Kernel {
-    /// What some work costs.
-    pub(crate) fn price(&self, work: Work) -> Price {
+    /// What some work costs, other CPUs having to be told of entries or not.
+    fn price(&self, work: Work, tells_others: bool) -> Price {
         let costs = &self.costs;
-        let others = self.memory.machine.cpu_nodes.len() as u64 - 1;
-        let flush = costs.tlb_flush_local.times(work.tlb_flushes)
-            + costs.tlb_flush_remote.times(work.tlb_flushes * others.min(1));
+        let mut flush = costs.tlb_flush_local.times(work.tlb_flushes + work.tlb_flushes_all);
+        if tells_others {
+            flush += costs.tlb_flush_remote.times(work.tlb_flushes)
+                + costs.tlb_flush_all_remote.times(work.tlb_flushes_all);
+        }
         Price {
             zone: costs.list_op.times(work.list_ops)
                 + costs.pfn_scan.times(work.pfns_scanned + work.near_list_ops)
@@ -40,11 +42,23 @@ impl Kernel {
     }
 }
 
+/// What some work of the current task costs. Other CPUs have to be told that entries are gone if they run a process whose
+/// entries those were; that takes one interrupt's time, however many they are.
+pub(crate) fn price(cx: &mut KernelCx<'_>, work: Work) -> Price {
+    let users = work.tlb_users;
+    let tells_others = users.is_any() && {
+        let elsewhere: Vec<_> = cx.running_elsewhere().collect();
+        elsewhere.into_iter().any(|task| cx.world().process_of(task).is_some_and(|p| users.has(p)))
+    };
+    cx.world().price(work, tells_others)
+}
+
 /// Spends the time of the work done since the last call, in a zone and on LRU lists. Suspends.
 pub(crate) fn spend_work(cx: &mut KernelCx<'_>, zone: ZoneId) {
     let kernel = cx.world();
     let work = kernel.memory.take_work();
-    let price = kernel.price(work);
+    let price = price(cx, work);
+    let kernel = cx.world();
     let zone_lock = kernel.zone_locks[zone.index()];
     let lru_lock = kernel.lru_locks[kernel.memory.lru.of_zone(zone).index()];
     cx.spend(price.free, Mode::System);

@@ -16,6 +16,7 @@
 use super::fault::Killed;
 use super::filemap::{FileError, SOON};
 use super::files::File;
+use super::work::price;
 use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal, xfs_log};
 use crate::device::Io;
 use crate::sched::DeviceId;
@@ -526,7 +527,8 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         let nr_requests = if ios.is_empty() { 0 } else { requests as u64 + 1 };
         // Mapped pages may not be written until they fault again: what that took, too.
         let work = kernel.memory.take_work();
-        let cost = kernel.costs.block_request.times(nr_requests) + kernel.price(work).free;
+        let request = kernel.costs.block_request.times(nr_requests);
+        let cost = request + price(cx, work).free;
         cx.spend(cost, Mode::System);
         cx.submit_all(device, &ios);
         if is_placed {
