@@ -471,7 +471,12 @@ fn what_was_unpacked(
             FilledFrom::Bottom => {
                 let last = at_the_other_end(nodes).of(pages) as usize;
                 let first = of_type(FilledFrom::Bottom).take(pages as usize - last);
-                first.chain(of_type(FilledFrom::Top).take(last)).collect()
+                let mut taken: Vec<Pfn> = first.collect();
+                // Where fewer are in use than the kernel counts, none is taken twice.
+                let behind = taken.last().copied();
+                let is_left = |pfn: &Pfn| behind.is_none_or(|behind| *pfn > behind);
+                taken.extend(of_type(FilledFrom::Top).take_while(is_left).take(last));
+                taken
             }
         }
     });
