@@ -469,7 +469,7 @@ fn what_was_unpacked(
         match filled {
             FilledFrom::Top => of_type(FilledFrom::Top).take(pages as usize).collect(),
             FilledFrom::Bottom => {
-                let last = at_the_other_end(nodes).of(pages) as usize;
+                let last = at_the_other_end(pages, nodes) as usize;
                 let first = of_type(FilledFrom::Bottom).take(pages as usize - last);
                 let mut taken: Vec<Pfn> = first.collect();
                 // Where fewer are in use than the kernel counts, none is taken twice.
@@ -483,28 +483,11 @@ fn what_was_unpacked(
     unpacked.collect()
 }
 
-/// So many pages, or so many of a hundred.
-#[derive(Clone, Copy)]
-enum Part {
-    Pages(u64),
-    Percent(u64),
-}
-
-impl Part {
-    /// At most all of them.
-    fn of(self, pages: u64) -> u64 {
-        match self {
-            Self::Pages(part) => part.min(pages),
-            Self::Percent(part) => pages * part / 100,
-        }
-    }
-}
-
-/// How much of what was unpacked lies at the end that is filled last: in a guest of one node a part of one pageblock,
-/// 291 of 1413 pages in the recording of 6.12's `churn`; in one of two nodes, where more pageblocks are shared with tables,
-/// 902 of 1409 pages in that of `fragslab`, about as much of each.
-const fn at_the_other_end(nodes: usize) -> Part {
-    if nodes == 1 { Part::Pages(291) } else { Part::Percent(64) }
+/// How many pages of those that were unpacked lie at the end that is filled last: in a guest of one node a part of one
+/// pageblock, 291 of 1413 pages in the recording of 6.12's `churn`; in one of two nodes, where more pageblocks are shared
+/// with tables, 902 of 1409 pages in that of `fragslab`, about as much of each.
+fn at_the_other_end(pages: u64, nodes: usize) -> u64 {
+    if nodes == 1 { pages.min(291) } else { pages * 64 / 100 }
 }
 
 /// Frees as many frames in use of each zone as the set-up had taken there, from the end that is filled first: what it
