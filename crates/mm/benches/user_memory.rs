@@ -34,6 +34,7 @@ fn touch(memory: &mut Memory, start: Vpn, access: Access) -> u32 {
         stop_for_huge: false,
         faults_max: u32::MAX,
         stop_for_remote: false,
+        stop_for_buffer: false,
     };
     memory.touch_and_fault(range).pages
 }

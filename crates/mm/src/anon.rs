@@ -113,6 +113,8 @@ pub struct TouchRange {
     /// Stop where the node that a fault begins at has no page, so that the flow may reclaim it before it
     /// uses another one.
     pub stop_for_remote: bool,
+    /// Stop where a page of a file is written that has no buffer head, so that the flow may give it one.
+    pub stop_for_buffer: bool,
 }
 
 /// How much of a range lies on other nodes than its user.

@@ -238,6 +238,7 @@ impl Memory {
     pub(crate) fn touch_and_fault_file(&mut self, vma: &Vma, range: TouchRange) -> Faulted {
         let end = range.start.0 + range.pages;
         let (mut done, mut hits) = (Faulted::default(), 0);
+        let is_ready = |memory: &Self, pfn| !range.stop_for_buffer || memory.page_has_buffer(pfn);
         let mut at = range.start;
         while at.0 < end {
             let touched = self.touch_in(vma, at, end - at.0, range.access);
@@ -259,14 +260,16 @@ impl Memory {
                     !self.spaces.table.pte(at).is_none()
                 }
                 (FaultKind::File { file, index }, Access::Write) if is_writable(vma) => {
-                    let ready = self.ready_page(file, index);
+                    let ready = self.ready_page(file, index).filter(|&pfn| is_ready(self, pfn));
                     if let Some(pfn) = ready {
                         done.dirtied += u32::from(self.make_writable(vma, at, pfn));
                         hits += 1;
                     }
                     ready.is_some()
                 }
-                (FaultKind::ReadOnly(pfn), Access::Write) if is_writable(vma) => {
+                (FaultKind::ReadOnly(pfn), Access::Write)
+                    if is_writable(vma) && is_ready(self, pfn) =>
+                {
                     done.dirtied += u32::from(self.make_writable(vma, at, pfn));
                     true
                 }

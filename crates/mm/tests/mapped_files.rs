@@ -119,6 +119,7 @@ impl World {
                 stop_for_huge: false,
                 faults_max: 4,
                 stop_for_remote: false,
+                stop_for_buffer: false,
             });
             self.dirtied += u64::from(done.dirtied);
             let Some(fault) = done.fault else {
@@ -625,6 +626,7 @@ fn a_read_fault_maps_the_sixteen_pages_around_since_3_15() {
             stop_for_huge: false,
             faults_max: 100,
             stop_for_remote: false,
+            stop_for_buffer: false,
         };
         let done = world.memory.touch_and_fault(range);
         assert_eq!((done.pages, done.faults), (4, if around == 16 { 1 } else { 4 }));

@@ -128,6 +128,7 @@ fn fault_in(user: &mut User, start: Vpn, index: u32) {
             stop_for_huge: false,
             faults_max: 4,
             stop_for_remote: false,
+            stop_for_buffer: false,
         });
         let Some(fault) = done.fault else { return };
         if fault.needs_table {

@@ -2,7 +2,7 @@
 
 use highorder_kernels::KernelFile;
 use highorder_kernels::machine;
-use highorder_mm::filemap::FileId;
+use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::page_table::Vpn;
 use highorder_mm::slab::CacheId;
 use highorder_mm::types::Access;
@@ -12,6 +12,7 @@ use highorder_sim::kernel::fault::{self, Extent, TouchError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::thp::Enabled;
 use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
+use highorder_sim::machine::FileSystem;
 use highorder_sim::{CpuId, DeviceId, Machine, Ns, Sim, TaskId, TaskSpec};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -253,6 +254,38 @@ fn what_is_written_through_a_mapping_is_dirtied_and_written_page_by_page() {
 }
 
 #[test]
+fn a_page_that_is_written_through_a_mapping_has_a_buffer_on_ext4() {
+    let mut machine = machine(100);
+    machine.file_systems.fill(FileSystem::Ext4);
+    for kernel in KERNELS {
+        let (_, mut sim) = run(&machine, kernel, move |cx| {
+            let nr_buffers = |cx: &mut KernelCx<'_>, file| {
+                let memory = &cx.world().memory;
+                let page = |index| match memory.files.get(file, index) {
+                    CachedPage::Page(pfn) => pfn,
+                    other => panic!("{kernel}: page {index} is {other:?}"),
+                };
+                (0..2048).filter(|&index| memory.page_has_buffer(page(index))).count()
+            };
+            // A hole that is read is nothing to its file system, until it is written there.
+            let file = cx.world().create_file(DeviceId(0));
+            filemap::set_size(cx, PROCESS, file, 8 * MIB).unwrap();
+            let start = filemap::map(cx, PROCESS, file, 0, 2048, true).unwrap();
+            let touch = |cx: &mut KernelCx<'_>, first: u32, pages, access| {
+                let start = Vpn(start.0 + first);
+                fault::touch_range(cx, PROCESS, start, pages, access, Extent::Word).unwrap();
+            };
+            touch(cx, 0, 2048, Access::Read);
+            assert_eq!(nr_buffers(cx, file), 0, "{kernel}");
+            touch(cx, 512, 1024, Access::Write);
+            assert_eq!(nr_buffers(cx, file), 1024, "{kernel}");
+            assert_eq!(cx.world().memory.files.counts(file), (2048, 1024), "{kernel}");
+        });
+        check(&mut sim);
+    }
+}
+
+#[test]
 fn two_processes_share_a_file_and_cutting_it_takes_its_pages_from_both() {
     for kernel in KERNELS {
         let (_, mut sim) = run(&machine(100), kernel, move |cx| {
@@ -332,6 +365,49 @@ fn a_call_for_much_has_as_much_read_ahead_since_4_10() {
         assert_eq!(behind(kernel, MIB), window, "{kernel}: the last window");
         // Page by page windows are those of 128 KiB, whatever the kernel.
         assert!(behind(kernel, 4096) <= 64, "{kernel}");
+    }
+}
+
+#[test]
+fn who_looks_for_a_file_s_end_takes_a_page_behind_it_before_5_16() {
+    // Bytes of a file, and what is read of it: from where, and how many.
+    let taken = |kernel: &'static str, bytes: u64, (offset, wanted): (u64, u64)| {
+        let taken = Rc::new(Cell::new(0));
+        let seen = taken.clone();
+        let (_, mut sim) = run(&machine(100), kernel, move |cx| {
+            let file = cx.world().create_file(DeviceId(0));
+            filemap::write(cx, PROCESS, file, 0, bytes).unwrap();
+            let written = cx.world().memory.files.counts(file).0;
+            for _ in 0..2 {
+                let mut readahead = Readahead::default();
+                filemap::read(cx, PROCESS, file, &mut readahead, offset, wanted).unwrap();
+                assert_eq!(cx.world().file(file).size, bytes, "{kernel}");
+            }
+            seen.set(cx.world().memory.files.counts(file).0 - written);
+            // It is a page as any other: what is written there is in it, and cutting the file takes it.
+            filemap::write(cx, PROCESS, file, bytes, 1).unwrap();
+            assert_eq!(cx.world().memory.files.counts(file).0, bytes / 4096 + 1, "{kernel}");
+            filemap::set_size(cx, PROCESS, file, 0).unwrap();
+            assert_eq!(cx.world().memory.files.counts(file).0, 0, "{kernel}");
+            filemap::read(cx, PROCESS, file, &mut Readahead::default(), 0, 1).unwrap();
+            filemap::unlink(cx, file);
+        });
+        check(&mut sim);
+        assert_eq!(sim.world().memory.files.nr_pages(), 0, "{kernel}");
+        taken.get()
+    };
+    let whole = 16 * 4096;
+    for (kernel, page) in [("linux-3.3", 1), ("linux-4.4", 1), ("linux-5.4", 1), ("linux-6.12", 0)]
+    {
+        // At the end, and over the end.
+        assert_eq!(taken(kernel, whole, (whole, 4096)), page, "{kernel}");
+        assert_eq!(taken(kernel, whole, (0, whole + 1)), page, "{kernel}");
+        assert_eq!(taken(kernel, whole, (0, whole)), 0, "{kernel}: all of it and no more");
+        assert_eq!(
+            taken(kernel, whole + 1, (whole + 1, 4096)),
+            0,
+            "{kernel}: its last page is there"
+        );
     }
 }
 

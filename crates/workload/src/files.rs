@@ -59,8 +59,8 @@ pub(crate) fn read_all(
     blocks(bytes, block).try_for_each(|(at, part)| sys.read_file(file, at, part))
 }
 
-/// Opens a file, reads its first `bytes` by pieces of `block` bytes, and closes it.
-pub(crate) fn read_once(
+/// Opens a file of `bytes`, reads it by pieces of `block` bytes until a call finds nothing more, and closes it.
+pub(crate) fn read_to_end(
     sys: &mut dyn System,
     name: &str,
     bytes: u64,
@@ -68,6 +68,7 @@ pub(crate) fn read_once(
 ) -> Result<(), Failure> {
     let file = sys.open_file(name)?;
     read_all(sys, file, bytes, block)?;
+    sys.read_file(file, bytes, block)?;
     sys.close_file(file)
 }
 

@@ -11,7 +11,7 @@
 //! headers. Visible as: more is read from the disk, and more pages become active.
 
 use crate::Workload;
-use crate::files::{read_once, write_new};
+use crate::files::{read_to_end, write_new};
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::recorded::highalloc::Trees;
 use highorder_record::{Better, Metric, Statistic};
@@ -145,7 +145,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     }
     if settings.word("rested") == "yes" {
         write_new(sys, FILE, memory_bytes, BLOCK)?;
-        read_once(sys, FILE, memory_bytes, BLOCK)?;
+        read_to_end(sys, FILE, memory_bytes, BLOCK)?;
         sys.unlink(FILE)?;
         sys.drop_caches(Caches::All)?;
         sys.set_knob("vm.min_free_kbytes", "1024")?;

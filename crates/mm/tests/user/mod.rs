@@ -350,6 +350,7 @@ impl User {
                 stop_for_huge: self.huge,
                 faults_max: 100,
                 stop_for_remote: false,
+                stop_for_buffer: false,
             });
             for vpn in at.0..at.0 + done.pages {
                 let pfn = self.memory.spaces.table().frame_at(Vpn(vpn));

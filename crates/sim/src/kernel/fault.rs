@@ -97,6 +97,7 @@ pub fn touch_range(
         }
         let vma = kernel.memory.spaces.find(at).filter(|vma| vma.task == process);
         let vma = vma.expect("memory that is touched is mapped");
+        let file = vma.file.map(|mapping| mapping.file);
         let range = TouchRange {
             start: at,
             pages: pages.min(vma.end.0 - at.0),
@@ -105,8 +106,8 @@ pub fn touch_range(
             stop_for_huge: kernel.allows_huge(process, vma.huge),
             faults_max: FAULTS_MAX,
             stop_for_remote: kernel.reclaims_nodes() && kernel.memory.machine.nr_nodes() > 1,
+            stop_for_buffer: file.is_some_and(|file| kernel.wants_buffer(file)),
         };
-        let file = vma.file.map(|mapping| mapping.file);
         let done = kernel.memory.touch_and_fault(range);
         note_fallbacks(cx, true);
         let kernel = cx.world();
@@ -272,6 +273,7 @@ pub fn handle_mm_fault(
 fn serve(cx: &mut KernelCx<'_>, process: ProcessId, fault: Fault) -> Result<(), TouchError> {
     check(cx, process)?;
     let vma = cx.world().memory.spaces.find(fault.vpn);
+    let page = vma.and_then(|vma| vma.file_page(fault.vpn));
     let is_read_only = vma.and_then(|vma| vma.file).is_some_and(|mapping| !mapping.writable);
     if is_read_only && fault.access == Access::Write {
         return Err(TouchError::ReadOnly);
@@ -295,9 +297,12 @@ fn serve(cx: &mut KernelCx<'_>, process: ProcessId, fault: Fault) -> Result<(), 
         FaultKind::HugeZero => {
             revalidate(cx, process, &fault)?.then(|| cx.world().memory.split_huge_zero(fault.vpn));
         }
-        FaultKind::ReadOnly(_) => {
-            revalidate(cx, process, &fault)?.then(|| cx.world().memory.reuse_page(&fault));
-        }
+        FaultKind::ReadOnly(pfn) => match page {
+            Some(page) => filemap::page_mkwrite(cx, process, &fault, page, pfn)?,
+            None => {
+                revalidate(cx, process, &fault)?.then(|| cx.world().memory.reuse_page(&fault));
+            }
+        },
         FaultKind::None | FaultKind::NoneHuge if fault.access == Access::Read => {
             revalidate(cx, process, &fault)?.then(|| cx.world().memory.map_zero(&fault));
         }

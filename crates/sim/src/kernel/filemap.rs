@@ -2,7 +2,7 @@
 //!
 //! Models: `generic_file_read`, `ondemand_readahead`, `generic_perform_write`, `filemap_fault`,
 //! `do_sync_mmap_readahead`, mm/filemap.c and mm/readahead.c, v4.4 and v6.12; `truncate_pagecache`,
-//! `truncate_inode_pages`, mm/truncate.c.
+//! `truncate_inode_pages`, mm/truncate.c; `ext4_page_mkwrite`, fs/ext4/inode.c, v3.4 to v6.12.
 //! Departs: pages are of order 0 (as on ext4 before 6.16). A page that a write covers in part and that is
 //! not in memory is read first only if it lies on the disk. Visible as: nothing, but what file systems
 //! with smaller blocks spare. What was read ahead last belongs to a mapping, instead of the open file that
@@ -26,6 +26,7 @@ use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::page_table::Vpn;
 use highorder_mm::slab::{CacheId, Object};
+use highorder_mm::types::Access;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
@@ -110,24 +111,66 @@ fn read_range(
     range: Range<u64>,
     marks: bool,
 ) -> Result<(), FileError> {
-    let Range { start: offset, end } = range;
-    let end = end.min(cx.world().file(file).size);
-    if offset >= end {
+    let Range { start: offset, end: wanted } = range;
+    let kernel = cx.world();
+    let size = kernel.file(file).size;
+    let end = wanted.min(size);
+    // Splicing without marks looks at the size before it looks for pages.
+    let past_end = wanted > size && marks && kernel.flows.files.reads_past_end;
+    if offset < end {
+        inodes::file_accessed(cx, process, file);
+        let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
+        for index in first..=last {
+            let pfn = page_to_read(cx, process, file, readahead, index, last + 1 - index)?;
+            let cpu = cx.cpu();
+            let kernel = cx.world();
+            if marks && readahead.previous != Some(index) {
+                kernel.memory.mark_page_accessed(pfn, cpu);
+            }
+            let copy = kernel.costs.copy_base_page.once();
+            cx.spend(copy, Mode::System);
+            readahead.previous = Some(index);
+        }
+    }
+    if past_end {
+        take_page_past_end(cx, process, file, offset.max(size) / PAGE_BYTES)
+    } else {
+        Ok(())
+    }
+}
+
+/// Takes a page of zeros for what would be next in a file that ends before it, if there is none: it is made before the
+/// file's size is looked at, and stays.
+///
+/// Models: `do_generic_file_read` where no page is cached, mm/filemap.c, v4.4 and v4.14.
+#[doc(alias = "do_generic_file_read")]
+fn take_page_past_end(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    file: FileId,
+    index: u64,
+) -> Result<(), FileError> {
+    super::fault::check(cx, process)?;
+    let is_there = |cx: &mut KernelCx<'_>| {
+        let kernel = cx.world();
+        index < kernel.file(file).nr_pages()
+            || matches!(kernel.memory.files.get(file, index), CachedPage::Page(_))
+    };
+    if is_there(cx) {
         return Ok(());
     }
-    inodes::file_accessed(cx, process, file);
-    let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
-    for index in first..=last {
-        let pfn = page_to_read(cx, process, file, readahead, index, last + 1 - index)?;
-        let cpu = cx.cpu();
-        let kernel = cx.world();
-        if marks && readahead.previous != Some(index) {
-            kernel.memory.mark_page_accessed(pfn, cpu);
-        }
-        let copy = kernel.costs.copy_base_page.once();
-        cx.spend(copy, Mode::System);
-        readahead.previous = Some(index);
+    let gfp = cx.world().page_gfp(file);
+    let Some(room) = room_for(cx, process, file, index, gfp)? else { return Ok(()) };
+    let cpu = cx.cpu();
+    if super::fault::check(cx, process).is_err() || is_there(cx) {
+        room.give_up(cx.world(), cpu);
+        return Ok(());
     }
+    let kernel = cx.world();
+    room.use_node(kernel, file, index, cpu);
+    kernel.memory.add_to_page_cache(file, index, room.pfn, false, cpu);
+    let clear = kernel.costs.clear_base_page.once();
+    cx.spend(clear, Mode::System);
     Ok(())
 }
 
@@ -669,6 +712,9 @@ pub(crate) fn file_fault(
         if wait_on_page(cx, pfn) {
             continue;
         }
+        if fault.access == Access::Write && ensure_buffer(cx, process, file, index, pfn) {
+            continue;
+        }
         if cx.world().memory.map_file_page(fault, pfn) {
             note_dirtied(cx, file);
             writeback::balance_dirty_pages_ratelimited(cx, process, 1)?;
@@ -677,6 +723,26 @@ pub(crate) fn file_fault(
         let zone = cx.world().memory.zone_of(pfn);
         super::work::spend_work(cx, zone);
         return Ok(());
+    }
+    Ok(())
+}
+
+/// A page of a file that is mapped to be read is to be written there: its file system gets it ready, and whoever touches
+/// it again may write it.
+///
+/// # Errors
+/// The process was killed.
+#[doc(alias = "ext4_page_mkwrite")]
+#[doc(alias = "__block_page_mkwrite")]
+pub(crate) fn page_mkwrite(
+    cx: &mut KernelCx<'_>,
+    process: ProcessId,
+    fault: &Fault,
+    (file, index): (FileId, u64),
+    pfn: Pfn,
+) -> Result<(), Killed> {
+    if revalidate(cx, process, fault)? {
+        ensure_buffer(cx, process, file, index, pfn);
     }
     Ok(())
 }
@@ -770,7 +836,7 @@ pub fn set_size(
         cx.spend(clear, Mode::System);
     }
     let end = old.div_ceil(PAGE_BYTES);
-    truncate_pages(cx, file, bytes.div_ceil(PAGE_BYTES)..end);
+    truncate_pages(cx, file, bytes.div_ceil(PAGE_BYTES)..u64::MAX);
     cx.world().free_space(file, bytes.div_ceil(PAGE_BYTES)..end);
     Ok(())
 }
@@ -874,7 +940,7 @@ fn spend_frees(cx: &mut KernelCx<'_>, pfn: Pfn) {
 
 impl Kernel {
     /// Whether pages of a file that are written have buffer heads.
-    fn wants_buffer(&self, file: FileId) -> bool {
+    pub(super) fn wants_buffer(&self, file: FileId) -> bool {
         let is_ext4 = self.vfs.file_system(self.file(file).device) == FileSystem::Ext4;
         is_ext4 || self.flows.shrinkers.xfs_buffer_heads
     }

@@ -312,6 +312,9 @@ pub struct Files {
     /// A call that reads more than is read ahead has all of it read ahead, as far as a device takes it at once
     /// (9491ae4aade6, 4.10).
     pub reads_whole_calls: bool,
+    /// A call that reads on from where a file ends, as programs do to learn that it ends, takes a page for what would be
+    /// next there (before 5.16; "mm: stop filemap_read() from grabbing a superfluous page").
+    pub reads_past_end: bool,
     /// A fault asks for its own page of a file with `__GFP_FS` and `__GFP_IO`, whatever the file system wants of requests
     /// for its pages: where there is no memory, somebody can be killed for it (c20cd45eb017, 4.5).
     pub faults_enter_fs: bool,

@@ -8,7 +8,7 @@ use super::fragments::{FILE_BYTES, WRITE_BYTES};
 use super::pace::{Pace, Waits, share};
 use super::program::{Size, UNIT_PAGES, map, touch_units};
 use super::told::{Course, Told, only};
-use crate::files::{Random, read_once, write_new};
+use crate::files::{Random, read_to_end, write_new};
 use crate::process::{run_process, run_threads};
 use highorder_system::{Advice, Failure, System, ThreadSpec};
 
@@ -71,7 +71,7 @@ impl Fragmenter {
                 let mut random = Random::new(sys.seed(), STREAM | u128::from(number));
                 while pace.goes_on(sys, || signal.is_over())? {
                     let file = name(number, random.below(each));
-                    read_once(sys, &file, FILE_BYTES, WRITE_BYTES)?;
+                    read_to_end(sys, &file, FILE_BYTES, WRITE_BYTES)?;
                     pace.count();
                 }
                 Ok(())

@@ -5,7 +5,7 @@ use super::arguments::Arguments;
 use super::background::Background;
 use super::pace::share;
 use super::program::{UNIT_PAGES, map};
-use crate::files::{Random, read_once, write_new};
+use crate::files::{Random, read_to_end, write_new};
 use highorder_system::{Access, Advice, Failure, Ns, Pattern, System};
 
 /// Begins the number of the random stream: "fragmem" in ASCII.
@@ -74,7 +74,7 @@ impl Fragments {
             keep_pace(sys, 2 * (first + part.pages + written * file_pages))?;
         }
         for number in 0..files {
-            read_once(sys, &name(number), FILE_BYTES, FILE_BYTES)?;
+            read_to_end(sys, &name(number), FILE_BYTES, FILE_BYTES)?;
             keep_pace(sys, 2 * anon + (2 * files + number + 1) * file_pages)?;
         }
         // The original's own sequence is not known, but was the same in every run; any random half will do.

@@ -11,7 +11,7 @@ use super::background::{Background, Signal};
 use super::pace::{Follower, Pace, Waits, share};
 use super::program::{map, report_success};
 use super::told::{Results, only};
-use crate::files::{Random, read_once, write_new};
+use crate::files::{Random, read_to_end, write_new};
 use crate::process::run_process;
 use crate::stress_highalloc::Pass;
 use highorder_system::{Access, Advice, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec};
@@ -146,7 +146,7 @@ impl Highalloc {
         workers.end(sys)?;
         trees.remove(sys)?;
         write_new(sys, FILE, total * page_bytes, FILE_BLOCK)?;
-        read_once(sys, FILE, total * page_bytes, FILE_BLOCK)?;
+        read_to_end(sys, FILE, total * page_bytes, FILE_BLOCK)?;
         sys.unlink(FILE)?;
         sys.drop_caches(Caches::All)?;
         sys.set_knob("vm.min_free_kbytes", "1024")?;
@@ -245,7 +245,7 @@ impl Trees {
             objects += 1;
             let unit: Code = Box::new(move |sys| {
                 for &file in &files {
-                    read_once(sys, &source(worker, file), self.file_bytes(), BLOCK)?;
+                    read_to_end(sys, &source(worker, file), self.file_bytes(), BLOCK)?;
                 }
                 // No recorded run has a huge fault: the heap is of base pages.
                 let area = map(sys, heap, Some(Advice::NoHuge))?;

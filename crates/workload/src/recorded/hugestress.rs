@@ -9,7 +9,7 @@ use super::arguments::Arguments;
 use super::background::Background;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
 use super::program::{Size, UNIT_PAGES, map, report_success};
-use crate::files::{Random, read_once, write_new};
+use crate::files::{Random, read_to_end, write_new};
 use highorder_system::{Access, Advice, Failure, KernelBlock, Ns, Page, Pattern, System};
 
 /// Begins the number of the random stream: "hugestre" in ASCII.
@@ -74,7 +74,7 @@ impl Hugestress {
                 signal.set_ready();
                 let mut random = Random::new(sys.seed(), STREAM | u128::from(writer + 1));
                 while !signal.is_over() && files > 0 {
-                    read_once(sys, &name(random.below(files)), FILE_BYTES, WRITE_BYTES)?;
+                    read_to_end(sys, &name(random.below(files)), FILE_BYTES, WRITE_BYTES)?;
                 }
                 Ok(())
             })?;
