@@ -28,9 +28,9 @@ impl Snapshot {
     /// zone that is filled last, smaller ones each into the smallest piece of memory in use that can hold them
     /// beside a page in use, so that no two free buddies lie side by side unmerged. They are listed from the
     /// end that is filled first, as boot leaves the lists. The same counts give the same positions. Where
-    /// `/proc/pagetypeinfo` is known, as many pageblocks as it counts become Reserve, Unmovable, Reclaimable and
-    /// HighAtomic, from the zone's beginning, and hold the free blocks of those types; all others become
-    /// Movable. A snapshot that knows positions is returned as it is.
+    /// `/proc/pagetypeinfo` is known, as many pageblocks as it counts become Reserve, from the zone's beginning, and
+    /// Unmovable, Reclaimable and HighAtomic, from the end that is filled first, and hold the free blocks of those types;
+    /// all others become Movable. A snapshot that knows positions is returned as it is.
     #[must_use]
     pub fn placed_on(&self, filled: FilledFrom) -> Self {
         let mut snapshot = self.clone();
@@ -48,7 +48,7 @@ impl Snapshot {
         let mut parts = Vec::new();
         for zone in &mut snapshot.zones {
             let Some(row) = table.zone(zone.node, zone.kind.name()) else { continue };
-            let of_zone = parts_of(zone, order, &row.counts, types.as_ref());
+            let of_zone = parts_of(zone, order, &row.counts, types.as_ref(), filled);
             // What finds no place among its like goes to the movable ones, which come last.
             let mut homeless = vec![0; row.counts.len()];
             for part in &of_zone {
@@ -97,29 +97,36 @@ struct Part {
 }
 
 /// The parts of a zone with these free blocks: as many pageblocks of each rarer type as are counted, from the
-/// beginning, and what remains for movable pages.
+/// end that boot filled first, and what remains for movable pages.
 fn parts_of(
     zone: &ZoneState,
     order: Order,
     counts: &[u64],
     types: Option<&Pagetypeinfo>,
+    filled: FilledFrom,
 ) -> Vec<Part> {
     const RARER: [Migratetype; 4] = [
-        // Before 4.4, the first pageblocks of a zone (setup_zone_migrate_reserve).
+        // Before 4.4, the first pageblocks of a zone, whatever is filled first (setup_zone_migrate_reserve).
         Migratetype::Reserve,
         Migratetype::Unmovable,
         Migratetype::Reclaimable,
         Migratetype::HighAtomic,
     ];
     let (node, name) = (zone.node, zone.kind.name());
-    let mut at = u64::from(zone.start_pfn.0);
+    let mut rest = u64::from(zone.start_pfn.0)..zone.end_pfn();
     let mut left = counts.to_vec();
     let mut parts = Vec::new();
     for (types, migratetype) in types.into_iter().flat_map(|types| RARER.map(|of| (types, of))) {
         let nr_blocks = types.nr_blocks(node, name, migratetype.name()).unwrap_or(0);
         let pages = u64::from(order.pages());
-        let end = (at / pages * pages).saturating_add(nr_blocks.saturating_mul(pages));
-        let end = end.clamp(at, zone.end_pfn());
+        let all = nr_blocks.saturating_mul(pages);
+        let pfns = if filled == FilledFrom::Bottom || migratetype == Migratetype::Reserve {
+            let end = (rest.start / pages * pages).saturating_add(all);
+            rest.start..end.clamp(rest.start, rest.end)
+        } else {
+            let start = rest.end.next_multiple_of(pages).saturating_sub(all);
+            start.clamp(rest.start, rest.end)..rest.end
+        };
         let row = types.free_row(node, name, migratetype.name());
         let mut of_type = vec![0; left.len()];
         for (order, said) in row.iter().flat_map(|row| row.counts.iter().enumerate()) {
@@ -129,10 +136,13 @@ fn parts_of(
                 *all -= of_type[order];
             }
         }
-        parts.push(Part { migratetype, pfns: at..end, counts: of_type });
-        at = end;
+        match pfns.start == rest.start {
+            true => rest.start = pfns.end,
+            false => rest.end = pfns.start,
+        }
+        parts.push(Part { migratetype, pfns, counts: of_type });
     }
-    parts.push(Part { migratetype: Migratetype::Movable, pfns: at..zone.end_pfn(), counts: left });
+    parts.push(Part { migratetype: Migratetype::Movable, pfns: rest, counts: left });
     parts
 }
 
@@ -268,6 +278,45 @@ mod tests {
         assert_eq!(free.len(), 4, "of the largest order");
         assert_eq!(left[10], u64::MAX - 4);
         assert_eq!(left[0], u64::MAX);
+    }
+
+    #[test]
+    fn rarer_pageblocks_lie_where_memory_is_filled_first() {
+        let zone = zone(0, 4096, (10 << 9) + 100);
+        let text = "Page block order: 9\n\
+            Pages per block:  512\n\
+            \n\
+            Free pages count per migrate type at order       0 \n\
+            Node    0, zone    DMA32, type    Unmovable      0 \n\
+            \n\
+            Number of blocks type     Unmovable      Movable  Reclaimable      Reserve \n\
+            Node 0, zone    DMA32            2            7            1            1 \n";
+        let types = Pagetypeinfo::parse("pagetypeinfo", text.as_bytes()).unwrap();
+        let parts = |filled| {
+            let parts = parts_of(&zone, Order(9), &[0; 11], Some(&types), filled);
+            let of = |part: Part| (part.migratetype, part.pfns);
+            parts.into_iter().map(of).filter(|(_, pfns)| !pfns.is_empty()).collect::<Vec<_>>()
+        };
+        // Whole pageblocks, but for the last one, of 100 frames.
+        let end = 4096 + (10 << 9) + 100;
+        assert_eq!(
+            parts(FilledFrom::Bottom),
+            [
+                (Migratetype::Reserve, 4096..4608),
+                (Migratetype::Unmovable, 4608..5632),
+                (Migratetype::Reclaimable, 5632..6144),
+                (Migratetype::Movable, 6144..end),
+            ]
+        );
+        assert_eq!(
+            parts(FilledFrom::Top),
+            [
+                (Migratetype::Reserve, 4096..4608),
+                (Migratetype::Unmovable, 8704..end),
+                (Migratetype::Reclaimable, 8192..8704),
+                (Migratetype::Movable, 4608..8192),
+            ]
+        );
     }
 
     #[test]
