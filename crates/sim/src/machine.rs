@@ -155,6 +155,7 @@ costs! {
     /// Taking a page off a list or putting one on, its `struct page` not being in a cache.
     list_op,
     /// What reclaim does with a page that it frees, besides list operations: locking it, taking it out of its file.
+    /// Writing a page to its place in a file takes as much.
     reclaim_page,
     /// Asking all shrinkers of a node for objects once, of which none gives any: what a pass of reclaim over empty lists
     /// takes.

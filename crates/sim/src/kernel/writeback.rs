@@ -7,7 +7,13 @@
 //! machines with a fast and a slow disk, writers to the fast one are held back with the others. Only the global
 //! limit starts writing in the background, not a disk's share of it. Visible as: on machines with several disks, a
 //! slow one's pages are dirty for longer. Inodes that changed are all written as soon as there is reason to write
-//! anything. Visible as: nothing known.
+//! anything. Visible as: nothing known. Finding a place for new pages takes no time, as making a file takes none: in a guest of
+//! 6.12 `sync_file_range` of a file of sixteen new pages takes 209 us, of which the request is 42 and the pages 27. Visible
+//! as: small files are made and written faster.
+//!
+//! A page's way to the disk takes what its way out of the cache takes (`reclaim_page`): the same lock, and as many marks in
+//! its file's tree. In a guest of 6.12 it was 1.67 to 1.76 us of `sync_file_range` for each of 16384 pages that had their
+//! places, where `POSIX_FADV_DONTNEED` took 1.72 us.
 //!
 //! A flusher takes the files that have a reason to be written, oldest first, in a queue, and fills that again only once it
 //! is empty. So what was queued while too much was dirty, and was not written because that was over before, is
@@ -527,8 +533,10 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         let nr_requests = if ios.is_empty() { 0 } else { requests as u64 + 1 };
         // Mapped pages may not be written until they fault again: what that took, too.
         let work = kernel.memory.take_work();
-        let request = kernel.costs.block_request.times(nr_requests);
-        let cost = request + price(cx, work).free;
+        let costs = &kernel.costs;
+        let request = costs.block_request.times(nr_requests);
+        let pages = costs.reclaim_page.times(ios.len() as u64);
+        let cost = request + pages + price(cx, work).free;
         cx.spend(cost, Mode::System);
         cx.submit_all(device, &ios);
         if is_placed {
@@ -567,7 +575,7 @@ pub(crate) fn write_one(cx: &mut KernelCx<'_>, pfn: Pfn) {
     this.nr_writing += 1;
     let device = this.device;
     let (at, _) = this.find(index).unwrap_or_else(|| unreachable!("it was allocated"));
-    let cost = kernel.costs.block_request.once();
+    let cost = kernel.costs.block_request.once() + kernel.costs.reclaim_page.once();
     cx.spend(cost, Mode::System);
     cx.submit(device, Io::write(at, PAGE_BYTES, u64::from(pfn.0)));
 }
