@@ -3,6 +3,7 @@
 use crate::state::{Exactness, FreeBlock, PageblockState, Snapshot, ZoneState};
 use highorder_kernelfs::{Buddyinfo, Pagetypeinfo, TextFile};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
+use std::mem::replace;
 use std::ops::Range;
 
 /// From which end boot leaves memory to be handed out, so that what is free lies at the other.
@@ -122,10 +123,12 @@ fn parts_of(
         let all = nr_blocks.saturating_mul(pages);
         let pfns = if filled == FilledFrom::Bottom || migratetype == Migratetype::Reserve {
             let end = (rest.start / pages * pages).saturating_add(all);
-            rest.start..end.clamp(rest.start, rest.end)
+            let end = end.clamp(rest.start, rest.end);
+            replace(&mut rest.start, end)..end
         } else {
             let start = rest.end.next_multiple_of(pages).saturating_sub(all);
-            start.clamp(rest.start, rest.end)..rest.end
+            let start = start.clamp(rest.start, rest.end);
+            start..replace(&mut rest.end, start)
         };
         let row = types.free_row(node, name, migratetype.name());
         let mut of_type = vec![0; left.len()];
@@ -135,10 +138,6 @@ fn parts_of(
                 of_type[order] = said.blocks.min(*all);
                 *all -= of_type[order];
             }
-        }
-        match pfns.start == rest.start {
-            true => rest.start = pfns.end,
-            false => rest.end = pfns.start,
         }
         parts.push(Part { migratetype, pfns, counts: of_type });
     }
