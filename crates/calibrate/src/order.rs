@@ -7,7 +7,7 @@ use highorder_input::InputError;
 type Relation = (&'static str, &'static str, f64, &'static str);
 
 /// At least as much as so many: [`check`] refuses costs of which one of these is not true.
-const RELATIONS: [Relation; 18] = [
+const RELATIONS: [Relation; 22] = [
     // A sixteenth of the 512 is ours: whole pages in a row are cleared faster, but by no machine so much faster.
     ("clear_base_page", "clear_huge_page", 32.0, "a huge page is 512 base pages"),
     ("copy_base_page", "copy_huge_page", 32.0, "a huge page is 512 base pages"),
@@ -24,9 +24,13 @@ const RELATIONS: [Relation; 18] = [
     ("lock_pair", "shrinkers", 1.0, "shrinkers are asked under a lock"),
     ("lock_pair", "swap_out", 1.0, "swapping out takes locks"),
     ("lock_pair", "swap_in", 1.0, "swapping in takes locks"),
+    ("lock_pair", "move_page", 1.0, "both pages are locked"),
     ("lock_pair", "rmap_walk", 1.0, "the walk takes the mapping's locks"),
     ("lock_pair", "context_switch", 1.0, "a switch takes the run queue's lock"),
     ("lock_pair", "block_request", 1.0, "a request takes the queue's locks"),
+    ("lock_pair", "cache_page", 1.0, "a page is put into its file under a lock"),
+    ("lock_pair", "write_page", 1.0, "the page is locked while it is written to"),
+    ("lock_pair", "metadata_change", 1.0, "the journal is told under a lock"),
 ];
 
 /// Refuses costs that cannot be: of nothing, and below what a smaller step costs.

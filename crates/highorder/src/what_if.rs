@@ -42,7 +42,8 @@ struct Asked {
     /// How often the recorded demand is gone through; after the first time in an order of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     loops: u32,
-    /// Runs of each setting: the first as recorded, each other one with the demand in another order
+    /// Runs of each setting: the first as recorded, each other one with the demand in another order, and with work that takes
+    /// up to a fiftieth more or less
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// The kernel whose rules the model has: a kernel file, or the name of a built-in one [default: the

@@ -19,9 +19,11 @@ use highorder_kernels::{KernelFile, machine};
 use highorder_mm::types::Pfn;
 use highorder_model::{ModelSpec, check_knob_of, knobs, run_from, sets_marks};
 use highorder_record::{Inputs, Record, State};
-use highorder_sim::{Cost, Machine, Ns, RunError};
+use highorder_sim::{Cost, Costs, Machine, Ns, RunError};
 use highorder_snapshot::RecordingFiles;
 use highorder_system::Area;
+use rand_core::Rng;
+use rand_pcg::Pcg64;
 pub use replayed::Course;
 use std::collections::BTreeMap;
 use std::iter::repeat_n;
@@ -31,6 +33,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use wanted::Wanted;
+
+/// Numbers the random stream of costs: "costs" in ASCII.
+const COSTS: u128 = 0x0063_6f73_7473 << 64;
 
 /// Knobs by name.
 pub type Knobs = BTreeMap<String, String>;
@@ -425,8 +430,11 @@ impl Recorded {
         found.sets_marks = sets_marks(proposed.keys());
         let mut knobs = self.present.clone();
         knobs.extend(proposed.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let mut machine = self.machine.clone();
+        machine.costs = drawn_costs(machine.costs, course.seed);
+        let costs = machine.costs.clone();
         let spec = ModelSpec {
-            machine: self.machine.clone(),
+            machine,
             policy: self.kernel.policy.clone(),
             flows: self.kernel.flows.clone(),
             knobs,
@@ -436,12 +444,8 @@ impl Recorded {
             draw: None,
             watch: None,
         };
-        let ran = run_from(
-            found,
-            spec,
-            Inputs::default(),
-            replayed::code(&self.wanted, &self.machine.costs, course),
-        );
+        let ran =
+            run_from(found, spec, Inputs::default(), replayed::code(&self.wanted, &costs, course));
         completed(ran)
     }
 
@@ -594,6 +598,19 @@ pub(crate) fn present_knobs(
     present
 }
 
+/// Costs as they may be as well as those measured: with each seed but 0, each is up to a fiftieth more or less. Calibrating
+/// again changes them by as much, and where chance decides, that is enough for it to decide otherwise.
+fn drawn_costs(costs: Costs, seed: u64) -> Costs {
+    if seed == 0 {
+        return costs;
+    }
+    let mut rng = Pcg64::new(u128::from(seed), COSTS);
+    costs.map(|_, cost| {
+        let permille = 980 + u64::from(rng.next_u32()) % 41;
+        Cost::of_ns((cost.picoseconds() * permille) as f64 / 1e6, "drawn within a fiftieth")
+    })
+}
+
 /// Makes work cost as much more, or less, than on the machine whose costs these are as a fault does.
 fn slow_down(machine: &mut Machine, fault: Ns, assumed: &mut Vec<String>) {
     let costs = &machine.costs;
@@ -611,18 +628,19 @@ fn slow_down(machine: &mut Machine, fault: Ns, assumed: &mut Vec<String>) {
     ));
 }
 
-/// Makes moving a page take as long as it did there: each page that is isolated is traced, which its copying pays for here.
+/// Makes moving a page take as long as it did there: each page that is isolated is traced, which moving it pays for here.
 fn slow_down_moves(machine: &mut Machine, move_page: Ns, assumed: &mut Vec<String>) {
     let costs = &machine.costs;
     // Unmapped and mapped again, off its list and onto one.
-    let parts = [&costs.rmap_walk, &costs.rmap_walk, &costs.list_op, &costs.list_op];
-    let parts: u64 = parts.iter().map(|cost| cost.picoseconds()).sum();
-    let copy = (move_page.0 * 1000).saturating_sub(parts);
-    if copy <= costs.copy_base_page.picoseconds() {
+    let walks = [&costs.rmap_walk, &costs.rmap_walk];
+    let parts = walks.into_iter().chain([&costs.list_op, &costs.list_op, &costs.copy_base_page]);
+    let parts: u64 = parts.map(Cost::picoseconds).sum();
+    let rest = (move_page.0 * 1000).saturating_sub(parts);
+    if rest <= costs.move_page.picoseconds() {
         return;
     }
     let source = "as compaction takes for a page where it was recorded";
-    machine.costs.copy_base_page = Cost::of_ns(copy as f64 / 1000.0, source);
+    machine.costs.move_page = Cost::of_ns(rest as f64 / 1000.0, source);
     assumed.push(format!(
         "moving a page takes {:.0} us, as compaction did with its tracing",
         move_page.0 as f64 / 1000.0

@@ -667,6 +667,7 @@ impl Memory {
             assert!(self.remove_file_page(pfn, cpu), "{pfn} is on a list or on none");
         }
         self.files.evict(owner, None);
+        self.work.pages_reclaimed += 1;
         self.release_objects(cpu);
         true
     }

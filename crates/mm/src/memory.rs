@@ -45,12 +45,15 @@ pub struct Work {
     pub lru_ops: u64,
     /// The same, near the one before it, or used a moment ago.
     pub near_lru_ops: u64,
-    /// Pages, small or large, that reclaim took out of their file, or out of the swap cache, and freed.
+    /// Pages, small or large, that reclaim took out of their file, or out of the swap cache, and freed, and those that
+    /// went with the end of their file.
     pub pages_reclaimed: u64,
     /// Walks to the entries that map a page.
     pub rmap_walks: u64,
     /// Page table entries looked at for their accessed bit, or changed by unmapping.
     pub ptes_scanned: u64,
+    /// Pages, small or large, that were moved.
+    pub pages_moved: u64,
     /// Pages filled with zeros.
     pub pages_cleared: u64,
     /// Huge pages filled with zeros.

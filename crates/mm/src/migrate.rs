@@ -201,6 +201,7 @@ impl Memory {
             self.frames.set_flags(to, PageFlags::DIRTY);
         }
         self.work.pages_copied += u64::from(order.pages());
+        self.work.pages_moved += 1;
         if !has_ops {
             self.lru_cache_add(to, cpu);
         }

@@ -155,7 +155,7 @@ costs! {
     /// Taking a page off a list or putting one on, its `struct page` not being in a cache.
     list_op,
     /// What reclaim does with a page that it frees, besides list operations: locking it, taking it out of its file.
-    /// Writing a page to its place in a file takes as much.
+    /// Writing a page to its place in a file takes as much, and so does a page that goes with its file's end.
     reclaim_page,
     /// Asking all shrinkers of a node for objects once, of which none gives any: what a pass of reclaim over empty lists
     /// takes.
@@ -163,6 +163,9 @@ costs! {
     /// Finding the entries that map a page, of which there is one, besides the step to it: locks, the search for
     /// the mapping.
     rmap_walk,
+    /// What moving a page takes besides walks to its entries, list operations and the copy: locking both pages, putting one in
+    /// the place of the other.
+    move_page,
     /// Looking at the next `struct page` in a row, or at one near the last, or at one used a moment ago.
     pfn_scan,
     /// Finding a page table entry from an address in software, four levels.
@@ -184,6 +187,14 @@ costs! {
     swap_out,
     /// What reading a page from swap takes besides its fault, filling it and its part of a transfer.
     swap_in,
+    /// Making a page one of a file that is read or written: its place among the file's pages and on a list, what is kept
+    /// of where it lies on the disk.
+    cache_page,
+    /// What a call that writes to a page of a file takes besides the copy: beginning and ending, the page's marks.
+    write_page,
+    /// A change of what a file system keeps of a file, with its part of the journal's work: making the file, removing it,
+    /// finding room for a piece of it, giving that back.
+    metadata_change,
 }
 
 /// A node.

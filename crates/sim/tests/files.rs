@@ -11,7 +11,7 @@ use highorder_mm::vmstat::Vm;
 use highorder_sim::kernel::fault::{self, Extent, TouchError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::thp::Enabled;
-use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, oom, writeback};
+use highorder_sim::kernel::{self, Kernel, KernelCx, Knobs, filemap, inodes, oom, writeback};
 use highorder_sim::machine::FileSystem;
 use highorder_sim::{CpuId, DeviceId, Machine, Ns, Sim, TaskId, TaskSpec};
 use std::cell::Cell;
@@ -437,4 +437,40 @@ fn reclaim_and_flushers_take_their_time_for_each_page_they_free_or_write() {
     let pages = freed_slowly + written;
     let ratio = (slow - fast) as f64 / (pages * price) as f64;
     assert!((0.9..1.1).contains(&ratio), "{ratio} of what {pages} pages cost");
+}
+
+#[test]
+fn files_take_their_time_for_each_page_and_for_what_is_kept_of_them() {
+    // A file of 16 pages that is made, written twice, read from the disk and removed, as if the named cost were a lock's
+    // time, and as if it were that of clearing a huge page.
+    let times = |name: &str| {
+        let run = |is_slow: bool| {
+            let mut machine = machine(100);
+            let costs = &mut machine.costs;
+            let price = if is_slow { &costs.clear_huge_page } else { &costs.lock_pair };
+            *costs.named_mut(name).unwrap() = price.clone();
+            let (_, mut sim) = run(&machine, "linux-4.4", |cx| {
+                let file = inodes::create(cx, PROCESS, "small", DeviceId(0)).file;
+                for at in (0..32).map(|n| n % 16 * 4096) {
+                    filemap::write(cx, PROCESS, file, at, 4096).unwrap();
+                }
+                writeback::fsync(cx, file).unwrap();
+                filemap::drop_pagecache(cx);
+                assert_eq!(cx.world().cached_bytes(file), 0);
+                filemap::read(cx, PROCESS, file, &mut Readahead::default(), 0, 16 * 4096).unwrap();
+                filemap::unlink(cx, file);
+            });
+            check(&mut sim);
+            let cpus = (0..sim.nr_cpus()).map(|cpu| sim.cpu_times(CpuId(cpu as u32)).system.0);
+            cpus.sum::<u64>()
+        };
+        let costs = machine(100).costs;
+        let price = costs.clear_huge_page.once() - costs.lock_pair.once();
+        (run(true) - run(false)) as f64 / price.0 as f64
+    };
+    // Each page comes into the file twice, and one or two of the inode tables.
+    assert!((33.0..34.5).contains(&times("cache_page")), "{}", times("cache_page"));
+    assert_eq!(times("write_page").round(), 32.0);
+    // Making it, finding room for its pages, removing it, giving the room back.
+    assert_eq!(times("metadata_change").round(), 4.0);
 }

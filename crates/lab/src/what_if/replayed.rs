@@ -1,10 +1,11 @@
 //! The demand of a recording as a workload: each task a process that asks as it did there, and keeps what it gets as long.
 //!
 //! A task's own time, between two requests, is as it was; how long a request takes is the system's. So a task that is
-//! served faster comes to its next request sooner. A trace tells of a page when it is taken, so that clearing it lies
-//! between two requests there, and is no time of the task's own.
+//! served faster comes to its next request sooner. A trace tells of a page when it is taken, so that clearing or copying it
+//! lies between two requests there, and is no time of the task's own; neither is making a file for pages of one, and
+//! removing it.
 
-use super::wanted::{Clears, Task, Use, Want, Wanted};
+use super::wanted::{Rest, Task, Use, Want, Wanted};
 use highorder_sim::Costs;
 use highorder_system::{
     Access, Advice, Area, BlockId, Code, Failure, KernelBlock, Ns, Pattern, System, ThreadSpec,
@@ -37,14 +38,14 @@ pub struct Course {
     /// How often the recording's length is gone through; with the first seed, 0, the first time as recorded.
     pub loops: u32,
     /// The root of what is drawn: of 0, nothing is in the first round; of others, each task begins up to a millisecond later,
-    /// which is enough for chance to have its way.
+    /// and each kind of work takes up to a fiftieth more or less, which is enough for chance to have its way.
     pub seed: u64,
 }
 
 /// The workload: it ends when all tasks have come to their end, and the counters' state `held` is that moment's. `costs` are
 /// those of the machine that it runs on.
 pub(super) fn code(wanted: &Arc<Wanted>, costs: &Costs, course: Course) -> Code {
-    let (wanted, clearing) = (wanted.clone(), Clearing::of(costs));
+    let (wanted, times) = (wanted.clone(), Times::of(costs));
     Box::new(move |sys| {
         let running = Arc::new(AtomicUsize::new(wanted.tasks.len()));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -54,7 +55,7 @@ pub(super) fn code(wanted: &Arc<Wanted>, costs: &Costs, course: Course) -> Code 
             let name = format!("task-{}", wanted.tasks[number].pid);
             let body: Code = Box::new(move |sys| {
                 let task = &wanted.tasks[number];
-                let done = Replayed::new(number, clearing).run(sys, task, wanted.length, course);
+                let done = Replayed::new(number, times).run(sys, task, wanted.length, course);
                 running.fetch_sub(1, Ordering::Relaxed);
                 done?;
                 wait_until(sys, || is_over.load(Ordering::Relaxed))
@@ -163,23 +164,33 @@ impl Heap {
     }
 }
 
-/// How long a fault goes on for after its page is taken.
+/// How long things take that the task did between two requests of the recording.
 #[derive(Clone, Copy)]
-struct Clearing {
+struct Times {
     base: Ns,
     huge: Ns,
+    cache: Ns,
+    file: Ns,
 }
 
-impl Clearing {
+impl Times {
     fn of(costs: &Costs) -> Self {
-        Self { base: costs.clear_base_page.once(), huge: costs.clear_huge_page.once() }
+        Self {
+            base: costs.clear_base_page.once(),
+            huge: costs.clear_huge_page.once(),
+            cache: costs.cache_page.once() + costs.copy_base_page.once(),
+            file: costs.metadata_change.once(),
+        }
     }
 
-    const fn after(self, clears: Clears) -> Ns {
-        match clears {
-            Clears::Nothing => Ns::ZERO,
-            Clears::Base => self.base,
-            Clears::Huge => self.huge,
+    /// What a request goes on with after its last page is taken.
+    fn of_rest(self, rest: Rest) -> Ns {
+        match rest {
+            Rest::Nothing => Ns::ZERO,
+            Rest::Base => self.base,
+            Rest::Huge => self.huge,
+            // A file is made for its pages.
+            Rest::Cache => self.cache + self.file,
         }
     }
 }
@@ -187,7 +198,7 @@ impl Clearing {
 /// A task on its way.
 struct Replayed {
     number: usize,
-    clearing: Clearing,
+    times: Times,
     heap: Heap,
     /// What it has, by when it gives it back, on the clock of the recording.
     held: BTreeMap<(Ns, u64), Given>,
@@ -196,9 +207,9 @@ struct Replayed {
 }
 
 impl Replayed {
-    fn new(number: usize, clearing: Clearing) -> Self {
+    fn new(number: usize, times: Times) -> Self {
         let (heap, held) = (Heap::default(), BTreeMap::new());
-        Self { number, clearing, heap, held, serial: 0, clock: Ns::ZERO }
+        Self { number, times, heap, held, serial: 0, clock: Ns::ZERO }
     }
 
     fn run(
@@ -218,7 +229,7 @@ impl Replayed {
             self.serial += 1;
             let given = self.ask(sys, this.want)?;
             let served = this.at + this.took;
-            self.clock = served + self.clearing.after(this.clears);
+            self.clock = served + self.times.of_rest(this.rest);
             if let (Some(given), Some(held)) = (given, this.held) {
                 self.held.insert((served + held, self.serial), given);
             }
@@ -249,7 +260,10 @@ impl Replayed {
                     sys.madvise(area, Advice::DontNeed)?;
                     self.heap.put(area);
                 }
-                Given::File(name) => sys.unlink(&name)?,
+                Given::File(name) => {
+                    sys.unlink(&name)?;
+                    self.clock += self.times.file;
+                }
                 Given::Block(block) => sys.free_block(block)?,
             }
         }

@@ -51,15 +51,17 @@ pub enum Want {
     },
 }
 
-/// What a fault had still to clear when the trace told of its page, which it does as soon as the page is taken.
+/// What was still to be done with a page when the trace told of it, which it does as soon as the page is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clears {
-    /// Nothing: a page of a file, or the kernel's own.
+pub enum Rest {
+    /// Nothing: the page is the kernel's own.
     Nothing,
-    /// A base page.
+    /// A base page had to be cleared.
     Base,
-    /// A huge page.
+    /// A huge page had to be cleared.
     Huge,
+    /// A page of a file had to be put there, and to be copied.
+    Cache,
 }
 
 /// Something that a task wanted.
@@ -70,7 +72,7 @@ pub struct Use {
     /// How long it took there until all of it was handed out.
     pub took: Ns,
     /// What was left to do then.
-    pub clears: Clears,
+    pub rest: Rest,
     /// What it asked for.
     pub want: Want,
     /// How long it had it before it gave it back; none if it had it to the end.
@@ -645,10 +647,11 @@ fn add(uses: &mut Vec<Use>, block: &Taken, want: Want) {
     let this = Use {
         at: Ns(block.at_ns),
         took: Ns(block.end_ns - block.at_ns),
-        clears: match block.what {
-            What::Huge { was_served: true, .. } => Clears::Huge,
-            What::Base | What::Huge { .. } | What::Rest { .. } => Clears::Base,
-            What::Cache { .. } | What::Kernel { .. } => Clears::Nothing,
+        rest: match block.what {
+            What::Huge { was_served: true, .. } => Rest::Huge,
+            What::Base | What::Huge { .. } | What::Rest { .. } => Rest::Base,
+            What::Cache { .. } => Rest::Cache,
+            What::Kernel { .. } => Rest::Nothing,
         },
         want,
         held: held(block.freed_ns),

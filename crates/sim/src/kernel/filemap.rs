@@ -411,7 +411,7 @@ impl Room {
     }
 }
 
-/// Room for page `index` of a file, or none if the request may fail and does.
+/// Room for page `index` of a file, or none if the request may fail and does. Making it the file's is paid already.
 fn room_for(
     cx: &mut KernelCx<'_>,
     process: ProcessId,
@@ -434,7 +434,12 @@ fn room_for(
         let cpu = cx.cpu();
         cx.world().memory.free_object(CacheId::RADIX_TREE_NODE, node, cpu);
     }
-    Ok(found?.map(|pfn| Room { pfn, node }))
+    let room = found?.map(|pfn| Room { pfn, node });
+    if room.is_some() {
+        let put = cx.world().costs.cache_page.once();
+        cx.spend(put, Mode::System);
+    }
+    Ok(room)
 }
 
 /// Gives a page of a file a buffer head if its file system wants that and it has none. Whether it waited: the page
@@ -592,7 +597,7 @@ pub fn write(
         if kernel.flows.files.writes_mark_accessed {
             kernel.memory.mark_page_accessed(pfn, cpu);
         }
-        let copy = kernel.costs.copy_base_page.once();
+        let copy = kernel.costs.copy_base_page.once() + kernel.costs.write_page.once();
         cx.spend(copy, Mode::System);
         if since_balanced >= RATELIMIT_PAGES {
             writeback::balance_dirty_pages(cx, process, since_balanced)?;
@@ -837,7 +842,9 @@ pub fn set_size(
     }
     let end = old.div_ceil(PAGE_BYTES);
     truncate_pages(cx, file, bytes.div_ceil(PAGE_BYTES)..u64::MAX);
-    cx.world().free_space(file, bytes.div_ceil(PAGE_BYTES)..end);
+    let nr_pieces = cx.world().free_space(file, bytes.div_ceil(PAGE_BYTES)..end);
+    let change = cx.world().costs.metadata_change.times(nr_pieces);
+    cx.spend(change, Mode::System);
     Ok(())
 }
 
@@ -886,9 +893,14 @@ fn delete(cx: &mut KernelCx<'_>, file: FileId) {
     truncate_pages(cx, file, 0..u64::MAX);
     let cpu = cx.cpu();
     let kernel = cx.world();
+    let this = kernel.file_table[file.0 as usize].as_ref();
+    let nr_pieces = this.map_or(0, |this| u64::from(this.nr_pieces()));
     kernel.forget_inode(file, cpu);
     kernel.forget_file(file);
     kernel.memory.release_objects(cpu);
+    // Its name and inode, and each piece of its room.
+    let changes = kernel.costs.metadata_change.times(1 + nr_pieces);
+    cx.spend(changes, Mode::System);
 }
 
 /// Deletes files without a name that nobody maps any more. Suspends.

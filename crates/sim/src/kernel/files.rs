@@ -268,13 +268,15 @@ impl Kernel {
         self.spaces_on_disks[self.file(file).device.0 as usize].lost_writes
     }
 
-    /// Frees the space of pages of a file, none of which is in memory.
-    pub(crate) fn free_space(&mut self, file: FileId, pages: std::ops::Range<u64>) {
+    /// Frees the space of pages of a file, none of which is in memory. Returns in how many pieces it lay.
+    pub(crate) fn free_space(&mut self, file: FileId, pages: std::ops::Range<u64>) -> u64 {
         let this = self.file_mut(file);
         let device = this.device.0 as usize;
-        for (at, pages) in this.cut(pages) {
+        let pieces = this.cut(pages);
+        for &(at, pages) in &pieces {
             self.spaces_on_disks[device].give_back(at, pages * PAGE_BYTES);
         }
+        pieces.len() as u64
     }
 
     /// Every file there is, by number.

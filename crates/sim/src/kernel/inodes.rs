@@ -23,6 +23,7 @@ use super::xfs_log::{self, Change, Chunk, PLACE_BYTES};
 use super::{Kernel, KernelCx, PAGE_BYTES, filemap, journal, slab};
 use crate::machine::FileSystem;
 use crate::sched::DeviceId;
+use crate::task::Mode;
 use highorder_mm::filemap::FileId;
 use highorder_mm::gfp::Gfp;
 use highorder_mm::slab::{CacheId, Object};
@@ -299,6 +300,8 @@ pub fn create(cx: &mut KernelCx<'_>, process: ProcessId, name: &str, device: Dev
     add_open_file(cx, process, (id, serial));
     touch_inode(cx, process, superblock, number, true);
     log_change(cx, Some(process), file, Change::Core);
+    let change = cx.world().costs.metadata_change.once();
+    cx.spend(change, Mode::System);
     OpenFile { file, serial }
 }
 

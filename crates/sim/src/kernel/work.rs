@@ -32,6 +32,7 @@ impl Kernel {
             free: costs.page_table_walk.times(work.ptes_scanned)
                 + costs.reclaim_page.times(work.pages_reclaimed)
                 + costs.rmap_walk.times(work.rmap_walks)
+                + costs.move_page.times(work.pages_moved)
                 + costs.cache_read.times(work.far_pfns_scanned)
                 + costs.list_op.times(work.slab_ops)
                 + costs.clear_base_page.times(work.pages_cleared)

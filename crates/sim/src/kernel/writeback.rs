@@ -494,6 +494,8 @@ fn write_queued_files(cx: &mut KernelCx<'_>, device: DeviceId, reason: Reason) -
 pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
     let since = cx.world().file_mut(file).dirtied_at.take();
     let (mut from, mut left) = (0, most);
+    // Where the pages end that found room last: what follows them finds it with them.
+    let mut placed_until = None;
     while left > 0 {
         if cx.world().file_table[file.0 as usize].is_none() {
             return;
@@ -536,7 +538,10 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         let costs = &kernel.costs;
         let request = costs.block_request.times(nr_requests);
         let pages = costs.reclaim_page.times(ios.len() as u64);
-        let cost = request + pages + price(cx, work).free;
+        let is_found = is_placed && placed_until != Some(first);
+        let place = costs.metadata_change.times(u64::from(is_found));
+        placed_until = is_placed.then_some(end);
+        let cost = request + pages + place + price(cx, work).free;
         cx.spend(cost, Mode::System);
         cx.submit_all(device, &ios);
         if is_placed {
@@ -575,7 +580,9 @@ pub(crate) fn write_one(cx: &mut KernelCx<'_>, pfn: Pfn) {
     this.nr_writing += 1;
     let device = this.device;
     let (at, _) = this.find(index).unwrap_or_else(|| unreachable!("it was allocated"));
-    let cost = kernel.costs.block_request.once() + kernel.costs.reclaim_page.once();
+    let costs = &kernel.costs;
+    let place = costs.metadata_change.times(u64::from(is_placed));
+    let cost = costs.block_request.once() + costs.reclaim_page.once() + place;
     cx.spend(cost, Mode::System);
     cx.submit(device, Io::write(at, PAGE_BYTES, u64::from(pfn.0)));
 }
