@@ -269,46 +269,31 @@ pub fn measure(
         }
     }
     let reclaim_page = cost_of(&costs.all, "reclaim_page");
-    for (name, times) in [
-        ("move_page", MOVE_PAGE_RECLAIMS),
-        ("swap_out", SWAP_OUT_RECLAIMS),
-        ("swap_in", SWAP_IN_RECLAIMS),
-    ] {
-        costs.add(name, times * reclaim_page, &format!("derived: {times} times reclaim_page"));
-    }
     let written = costs.begin("cache_page", || write_pages(place))?;
     let changed = costs.begin("metadata_change", || metadata_change(place))?;
-    let [cache, write] = written.map_or([None; 2], |written| [written.put, written.over].map(Some));
-    for (name, found, how, times) in [
-        (
-            "cache_page",
-            cache,
-            "CPU time of writing 32 MiB that is not in memory, 4 KiB at once, less the same in memory",
-            CACHE_PAGE_RECLAIMS,
-        ),
-        (
-            "write_page",
-            write,
-            "CPU time of writing 32 MiB in memory, 4 KiB at once, less reading it",
-            WRITE_PAGE_RECLAIMS,
-        ),
-        (
-            "metadata_change",
-            changed,
-            "half of the CPU time of making and removing a file, less opening and closing one",
-            METADATA_CHANGE_RECLAIMS,
-        ),
+    let cache = written.as_ref().map(|written| {
+        let how = "CPU time of writing 32 MiB that is not in memory, 4 KiB at once, less the same in memory";
+        (written.put, how)
+    });
+    let write = written.as_ref().map(|written| {
+        (written.over, "CPU time of writing 32 MiB in memory, 4 KiB at once, less reading it")
+    });
+    let change = changed.map(|ns| {
+        (ns, "half of the CPU time of making and removing a file, less opening and closing one")
+    });
+    for (name, found, times) in [
+        ("move_page", None, MOVE_PAGE_RECLAIMS),
+        ("swap_out", None, SWAP_OUT_RECLAIMS),
+        ("swap_in", None, SWAP_IN_RECLAIMS),
+        ("cache_page", cache, CACHE_PAGE_RECLAIMS),
+        ("write_page", write, WRITE_PAGE_RECLAIMS),
+        ("metadata_change", change, METADATA_CHANGE_RECLAIMS),
     ] {
-        match found {
-            Some(ns) => costs.add(name, ns, &format!("measured: {how}")),
-            None => {
-                costs.add(
-                    name,
-                    times * reclaim_page,
-                    &format!("derived: {times} times reclaim_page"),
-                );
-            }
-        }
+        let (ns, source) = match found {
+            Some((ns, how)) => (ns, format!("measured: {how}")),
+            None => (times * reclaim_page, format!("derived: {times} times reclaim_page")),
+        };
+        costs.add(name, ns, &source);
     }
     drop(bound);
     Ok(costs.all)
@@ -589,6 +574,20 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
+/// The least CPU time of several repetitions, in nanoseconds for each of `count`: as [`least`], of work that can fail.
+fn least_cpu_time(
+    count: usize,
+    mut work: impl FnMut() -> std::io::Result<()>,
+) -> std::io::Result<f64> {
+    let mut least = f64::INFINITY;
+    for _ in 0..REPETITIONS {
+        let before = cpu_time();
+        work()?;
+        least = least.min((cpu_time() - before) / count as f64);
+    }
+    Ok(least)
+}
+
 /// What it takes to take a clean page out of its file and free it; and what reclaim takes for one that is mapped,
 /// none where a kernel does not do that when asked. None of both where files are memory themselves.
 fn reclaim_page(place: &Place) -> std::io::Result<Option<(f64, Option<f64>)>> {
@@ -682,18 +681,11 @@ fn metadata_change(place: &Place) -> std::io::Result<Option<f64>> {
     if is_in_memory(place, &opened)? {
         return Ok(None);
     }
-    let least = |work: &mut dyn FnMut() -> std::io::Result<()>| -> std::io::Result<f64> {
-        let mut least = f64::INFINITY;
-        for _ in 0..REPETITIONS {
-            let before = cpu_time();
-            (0..FILES).try_for_each(|_| work())?;
-            least = least.min((cpu_time() - before) / FILES as f64);
-        }
-        Ok(least)
-    };
     // One file at a time: whoever interrupts this leaves no more than that.
-    let both = least(&mut || tempfile::NamedTempFile::new_in(folder)?.close())?;
-    let opening = least(&mut || File::open(folder).map(drop))?;
+    let make = || tempfile::NamedTempFile::new_in(folder)?.close();
+    let open = || File::open(folder).map(drop);
+    let both = least_cpu_time(FILES, || (0..FILES).try_for_each(|_| make()))?;
+    let opening = least_cpu_time(FILES, || (0..FILES).try_for_each(|_| open()))?;
     Ok(Some((both - opening) / 2.0))
 }
 
@@ -724,15 +716,8 @@ fn block_request(place: &Place, system_call: f64) -> std::io::Result<Option<f64>
     let Some(file) = DirectFile::new(place, PAGES * PAGE)? else { return Ok(None) };
     let mut page = MmapMut::map_anon(PAGE)?;
     let order = shuffled(PAGES);
-    let mut least = f64::INFINITY;
-    for _ in 0..REPETITIONS {
-        let before = cpu_time();
-        for &n in &order {
-            file.read(&mut page, n * PAGE)?;
-        }
-        let after = cpu_time();
-        least = least.min((after - before) / PAGES as f64);
-    }
+    let least =
+        least_cpu_time(PAGES, || order.iter().try_for_each(|&n| file.read(&mut page, n * PAGE)))?;
     Ok(Some(least - system_call))
 }
 

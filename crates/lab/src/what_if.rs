@@ -432,7 +432,7 @@ impl Recorded {
         knobs.extend(proposed.iter().map(|(name, value)| (name.clone(), value.clone())));
         let mut machine = self.machine.clone();
         machine.costs = drawn_costs(machine.costs, course.seed);
-        let costs = machine.costs.clone();
+        let code = replayed::code(&self.wanted, &machine.costs, course);
         let spec = ModelSpec {
             machine,
             policy: self.kernel.policy.clone(),
@@ -444,9 +444,7 @@ impl Recorded {
             draw: None,
             watch: None,
         };
-        let ran =
-            run_from(found, spec, Inputs::default(), replayed::code(&self.wanted, &costs, course));
-        completed(ran)
+        completed(run_from(found, spec, Inputs::default(), code))
     }
 
     /// Runs of each of these settings with each seed, over so many workers. `progress` is told of every run that ended.

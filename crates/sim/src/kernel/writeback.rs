@@ -262,6 +262,13 @@ pub(crate) fn balance_dirty_pages_ratelimited(
 }
 
 impl Kernel {
+    /// CPU time of writing pages of a file in so many requests, having found room for them or not.
+    fn writing_time(&self, requests: u64, pages: u64, is_room_found: bool) -> Ns {
+        self.costs.block_request.times(requests)
+            + self.costs.reclaim_page.times(pages)
+            + self.costs.metadata_change.times(u64::from(is_room_found))
+    }
+
     fn note_writer(&mut self, now: Ns, process: ProcessId) {
         self.writers.insert(process.0, now);
     }
@@ -535,13 +542,10 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         let nr_requests = if ios.is_empty() { 0 } else { requests as u64 + 1 };
         // Mapped pages may not be written until they fault again: what that took, too.
         let work = kernel.memory.take_work();
-        let costs = &kernel.costs;
-        let request = costs.block_request.times(nr_requests);
-        let pages = costs.reclaim_page.times(ios.len() as u64);
         let is_found = is_placed && placed_until != Some(first);
-        let place = costs.metadata_change.times(u64::from(is_found));
         placed_until = is_placed.then_some(end);
-        let cost = request + pages + place + price(cx, work).free;
+        let writing = kernel.writing_time(nr_requests, ios.len() as u64, is_found);
+        let cost = writing + price(cx, work).free;
         cx.spend(cost, Mode::System);
         cx.submit_all(device, &ios);
         if is_placed {
@@ -580,9 +584,7 @@ pub(crate) fn write_one(cx: &mut KernelCx<'_>, pfn: Pfn) {
     this.nr_writing += 1;
     let device = this.device;
     let (at, _) = this.find(index).unwrap_or_else(|| unreachable!("it was allocated"));
-    let costs = &kernel.costs;
-    let place = costs.metadata_change.times(u64::from(is_placed));
-    let cost = costs.block_request.once() + costs.reclaim_page.once() + place;
+    let cost = kernel.writing_time(1, 1, is_placed);
     cx.spend(cost, Mode::System);
     cx.submit(device, Io::write(at, PAGE_BYTES, u64::from(pfn.0)));
 }
