@@ -173,6 +173,13 @@ impl PageCache {
         if chunk.file == NIL { None } else { Some((FileId(chunk.file), index)) }
     }
 
+    /// What lies where a frame's owner names, without a look at the file.
+    fn held_at(&self, owner: u32) -> CachedPage {
+        let chunk = self.chunks.get(owner as usize / CHUNK);
+        let entry = chunk.and_then(|chunk| chunk.entries.get(owner as usize % CHUNK));
+        decode(entry.copied().unwrap_or(0))
+    }
+
     fn place_to_fill(&mut self, file: FileId, index: u64) -> (usize, usize) {
         let number = (index / CHUNK as u64) as usize;
         let chunks = &mut self.files[file.0 as usize].chunks;
@@ -583,8 +590,12 @@ impl Memory {
         if self.frames.state(pfn) != State::Allocated {
             return None;
         }
-        let place = self.files.page_of(self.place_of(pfn)?);
-        place.filter(|&(file, index)| self.files.get(file, index) == CachedPage::Page(pfn))
+        let owner = self.place_of(pfn)?;
+        if self.files.held_at(owner) == CachedPage::Page(pfn) {
+            self.files.page_of(owner)
+        } else {
+            None
+        }
     }
 
     /// The page has been read.

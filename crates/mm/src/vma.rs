@@ -241,6 +241,12 @@ impl AddressSpaces {
         found.filter(|vma| vpn < vma.end)
     }
 
+    /// Whether anything is left of the mapping that began at `origin`.
+    #[must_use]
+    pub fn is_anything_left(&self, origin: Vpn) -> bool {
+        self.vmas.range(origin..).any(|(_, vma)| vma.origin == origin)
+    }
+
     /// Where a file is mapped.
     pub(crate) fn ranges_of(&self, file: FileId) -> &[FileRange] {
         self.i_mmap.get(file.0 as usize).map_or(&[], Vec::as_slice)
@@ -270,7 +276,8 @@ impl AddressSpaces {
     }
 
     /// The mappings that lie in a range, at least in part.
-    pub(crate) fn vmas_in(&self, range: Range<Vpn>) -> Vec<Vma> {
+    #[must_use]
+    pub fn vmas_in(&self, range: Range<Vpn>) -> Vec<Vma> {
         let first = self.find(range.start).map_or(range.start, |vma| vma.start);
         self.vmas.range(first..range.end).map(|(_, vma)| *vma).collect()
     }

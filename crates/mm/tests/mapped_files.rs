@@ -557,6 +557,21 @@ fn a_page_used_through_two_entries_or_twice_becomes_active() {
 }
 
 #[test]
+fn a_mapping_is_gone_when_its_last_part_is_whatever_follows_it() {
+    let mut world = World::new(&linux_6_12(), 4096);
+    let file = world.create(1024);
+    let first = world.map(0, file, 0, 1024, false);
+    let second = world.map(0, file, 0, 512, false);
+    let mut unmap = |from: u32, to: u32| {
+        world.memory.munmap(Vpn(first.0 + from)..Vpn(first.0 + to), CpuId(0));
+        [first, second].map(|origin| world.memory.spaces.is_anything_left(origin))
+    };
+    assert_eq!(unmap(0, 512), [true, true], "its second half");
+    assert_eq!(unmap(600, 1024), [true, true], "what is left in the middle of it");
+    assert_eq!(unmap(512, 600), [false, true]);
+}
+
+#[test]
 fn a_page_mapped_by_three_processes_is_unmapped_in_all_before_it_is_freed() {
     for cut in [true, false] {
         let mut world = fourteen(&linux_4_4(), 3);

@@ -972,6 +972,13 @@ impl Kernel {
         self.mapped_readahead.get_mut(&origin)
     }
 
+    /// A part of the mapping that began at `origin` is gone: of reads through it nothing is remembered once all is.
+    pub(super) fn forget_mapping_readahead(&mut self, origin: Vpn) {
+        if !self.memory.spaces.is_anything_left(origin) {
+            self.mapped_readahead.remove(&origin);
+        }
+    }
+
     /// Bytes of a file in memory, for tests and pictures.
     #[must_use]
     pub fn cached_bytes(&self, file: FileId) -> u64 {

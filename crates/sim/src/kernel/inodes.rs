@@ -118,7 +118,8 @@ pub(crate) struct Vfs {
     entries: Vec<Option<Entry>>,
     free_entries: Vec<EntryId>,
     by_name: BTreeMap<String, EntryId>,
-    by_file: BTreeMap<FileId, EntryId>,
+    /// By number of the file.
+    by_file: Vec<Option<EntryId>>,
     clock: u64,
     nr_objects: u64,
     pub(super) shadows_deferred: u64,
@@ -169,6 +170,23 @@ impl Vfs {
     /// The file that holds a disk's metadata, if any is known.
     pub(crate) fn metadata(&self, device: DeviceId) -> Option<FileId> {
         self.superblocks[device.0 as usize].metadata
+    }
+
+    /// What is known of a file that has, or had, a name.
+    fn file_entry(&self, file: FileId) -> Option<EntryId> {
+        self.by_file.get(file.0 as usize).copied().flatten()
+    }
+
+    fn set_file_entry(&mut self, file: FileId, id: EntryId) {
+        let at = file.0 as usize;
+        if self.by_file.len() <= at {
+            self.by_file.resize(at + 1, None);
+        }
+        self.by_file[at] = Some(id);
+    }
+
+    fn forget_file_entry(&mut self, file: FileId) -> Option<EntryId> {
+        self.by_file.get_mut(file.0 as usize)?.take()
     }
 
     fn entry(&self, id: EntryId) -> &Entry {
@@ -294,7 +312,7 @@ pub fn create(cx: &mut KernelCx<'_>, process: ProcessId, name: &str, device: Dev
     let entry = kernel.vfs.entry_mut(id);
     (entry.number, entry.users) = (number, entry.users + 1);
     let serial = entry.serial;
-    kernel.vfs.by_file.insert(file, id);
+    kernel.vfs.set_file_entry(file, id);
     kernel.file_mut(file).inode_block = kernel.inode_block(superblock, number);
     ensure_objects(cx, process, (id, serial), true);
     add_open_file(cx, process, (id, serial));
@@ -308,7 +326,7 @@ pub fn create(cx: &mut KernelCx<'_>, process: ProcessId, name: &str, device: Dev
 /// Opens a file that has a name. Suspends.
 pub fn open(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId) -> OpenFile {
     let kernel = cx.world();
-    let Some(&id) = kernel.vfs.by_file.get(&file) else { return OpenFile { file, serial: 0 } };
+    let Some(id) = kernel.vfs.file_entry(file) else { return OpenFile { file, serial: 0 } };
     let entry = kernel.vfs.entry_mut(id);
     entry.users += 1;
     let serial = entry.serial;
@@ -340,7 +358,7 @@ pub fn open(cx: &mut KernelCx<'_>, process: ProcessId, file: FileId) -> OpenFile
 /// Closes a file.
 pub fn close(cx: &mut KernelCx<'_>, open: OpenFile) {
     let kernel = cx.world();
-    if let Some(&id) = kernel.vfs.by_file.get(&open.file)
+    if let Some(id) = kernel.vfs.file_entry(open.file)
         && kernel.vfs.is_same(id, open.serial)
     {
         let object = kernel.vfs.entry_mut(id).open_files.pop();
@@ -528,7 +546,7 @@ pub(super) fn note_size(cx: &mut KernelCx<'_>, file: FileId) {
 impl Kernel {
     /// The entry of a file on XFS.
     fn xfs_entry(&mut self, file: FileId) -> Option<(DeviceId, EntryRef)> {
-        let &id = self.vfs.by_file.get(&file)?;
+        let id = self.vfs.file_entry(file)?;
         let Entry { superblock, serial, .. } = *self.vfs.entry(id);
         let device = DeviceId(superblock as u32);
         self.xfs_log(device).is_some().then_some((device, (id, serial)))
@@ -740,7 +758,7 @@ impl Kernel {
 
     /// A file lost pages, or was written: its inode may go now, if nobody needs it.
     pub(crate) fn consider_inode(&mut self, file: FileId) {
-        if let Some(&id) = self.vfs.by_file.get(&file) {
+        if let Some(id) = self.vfs.file_entry(file) {
             self.list_inode(id);
         }
     }
@@ -801,7 +819,7 @@ impl Kernel {
     /// A file's name is deleted: its dentry goes, or becomes one that says that there is no such file.
     #[doc(alias = "d_delete")]
     pub(crate) fn unlink_entry(&mut self, file: FileId, cpu: CpuId) {
-        let Some(&id) = self.vfs.by_file.get(&file) else { return };
+        let Some(id) = self.vfs.file_entry(file) else { return };
         let keeps = self.flows.shrinkers.unlink_keeps_dentry;
         let entry = self.vfs.entry(id);
         let (has_dentry, superblock) = (entry.dentry != Object::NONE, entry.superblock);
@@ -826,7 +844,7 @@ impl Kernel {
 
     /// A file is gone for good: its inode goes, and its number is free.
     pub(crate) fn forget_inode(&mut self, file: FileId, cpu: CpuId) {
-        let Some(id) = self.vfs.by_file.remove(&file) else { return };
+        let Some(id) = self.vfs.forget_file_entry(file) else { return };
         self.free_inode(id, cpu);
         if self.vfs.entry(id).dentry != Object::NONE {
             self.free_dentry(id, cpu);

@@ -85,7 +85,12 @@ pub fn exit_mmap(cx: &mut KernelCx<'_>, process: ProcessId) {
 
 /// Unmaps a range, some pages at a time. Suspends.
 pub fn unmap(cx: &mut KernelCx<'_>, range: Range<Vpn>) {
+    let mut of_files = cx.world().memory.spaces.vmas_in(range.clone());
+    of_files.retain(|vma| vma.file.is_some());
     by_parts(cx, range, |kernel, part, cpu| kernel.memory.munmap(part, cpu));
+    for vma in of_files {
+        cx.world().forget_mapping_readahead(vma.origin);
+    }
     super::filemap::release_unmapped(cx);
 }
 
