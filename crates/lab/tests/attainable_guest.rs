@@ -138,7 +138,9 @@ fn check(guests: &[Answers]) {
 fn check_guests(kernel: &str, state: &str) {
     let sent = (0..GUESTS).map_while(|_| ask(kernel, state));
     let guests: Vec<_> = sent.map(|sent| answers(kernel, state, &sent)).collect();
-    check(&guests);
+    if !guests.is_empty() {
+        check(&guests);
+    }
 }
 
 #[test]
