@@ -72,6 +72,12 @@ struct Chunk {
     buffers: nodes::Buffers,
 }
 
+impl Chunk {
+    fn held(&self, at: usize) -> CachedPage {
+        decode(self.entries.get(at).copied().unwrap_or(0))
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct FilePages {
     chunks: Vec<u32>,
@@ -162,7 +168,7 @@ impl PageCache {
     #[must_use]
     pub fn get(&self, file: FileId, index: u64) -> CachedPage {
         let Some((chunk, at)) = self.place(file, index) else { return CachedPage::None };
-        decode(self.chunks[chunk].entries.get(at).copied().unwrap_or(0))
+        self.chunks[chunk].held(at)
     }
 
     /// The file and page that a frame's owner names.
@@ -176,8 +182,7 @@ impl PageCache {
     /// What lies where a frame's owner names, without a look at the file.
     fn held_at(&self, owner: u32) -> CachedPage {
         let chunk = self.chunks.get(owner as usize / CHUNK);
-        let entry = chunk.and_then(|chunk| chunk.entries.get(owner as usize % CHUNK));
-        decode(entry.copied().unwrap_or(0))
+        chunk.map_or(CachedPage::None, |chunk| chunk.held(owner as usize % CHUNK))
     }
 
     fn place_to_fill(&mut self, file: FileId, index: u64) -> (usize, usize) {

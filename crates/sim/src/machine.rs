@@ -66,7 +66,7 @@ impl Cost {
     /// This many of it, rounded down to nanoseconds once.
     #[must_use]
     pub const fn times(&self, count: u64) -> Ns {
-        // A division of 128 bits takes ten times as long, and is hardly ever needed.
+        // A division of 128 bits is a call, and is hardly ever needed.
         match self.picoseconds.checked_mul(count) {
             Some(picoseconds) => Ns(picoseconds / 1000),
             None => Ns((self.picoseconds as u128 * count as u128 / 1000) as u64),
