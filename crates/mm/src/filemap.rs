@@ -5,10 +5,12 @@
 //! Departs: pages of a cache are all of order 0. Visible as: on file systems with large folios files take
 //! more LRU entries than there.
 //!
-//! Files share one flat space of places for pages, in chunks of 512 that a file gets where it has pages.
+//! Files share one flat space of places for pages, in chunks of 64 that a file gets where it has pages: as
+//! many as a node of its tree holds.
 //! A frame's owner is its place, so that reclaim finds the file from the frame. How often a page is mapped
 //! stands with it; [`crate::rmap`] finds where.
 
+mod dirty;
 mod nodes;
 
 pub use nodes::NODE_ENTRIES;
@@ -20,12 +22,17 @@ use crate::page_table::Slot;
 use crate::slab::{CacheId, Object};
 use crate::types::{CpuId, Pfn};
 use crate::vmstat::Vm;
+use dirty::DirtyFiles;
+use nodes::Node;
+use smallvec::SmallVec;
 use std_alloc::collections::{BTreeMap, BTreeSet};
 use std_alloc::vec;
 use std_alloc::vec::Vec;
 
 /// Pages of a chunk.
-const CHUNK: usize = 512;
+const CHUNK: usize = NODE_ENTRIES;
+/// A chunk has room for as many pages, however few it holds.
+const ENTRIES_MIN: usize = 8;
 /// No chunk.
 const NIL: u32 = u32::MAX;
 /// An entry that is a page: the frame's number is in the low 32 bits, above it how often it is mapped.
@@ -60,15 +67,15 @@ struct Chunk {
     /// No longer than needed: most files are small.
     entries: Vec<u64>,
     /// A bit for each dirty page.
-    dirty: [u64; CHUNK / 64],
+    dirty: u64,
     /// A bit for each page that was migrated since it came.
-    moved: [u64; CHUNK / 64],
+    moved: u64,
     file: u32,
     /// Which chunk of the file it is.
     number: u32,
     /// Entries that are pages or shadows.
-    used: u16,
-    nodes: [nodes::Node; nodes::NODES],
+    used: u8,
+    node: Node,
     buffers: nodes::Buffers,
 }
 
@@ -80,7 +87,8 @@ impl Chunk {
 
 #[derive(Clone, Debug, Default)]
 struct FilePages {
-    chunks: Vec<u32>,
+    /// Those of a small file stand in place: it has one or two.
+    chunks: SmallVec<[u32; 4]>,
     nr_pages: u64,
     nr_dirty: u64,
 }
@@ -96,11 +104,11 @@ pub struct PageCache {
     nr_pages: u64,
     nr_dirty: u64,
     /// Files with dirty pages.
-    dirty_files: BTreeSet<u32>,
+    dirty_files: DirtyFiles,
     nr_dirtied: u64,
     nr_written: u64,
-    /// Nodes that hold nothing but shadows, by when that began: chunk and which of its nodes.
-    shadow_nodes: BTreeMap<u64, (u32, u8)>,
+    /// Chunks whose nodes hold nothing but shadows, by when that began.
+    shadow_nodes: BTreeMap<u64, u32>,
     shadow_clock: u64,
     /// Objects whose page or node went.
     released: Vec<(CacheId, Object)>,
@@ -151,10 +159,9 @@ impl PageCache {
         (file.nr_pages, file.nr_dirty)
     }
 
-    /// Files with dirty pages, those behind `after` alone if it is given, in the order of their numbers.
-    pub fn dirty_files(&self, after: Option<FileId>) -> impl Iterator<Item = FileId> + '_ {
-        let from = after.map_or(0, |after| after.0 + 1);
-        self.dirty_files.range(from..).map(|&file| FileId(file))
+    /// Files with dirty pages, in the order of their numbers.
+    pub fn dirty_files(&self) -> impl Iterator<Item = FileId> + '_ {
+        self.dirty_files.iter()
     }
 
     fn place(&self, file: FileId, index: u64) -> Option<(usize, usize)> {
@@ -195,12 +202,12 @@ impl PageCache {
             let chunk = self.free_chunks.pop().unwrap_or_else(|| {
                 self.chunks.push(Chunk {
                     entries: Vec::new(),
-                    dirty: [0; CHUNK / 64],
-                    moved: [0; CHUNK / 64],
+                    dirty: 0,
+                    moved: 0,
                     file: NIL,
                     number: 0,
                     used: 0,
-                    nodes: [nodes::Node::EMPTY; nodes::NODES],
+                    node: Node::EMPTY,
                     buffers: Vec::new(),
                 });
                 self.chunks.len() as u32 - 1
@@ -213,7 +220,7 @@ impl PageCache {
             (self.files[file.0 as usize].chunks[number] as usize, index as usize % CHUNK);
         let entries = &mut self.chunks[chunk].entries;
         if entries.len() <= at {
-            entries.resize((at + 1).next_power_of_two(), 0);
+            entries.resize((at + 1).next_power_of_two().max(ENTRIES_MIN), 0);
         }
         (chunk, at)
     }
@@ -224,7 +231,7 @@ impl PageCache {
         let this = &mut self.chunks[chunk];
         let before = decode(this.entries[at]);
         assert!(!matches!(before, CachedPage::Page(_)), "page {index} is in memory already");
-        this.used += u16::from(before == CachedPage::None);
+        this.used += u8::from(before == CachedPage::None);
         this.entries[at] = PAGE_MARK | u64::from(pfn.0);
         self.note_entry(chunk, at, before, CachedPage::Page(pfn));
         self.nr_pages += 1;
@@ -303,8 +310,7 @@ impl PageCache {
     /// Whether a page is to be written.
     #[must_use]
     pub fn is_dirty(&self, owner: u32) -> bool {
-        let at = owner as usize % CHUNK;
-        self.chunks[owner as usize / CHUNK].dirty[at / 64] >> (at % 64) & 1 != 0
+        self.chunks[owner as usize / CHUNK].dirty >> (owner as usize % CHUNK) & 1 != 0
     }
 
     /// A page is in another frame from now on. Whether it was moved before.
@@ -318,9 +324,8 @@ impl PageCache {
             self.swap_backed.insert(pfn.0, owner);
         }
         this.entries[at] = this.entries[at] & !u64::from(u32::MAX) | u64::from(pfn.0);
-        let bit = 1 << (at % 64);
-        let was_moved = this.moved[at / 64] & bit != 0;
-        this.moved[at / 64] |= bit;
+        let was_moved = this.moved >> at & 1 != 0;
+        this.moved |= 1 << at;
         was_moved
     }
 
@@ -347,8 +352,8 @@ impl PageCache {
             CachedPage::Swapped(slot) => SWAP_MARK | u64::from(slot.0),
             CachedPage::None => 0,
         };
-        this.moved[at / 64] &= !(1 << (at % 64));
-        this.used -= u16::from(after == CachedPage::None);
+        this.moved &= !(1 << at);
+        this.used -= u8::from(after == CachedPage::None);
         self.note_entry(chunk, at, before, after);
         let this = &self.chunks[chunk];
         let (file, number, empty) = (this.file as usize, this.number as usize, this.used == 0);
@@ -368,14 +373,13 @@ impl PageCache {
     /// Marks a page as one to be written. Whether it was not yet.
     fn set_dirty(&mut self, owner: u32) -> bool {
         let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
-        let word = &mut self.chunks[chunk].dirty[at / 64];
-        let bit = 1 << (at % 64);
-        let new = *word & bit == 0;
-        *word |= bit;
+        let this = &mut self.chunks[chunk];
+        let new = this.dirty >> at & 1 == 0;
+        this.dirty |= 1 << at;
         if new {
             self.nr_dirty += 1;
             self.nr_dirtied += 1;
-            let file = self.chunks[chunk].file;
+            let file = this.file;
             let nr_dirty = &mut self.files[file as usize].nr_dirty;
             *nr_dirty += 1;
             if *nr_dirty == 1 {
@@ -388,17 +392,16 @@ impl PageCache {
     /// A page need not be written any more. Whether it was to be.
     fn clear_dirty(&mut self, owner: u32) -> bool {
         let (chunk, at) = (owner as usize / CHUNK, owner as usize % CHUNK);
-        let word = &mut self.chunks[chunk].dirty[at / 64];
-        let bit = 1 << (at % 64);
-        let was = *word & bit != 0;
-        *word &= !bit;
+        let this = &mut self.chunks[chunk];
+        let was = this.dirty >> at & 1 != 0;
+        this.dirty &= !(1 << at);
         if was {
             self.nr_dirty -= 1;
-            let file = self.chunks[chunk].file;
+            let file = this.file;
             let nr_dirty = &mut self.files[file as usize].nr_dirty;
             *nr_dirty -= 1;
             if *nr_dirty == 0 {
-                self.dirty_files.remove(&file);
+                self.dirty_files.remove(file);
             }
         }
         was
@@ -417,14 +420,9 @@ impl PageCache {
                 continue;
             }
             let from = if number == first { index as usize % CHUNK } else { 0 };
-            let dirty = &self.chunks[chunk as usize].dirty;
-            for (word, &bits) in dirty.iter().enumerate().skip(from / 64) {
-                let keep = if word == from / 64 { u64::MAX << (from % 64) } else { u64::MAX };
-                let bits = bits & keep;
-                if bits != 0 {
-                    let at = word * 64 + bits.trailing_zeros() as usize;
-                    return Some((number * CHUNK + at) as u64);
-                }
+            let dirty = self.chunks[chunk as usize].dirty & u64::MAX << from;
+            if dirty != 0 {
+                return Some((number * CHUNK) as u64 + u64::from(dirty.trailing_zeros()));
             }
         }
         None
@@ -497,7 +495,7 @@ impl PageCache {
         for (number, chunk) in self.chunks.iter().enumerate() {
             let mut used = 0;
             for (at, &entry) in chunk.entries.iter().enumerate() {
-                let is_dirty = chunk.dirty[at / 64] >> (at % 64) & 1 != 0;
+                let is_dirty = chunk.dirty >> at & 1 != 0;
                 nr_dirty += u64::from(is_dirty);
                 match decode(entry) {
                     CachedPage::Page(pfn) => {
@@ -528,7 +526,7 @@ impl PageCache {
             return Err("pages that never leave memory are there");
         }
         let dirty = self.files.iter().zip(0..).filter(|(file, _)| file.nr_dirty > 0);
-        if !dirty.map(|(_, number)| number).eq(self.dirty_files.iter().copied()) {
+        if !dirty.map(|(_, number)| FileId(number)).eq(self.dirty_files.iter()) {
             return Err("the cache knows which files are dirty");
         }
         self.audit_nodes()?;

@@ -717,7 +717,7 @@ impl Memory {
         // The next page is the last: parts of a page that is split come next.
         pages.reverse();
         let mut kept = Vec::new();
-        let mut freed = Vec::new();
+        let mut freed = Vec::with_capacity(pages.len());
         let mut unmapped = TlbUsers::NONE;
         while let Some(pfn) = pages.pop() {
             match self.shrink_page(pfn, sc, shrunk, &mut pages, &mut unmapped) {

@@ -2,40 +2,55 @@
 
 use std::collections::BTreeMap;
 
+/// Handles of a block.
+const BLOCK: u32 = 64;
+
 /// Things by number. No number is given twice, and what is given back leaves nothing, however long a thread lives.
 #[derive(Debug)]
 pub(crate) struct Handles<T> {
-    held: BTreeMap<u32, T>,
+    /// Those that hold anything: things whose numbers follow each other stand together.
+    blocks: BTreeMap<u32, Vec<Option<T>>>,
     next: u32,
 }
 
 impl<T> Handles<T> {
     /// None.
     pub(crate) const fn new() -> Self {
-        Self { held: BTreeMap::new(), next: 0 }
+        Self { blocks: BTreeMap::new(), next: 0 }
     }
 
     /// Holds something, and returns its number.
     pub(crate) fn add(&mut self, thing: T) -> u32 {
         let number = self.next;
-        self.held.insert(number, thing);
+        self.blocks.entry(number / BLOCK).or_default().push(Some(thing));
         self.next += 1;
         number
     }
 
     /// What has this number.
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        self.held.get_mut(&number)
+        self.blocks.get_mut(&(number / BLOCK))?.get_mut((number % BLOCK) as usize)?.as_mut()
     }
 
     /// Gives back what has this number.
     pub(crate) fn take(&mut self, number: u32) -> Option<T> {
-        self.held.remove(&number)
+        let block = self.blocks.get_mut(&(number / BLOCK))?;
+        let thing = block.get_mut((number % BLOCK) as usize)?.take()?;
+        self.forget_if_empty(number / BLOCK);
+        Some(thing)
+    }
+
+    /// Forgets a block that holds nothing and never will: the last one grows yet.
+    fn forget_if_empty(&mut self, block: u32) {
+        let is_empty = |things: &Vec<Option<T>>| things.iter().all(Option::is_none);
+        if block < self.next / BLOCK && self.blocks.get(&block).is_some_and(is_empty) {
+            self.blocks.remove(&block);
+        }
     }
 
     /// All that is held, the oldest first.
     pub(crate) fn into_held(self) -> impl Iterator<Item = T> {
-        self.held.into_values()
+        self.blocks.into_values().flatten().flatten()
     }
 }
 
@@ -53,7 +68,7 @@ mod tests {
             assert_eq!(handles.take(number), Some(thing));
             assert_eq!(handles.take(number), None);
         }
-        assert_eq!(handles.held.len(), 1);
+        assert_eq!(handles.blocks.len(), 2, "the first and the last");
         assert_eq!(handles.get_mut(kept), Some(&mut 0));
         assert_eq!(handles.into_held().collect::<Vec<_>>(), [0]);
     }

@@ -231,9 +231,9 @@ impl Waiting {
         self.by_arrival.first_key_value().map(|(&number, &offset)| (offset, number))
     }
 
-    /// The first request at `offset` or beyond.
-    fn next_from(&self, offset: u64) -> Option<(u64, u64)> {
-        self.by_place.range((offset, 0)..).next().map(|(&place, _)| place)
+    /// The first request at `offset` or beyond, and its place.
+    fn next_from(&self, offset: u64) -> Option<((u64, u64), &Request)> {
+        self.by_place.range((offset, 0)..).next().map(|(&place, request)| (place, request))
     }
 }
 
@@ -458,8 +458,7 @@ impl Device {
         let io = part.io;
         let end = io.offset + io.bytes;
         let waiting = &mut self.waiting[io.direction as usize];
-        let Some(place) = waiting.next_from(end) else { return false };
-        let request = &waiting.by_place[&place];
+        let Some((place, request)) = waiting.next_from(end) else { return false };
         let fits = request.offset == end
             && request.class == io.class
             && request.bytes + io.bytes <= self.spec.max_request_bytes;
@@ -478,8 +477,7 @@ impl Device {
     fn join_next(&mut self, direction: Direction, place: (u64, u64)) {
         let waiting = &mut self.waiting[direction as usize];
         let grown = &waiting.by_place[&place];
-        let Some(next) = waiting.next_from(grown.end()) else { return };
-        let other = &waiting.by_place[&next];
+        let Some((next, other)) = waiting.next_from(grown.end()) else { return };
         let fits = other.offset == grown.end()
             && other.class == grown.class
             && other.bytes + grown.bytes <= self.spec.max_request_bytes;
@@ -514,7 +512,7 @@ impl Device {
     fn next_by_deadline(&mut self, now: u64) -> Option<(Direction, (u64, u64))> {
         if let Some(run) = &mut self.run
             && run.nr_left > 0
-            && let Some(place) = self.waiting[run.direction as usize].next_from(self.head)
+            && let Some((place, _)) = self.waiting[run.direction as usize].next_from(self.head)
         {
             run.nr_left -= 1;
             return Some((run.direction, place));
@@ -527,7 +525,7 @@ impl Device {
                 Direction::Read => READ_EXPIRE,
                 Direction::Write => WRITE_EXPIRE,
             };
-        let ahead = waiting.next_from(self.head).filter(|_| now < deadline);
+        let ahead = waiting.next_from(self.head).filter(|_| now < deadline).map(|(place, _)| place);
         self.run = Some(Run { direction, nr_left: FIFO_BATCH - 1 });
         Some((direction, ahead.unwrap_or(oldest)))
     }

@@ -18,6 +18,7 @@
 
 mod balance;
 mod deadline;
+mod transfers;
 
 use crate::device::{Class, Completion, Device, DeviceSpec, Freed, Ticket};
 use crate::events::{Events, NEVER};
@@ -27,8 +28,9 @@ use deadline::Request;
 use highorder_mm::types::NodeId;
 use highorder_words::{CpuId, Ns};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::{Deref, Index, IndexMut};
+use transfers::Transfers;
 
 /// The timer ticks this often on every CPU, at the same moments (`CONFIG_HZ=250`, as Debian has it).
 pub const TICK: Ns = Ns::from_millis(4);
@@ -327,9 +329,7 @@ pub(crate) struct Scheduler {
     request_waiters: Vec<[VecDeque<u32>; 2]>,
     /// Tasks that wait for any device to leave congestion, by class.
     congestion_waiters: [WaitQueue; 2],
-    /// Transfers under way, and who waits for each.
-    under_way: BTreeMap<Ticket, Vec<u32>>,
-    next_ticket: u64,
+    transfers: Transfers,
     pub(crate) completed: VecDeque<Completion>,
     resumptions: Option<Vec<Resumption>>,
 }
@@ -378,8 +378,7 @@ impl Scheduler {
             request_waiters: spec.devices.iter().map(|_| Default::default()).collect(),
             devices: spec.devices.into_iter().map(Device::new).collect(),
             congestion_waiters: [WaitQueue(0); 2],
-            under_way: BTreeMap::new(),
-            next_ticket: 0,
+            transfers: Transfers::default(),
             completed: VecDeque::new(),
             resumptions: None,
         };
@@ -1470,12 +1469,11 @@ impl Scheduler {
         device: DeviceId,
         io: crate::device::Io,
     ) -> Result<Ticket, crate::device::QueueFull> {
-        let ticket = Ticket(self.next_ticket);
+        let ticket = self.transfers.next();
         let now = Ns(self.now);
         match self.devices[device.0 as usize].submit(now, ticket, io) {
             Ok(()) => {
-                self.next_ticket += 1;
-                self.under_way.insert(ticket, Vec::new());
+                self.transfers.begin();
                 Ok(ticket)
             }
             Err(full) => {
@@ -1499,7 +1497,7 @@ impl Scheduler {
 
     /// The current task waits for a transfer; not if it is done already.
     pub(crate) fn wait_io(&mut self, ticket: Ticket) -> bool {
-        let Some(waiters) = self.under_way.get_mut(&ticket) else { return false };
+        let Some(waiters) = self.transfers.waiters(ticket) else { return false };
         waiters.push(self.current);
         self.block(WaitFor::Io(ticket), true, None);
         true
@@ -1532,7 +1530,7 @@ impl Scheduler {
 
     /// A transfer is done: wakes who waits for it.
     pub(crate) fn transfer_done(&mut self, ticket: Ticket) {
-        for task in self.under_way.remove(&ticket).unwrap_or_default() {
+        for task in self.transfers.end(ticket) {
             self.wake(task as usize, Wakeup::Woken);
         }
     }

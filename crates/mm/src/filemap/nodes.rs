@@ -17,8 +17,6 @@ use std_alloc::vec::Vec;
 
 /// Entries of a node (`XA_CHUNK_SIZE`).
 pub const NODE_ENTRIES: usize = 64;
-/// Nodes of a chunk.
-pub(super) const NODES: usize = CHUNK / NODE_ENTRIES;
 
 /// The part of a file's tree that one node holds.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +44,7 @@ impl PageCache {
             return false;
         }
         match self.place(file, index) {
-            Some((chunk, at)) => self.chunks[chunk].nodes[at / NODE_ENTRIES].object == Object::NONE,
+            Some((chunk, _)) => self.chunks[chunk].node.object == Object::NONE,
             None => true,
         }
     }
@@ -56,11 +54,11 @@ impl PageCache {
     /// # Panics
     /// If it has one.
     pub fn give_node(&mut self, file: FileId, index: u64, object: Object) {
-        let (chunk, at) = self.place_to_fill(file, index);
-        let node = &mut self.chunks[chunk].nodes[at / NODE_ENTRIES];
+        let (chunk, _) = self.place_to_fill(file, index);
+        let node = &mut self.chunks[chunk].node;
         assert_eq!(node.object, Object::NONE, "a node is there already");
         node.object = object;
-        self.track_shadows(chunk, at / NODE_ENTRIES);
+        self.track_shadows(chunk);
     }
 
     /// Whether the page in memory whose owner this is has a buffer head.
@@ -97,9 +95,8 @@ impl PageCache {
         before: CachedPage,
         after: CachedPage,
     ) {
-        let which = at / NODE_ENTRIES;
         let this = &mut self.chunks[chunk];
-        let node = &mut this.nodes[which];
+        let node = &mut this.node;
         match before {
             CachedPage::Page(_) => node.pages -= 1,
             CachedPage::Shadow(_) => node.shadows -= 1,
@@ -122,17 +119,17 @@ impl PageCache {
         {
             self.released.push((CacheId::RADIX_TREE_NODE, object));
         }
-        self.track_shadows(chunk, which);
+        self.track_shadows(chunk);
     }
 
     /// Keeps the list of nodes that hold nothing but shadows.
-    fn track_shadows(&mut self, chunk: usize, which: usize) {
-        let node = &mut self.chunks[chunk].nodes[which];
+    fn track_shadows(&mut self, chunk: usize) {
+        let node = &mut self.chunks[chunk].node;
         let belongs = node.object != Object::NONE && node.pages == 0 && node.shadows > 0;
         if belongs && node.shadow_since == 0 {
             self.shadow_clock += 1;
             node.shadow_since = self.shadow_clock;
-            self.shadow_nodes.insert(self.shadow_clock, (chunk as u32, which as u8));
+            self.shadow_nodes.insert(self.shadow_clock, chunk as u32);
         } else if !belongs && node.shadow_since != 0 {
             self.shadow_nodes.remove(&node.shadow_since);
             node.shadow_since = 0;
@@ -142,14 +139,12 @@ impl PageCache {
     /// The objects of a chunk that goes.
     pub(super) fn release_chunk_objects(&mut self, chunk: usize) {
         let this: &mut Chunk = &mut self.chunks[chunk];
-        for node in &mut this.nodes {
-            if let Some(object) = node.object.some() {
-                self.released.push((CacheId::RADIX_TREE_NODE, object));
-            }
-            if node.shadow_since != 0 {
-                self.shadow_nodes.remove(&node.shadow_since);
-            }
-            *node = Node::EMPTY;
+        let node = core::mem::replace(&mut this.node, Node::EMPTY);
+        if let Some(object) = node.object.some() {
+            self.released.push((CacheId::RADIX_TREE_NODE, object));
+        }
+        if node.shadow_since != 0 {
+            self.shadow_nodes.remove(&node.shadow_since);
         }
         this.buffers = Vec::new();
     }
@@ -163,12 +158,11 @@ impl PageCache {
     /// Forgets the shadows of the node that has held nothing else for longest. Returns its file.
     #[doc(alias = "shadow_lru_isolate")]
     pub fn drop_shadow_node(&mut self) -> Option<FileId> {
-        let (_, (chunk, which)) = self.shadow_nodes.first_key_value()?;
-        let (chunk, first) = (*chunk as usize, usize::from(*which) * NODE_ENTRIES);
+        let (_, &chunk) = self.shadow_nodes.first_key_value()?;
+        let chunk = chunk as usize;
         let this = &self.chunks[chunk];
         let (file, number) = (this.file, this.number as usize);
-        let end = self.chunks[chunk].entries.len().min(first + NODE_ENTRIES);
-        for at in first..end {
+        for at in 0..this.entries.len() {
             let before = decode(self.chunks[chunk].entries[at]);
             if before != CachedPage::None {
                 let this = &mut self.chunks[chunk];
@@ -191,7 +185,7 @@ impl PageCache {
         let mut chunks = this.chunks.iter().filter(|&&chunk| chunk != NIL);
         let in_inode = |&chunk: &u32| {
             let chunk = &self.chunks[chunk as usize];
-            chunk.number == 0 && chunk.used <= 1 && chunk.nodes[0].object == Object::NONE
+            chunk.number == 0 && chunk.used <= 1 && chunk.node.object == Object::NONE
         };
         this.nr_pages == 0 && chunks.all(in_inode)
     }
@@ -200,23 +194,21 @@ impl PageCache {
     pub(super) fn audit_nodes(&self) -> Result<(), &'static str> {
         let mut shadow_nodes = 0;
         for (number, chunk) in self.chunks.iter().enumerate() {
-            for (which, node) in chunk.nodes.iter().enumerate() {
-                let entries = chunk.entries.iter().skip(which * NODE_ENTRIES).take(NODE_ENTRIES);
-                let count = |wanted: fn(&CachedPage) -> bool| {
-                    entries.clone().map(|&entry| decode(entry)).filter(wanted).count()
-                };
-                let pages = count(|entry| matches!(entry, CachedPage::Page(_)));
-                let shadows = count(|entry| matches!(entry, CachedPage::Shadow(_)));
-                if usize::from(node.pages) != pages || usize::from(node.shadows) != shadows {
-                    return Err("a node counts its pages and shadows");
-                }
-                let listed = self.shadow_nodes.get(&node.shadow_since);
-                let belongs = node.object != Object::NONE && pages == 0 && shadows > 0;
-                if belongs != (listed == Some(&(number as u32, which as u8))) {
-                    return Err("nodes of nothing but shadows are on their list");
-                }
-                shadow_nodes += usize::from(belongs);
+            let node = &chunk.node;
+            let count = |wanted: fn(&CachedPage) -> bool| {
+                chunk.entries.iter().map(|&entry| decode(entry)).filter(wanted).count()
+            };
+            let pages = count(|entry| matches!(entry, CachedPage::Page(_)));
+            let shadows = count(|entry| matches!(entry, CachedPage::Shadow(_)));
+            if usize::from(node.pages) != pages || usize::from(node.shadows) != shadows {
+                return Err("a node counts its pages and shadows");
             }
+            let listed = self.shadow_nodes.get(&node.shadow_since);
+            let belongs = node.object != Object::NONE && pages == 0 && shadows > 0;
+            if belongs != (listed == Some(&(number as u32))) {
+                return Err("nodes of nothing but shadows are on their list");
+            }
+            shadow_nodes += usize::from(belongs);
             for (&buffer, &entry) in chunk.buffers.iter().zip(&chunk.entries) {
                 if buffer != Object::NONE && !matches!(decode(entry), CachedPage::Page(_)) {
                     return Err("only pages have buffers");

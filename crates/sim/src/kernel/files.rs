@@ -8,7 +8,9 @@ use crate::sched::DeviceId;
 use highorder_mm::Pfn;
 use highorder_mm::filemap::FileId;
 use highorder_words::Ns;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What is remembered of an open file's reads (`struct file_ra_state`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +25,28 @@ pub struct Readahead {
     pub(crate) previous: Option<u64>,
 }
 
+/// Pages of a file that lie behind each other on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    /// The first of these pages.
+    first: u64,
+    /// Its first byte on the disk.
+    at: u64,
+    pages: u64,
+}
+
+impl Extent {
+    const fn end(&self) -> u64 {
+        self.first + self.pages
+    }
+
+    /// The part of it that holds these of its pages.
+    const fn part(&self, pages: Range<u64>) -> Self {
+        let skip = (pages.start - self.first) * PAGE_BYTES;
+        Self { first: pages.start, at: self.at + skip, pages: pages.end - pages.start }
+    }
+}
+
 /// A file.
 #[derive(Clone, Debug)]
 pub struct File {
@@ -30,8 +54,8 @@ pub struct File {
     pub size: u64,
     /// Its disk.
     pub device: DeviceId,
-    /// Where its pages lie: first page, to first byte on the disk and number of pages.
-    extents: BTreeMap<u64, (u64, u64)>,
+    /// Where its pages lie, in their order. Most files are in one piece.
+    extents: SmallVec<[Extent; 1]>,
     /// When the oldest of its dirty pages became dirty.
     pub(crate) dirtied_at: Option<Ns>,
     /// When its inode changed, unless it was written since.
@@ -99,11 +123,11 @@ impl Space {
 pub struct NoSpace;
 
 impl File {
-    pub(crate) const fn new(device: DeviceId) -> Self {
+    pub(crate) fn new(device: DeviceId) -> Self {
         Self {
             size: 0,
             device,
-            extents: BTreeMap::new(),
+            extents: SmallVec::new(),
             dirtied_at: None,
             inode_dirtied_at: None,
             nr_writing: 0,
@@ -125,53 +149,60 @@ impl File {
         self.extents.len() as u32
     }
 
+    /// The number of its extents that begin at page `index` or before.
+    fn nr_extents_to(&self, index: u64) -> usize {
+        self.extents.partition_point(|extent| extent.first <= index)
+    }
+
     /// Where page `index` lies on the disk, and how many of the pages behind it lie behind it there too.
     /// `None` for a hole.
     pub(crate) fn find(&self, index: u64) -> Option<(u64, u64)> {
-        let (&first, &(at, pages)) = self.extents.range(..=index).next_back()?;
-        let skip = index - first;
-        if skip < pages { Some((at + skip * PAGE_BYTES, pages - skip)) } else { None }
+        let extent = self.extents[..self.nr_extents_to(index)].last()?;
+        if index >= extent.end() {
+            return None;
+        }
+        let rest = extent.part(index..extent.end());
+        Some((rest.at, rest.pages))
     }
 
     /// Pages from `index` on that lie nowhere, up to `most`.
     fn hole_at(&self, index: u64, most: u64) -> u64 {
-        let next = self.extents.range(index..).next().map_or(u64::MAX, |(&first, _)| first);
+        let before = self.extents.partition_point(|extent| extent.first < index);
+        let next = self.extents.get(before).map_or(u64::MAX, |extent| extent.first);
         (next - index).min(most)
     }
 
     /// Forgets where some of its pages lie. Returns those places: first bytes and numbers of pages.
-    fn cut(&mut self, gone: std::ops::Range<u64>) -> Vec<(u64, u64)> {
-        let before = self.extents.range(..gone.start).next_back().map(|(&first, _)| first);
-        let touched: Vec<u64> =
-            before.into_iter().chain(self.extents.range(gone.clone()).map(|(&at, _)| at)).collect();
+    fn cut(&mut self, gone: Range<u64>) -> Vec<(u64, u64)> {
         let mut freed = Vec::new();
-        for first in touched {
-            let (at, pages) = self.extents[&first];
-            let (start, end) = (first.max(gone.start), (first + pages).min(gone.end));
-            if start >= end {
+        let mut left = SmallVec::with_capacity(self.extents.len());
+        for extent in &self.extents {
+            let cut = extent.first.max(gone.start)..extent.end().min(gone.end);
+            if cut.is_empty() {
+                left.push(*extent);
                 continue;
             }
-            self.extents.remove(&first);
-            freed.push((at + (start - first) * PAGE_BYTES, end - start));
-            if first < start {
-                self.extents.insert(first, (at, start - first));
-            }
-            if end < first + pages {
-                self.extents.insert(end, (at + (end - first) * PAGE_BYTES, first + pages - end));
-            }
+            let (before, after) = (extent.first..cut.start, cut.end..extent.end());
+            left.extend(
+                [before, after].into_iter().filter(|r| !r.is_empty()).map(|r| extent.part(r)),
+            );
+            let cut = extent.part(cut);
+            freed.push((cut.at, cut.pages));
         }
+        self.extents = left;
         freed
     }
 
     fn extend(&mut self, index: u64, at: u64, pages: u64) {
-        if let Some((&first, (from, length))) = self.extents.range_mut(..index).next_back()
-            && first + *length == index
-            && *from + *length * PAGE_BYTES == at
+        let place = self.nr_extents_to(index);
+        if let Some(before) = self.extents[..place].last_mut()
+            && before.end() == index
+            && before.at + before.pages * PAGE_BYTES == at
         {
-            *length += pages;
+            before.pages += pages;
             return;
         }
-        self.extents.insert(index, (at, pages));
+        self.extents.insert(place, Extent { first: index, at, pages });
     }
 }
 
@@ -226,7 +257,7 @@ impl Kernel {
         let Some(gone) = self.file_table[file.0 as usize].take() else { return };
         self.forget_dirty_inode(file, &gone);
         let space = &mut self.spaces_on_disks[gone.device.0 as usize];
-        for (at, pages) in gone.extents.into_values() {
+        for Extent { at, pages, .. } in gone.extents {
             space.give_back(at, pages * PAGE_BYTES);
         }
         self.memory.files.close(file);
@@ -269,7 +300,7 @@ impl Kernel {
     }
 
     /// Frees the space of pages of a file, none of which is in memory. Returns in how many pieces it lay.
-    pub(crate) fn free_space(&mut self, file: FileId, pages: std::ops::Range<u64>) -> u64 {
+    pub(crate) fn free_space(&mut self, file: FileId, pages: Range<u64>) -> u64 {
         let this = self.file_mut(file);
         let device = this.device.0 as usize;
         let pieces = this.cut(pages);

@@ -392,7 +392,7 @@ impl Kernel {
         let again = std::mem::take(&mut flusher.again);
         let age_least = if reason == Reason::Old { EXPIRE } else { Ns::ZERO };
         let is_due = |&(at, _): &(Ns, FileId)| now.saturating_sub(at) >= age_least;
-        let dirty = self.memory.files.dirty_files(None);
+        let dirty = self.memory.files.dirty_files();
         let mut found: Vec<(Ns, FileId)> = dirty
             .filter_map(|id| {
                 let file = self.file(id);
