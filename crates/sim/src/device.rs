@@ -206,6 +206,11 @@ impl Request {
     fn end(&self) -> u64 {
         self.offset + self.bytes
     }
+
+    /// Whether a transfer goes on where it ends, and both together are no larger than `most` bytes.
+    fn takes_behind(&self, io: Io, most: u64) -> bool {
+        self.end() == io.offset && self.class == io.class && self.bytes + io.bytes <= most
+    }
 }
 
 /// Requests of one direction that wait, by place and by arrival.
@@ -213,12 +218,31 @@ impl Request {
 struct Waiting {
     by_place: BTreeMap<(u64, u64), Request>,
     by_arrival: BTreeMap<u64, u64>,
+    /// The place of the request that came or grew last; it may have gone since (`last_merge`).
+    latest: (u64, u64),
 }
 
 impl Waiting {
     fn insert(&mut self, number: u64, request: Request) {
         self.by_arrival.insert(number, request.offset);
-        self.by_place.insert((request.offset, number), request);
+        self.latest = (request.offset, number);
+        self.by_place.insert(self.latest, request);
+    }
+
+    /// Appends a transfer to the request that came or grew last, if it goes on there and then touches no other.
+    fn grow_latest(&mut self, part: Completion, most: u64) -> bool {
+        let mut requests = self.by_place.range_mut(self.latest..);
+        let Some((place, request)) = requests.next() else { return false };
+        if *place != self.latest || !request.takes_behind(part.io, most) {
+            return false;
+        }
+        let end = part.io.offset + part.io.bytes;
+        if requests.next().is_some_and(|(&(next, _), _)| next <= end) {
+            return false;
+        }
+        request.bytes += part.io.bytes;
+        request.parts.push(part);
+        true
     }
 
     fn remove(&mut self, place: (u64, u64)) -> Option<Request> {
@@ -435,20 +459,21 @@ impl Device {
 
     /// Appends the transfer to a waiting request that ends where it begins.
     fn merge_back(&mut self, part: Completion) -> bool {
-        let io = part.io;
+        let (io, most) = (part.io, self.spec.max_request_bytes);
         let waiting = &mut self.waiting[io.direction as usize];
+        if waiting.grow_latest(part, most) {
+            return true;
+        }
         let Some((&place, request)) = waiting.by_place.range_mut(..(io.offset, 0)).next_back()
         else {
             return false;
         };
-        let fits = request.end() == io.offset
-            && request.class == io.class
-            && request.bytes + io.bytes <= self.spec.max_request_bytes;
-        if !fits {
+        if !request.takes_behind(io, most) {
             return false;
         }
         request.bytes += io.bytes;
         request.parts.push(part);
+        waiting.latest = place;
         self.join_next(io.direction, place);
         true
     }
