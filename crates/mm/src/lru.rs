@@ -13,6 +13,7 @@ use crate::lumpy::{Around, Lumps};
 use crate::memory::Memory;
 use crate::mglru::Generations;
 use crate::policy::{Activation, BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
+use crate::reclaim::SWAP_CLUSTER_MAX;
 use crate::types::{CpuId, NR_ZONE_KINDS, NodeId, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::zone::ZoneId;
@@ -638,7 +639,8 @@ impl Memory {
         highest_zoneidx: ZoneKind,
         around: Option<Around>,
     ) -> Isolated {
-        let mut found = Isolated::default();
+        let most = nr_to_scan.min(SWAP_CLUSTER_MAX) as usize;
+        let mut found = Isolated { pages: Vec::with_capacity(most), ..Isolated::default() };
         let mut skipped = Vec::new();
         let mut scan = 0;
         let is_bounded = self.policy.lru.scan_unit != ScanUnit::EntryUnbounded;
