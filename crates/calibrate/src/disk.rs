@@ -104,6 +104,10 @@ pub struct Disk {
     pub nr_requests: u64,
     /// `max_sectors_kb` of its queue.
     pub max_request_kib: u64,
+    /// `max_segments` of its queue.
+    pub max_segments: u64,
+    /// Its queues to the hardware.
+    pub hardware_queues: u64,
     /// Whether it rotates.
     pub is_rotating: bool,
     /// Whether its queue says that it does, as those of virtual disks may.
@@ -166,9 +170,11 @@ impl Disk {
             name: block.as_deref().and_then(name).unwrap_or_else(|| "disk".to_owned()),
             // In sectors of 512 bytes, whatever the disk's own are.
             capacity_bytes: number("size").map_or(capacity, |sectors| sectors * 512),
-            // BLKDEV_MAX_RQ and BLK_DEF_MAX_SECTORS, where no device says.
+            // BLKDEV_MAX_RQ, BLK_DEF_MAX_SECTORS and BLK_MAX_SEGMENTS, where no device says.
             nr_requests: number("queue/nr_requests").unwrap_or(128),
             max_request_kib: number("queue/max_sectors_kb").unwrap_or(1280),
+            max_segments: number("queue/max_segments").unwrap_or(128),
+            hardware_queues: block.as_deref().map_or(1, hardware_queues),
             is_rotating: says_rotational && read.single_ns > ROTATING_NS_MIN,
             says_rotational,
             read,
@@ -184,6 +190,11 @@ pub(super) fn disk_of(root: &Path, device: u64) -> Option<PathBuf> {
     let path = root.join(format!("sys/dev/block/{major}:{minor}")).canonicalize().ok()?;
     let is_partition = path.join("partition").exists();
     if is_partition { path.parent().map(Path::to_owned) } else { Some(path) }
+}
+
+/// How many queues to the hardware a disk of `/sys/block` has.
+fn hardware_queues(block: &Path) -> u64 {
+    std::fs::read_dir(block.join("mq")).map_or(1, |queues| (queues.count() as u64).max(1))
 }
 
 /// The last part of a path.

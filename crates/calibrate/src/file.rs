@@ -102,6 +102,8 @@ fn disk(out: &mut String, disk: &Disk, cpu_ns: f64, nr_cpus: usize) {
     );
     line(out, &format!("nr_requests = {}", disk.nr_requests.clamp(4, 65_536)));
     line(out, &format!("max_request_kib = {}", disk.max_request_kib.clamp(4, 65_536)));
+    line(out, &format!("max_segments = {}", disk.max_segments.clamp(1, 65_536)));
+    line(out, &format!("hardware_queues = {}", disk.hardware_queues.clamp(1, 8192)));
     if disk.says_rotational && !disk.is_rotating {
         line(out, "says_rotational = true # its queue does");
     }

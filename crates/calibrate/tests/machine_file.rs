@@ -60,6 +60,8 @@ fn disk(name: &str, is_rotating: bool, single_ns: f64) -> Disk {
         capacity_bytes: 100_500_000_000,
         nr_requests: 256,
         max_request_kib: 1280,
+        max_segments: 254,
+        hardware_queues: 2,
         is_rotating,
         says_rotational: is_rotating,
         read,

@@ -228,6 +228,10 @@ struct DiskValues {
     nr_requests: Spanned<u64>,
     /// The longest request (`queue/max_sectors_kb`).
     max_request_kib: Spanned<u64>,
+    /// Pieces of memory in a request at most (`queue/max_segments`). Left out, 128 (`BLK_MAX_SEGMENTS`).
+    max_segments: Option<Spanned<u64>>,
+    /// Its queues, where the kernel knows of more than one (directories of `mq`). Left out, 1.
+    hardware_queues: Option<Spanned<u64>>,
     /// What `queue/rotational` says: `true` or `false`. Left out, the truth.
     says_rotational: Option<bool>,
     /// The file system on it: `ext4` or `xfs`. Left out, `ext4`.
@@ -516,6 +520,9 @@ impl SchedValues {
 /// A second, beyond which no time of a disk lies.
 const SECOND: u64 = 1_000_000_000;
 
+/// `BLK_MAX_SEGMENTS`, include/linux/blkdev.h.
+const BLK_MAX_SEGMENTS: u64 = 128;
+
 impl DiskValues {
     fn finish(&self, checks: &mut Checks<'_>) -> DeviceSpec {
         checks.some_text("disk.source", &self.source);
@@ -538,11 +545,20 @@ impl DiskValues {
         let capacity = checks.within("capacity_gb", &self.capacity_gb, 1..1_000_001, " GB");
         let nr_requests = checks.within("nr_requests", &self.nr_requests, 4..65_537, "");
         let longest = checks.within("max_request_kib", &self.max_request_kib, 4..65_537, " KiB");
+        let segments = self.max_segments.as_ref().map_or(BLK_MAX_SEGMENTS, |segments| {
+            checks.within("max_segments", segments, 1..65_537, "")
+        });
+        let queues = self
+            .hardware_queues
+            .as_ref()
+            .map_or(1, |queues| checks.within("hardware_queues", queues, 1..8193, ""));
         DeviceSpec {
             name: name.clone(),
             capacity_bytes: capacity * 1_000_000_000,
             nr_requests: nr_requests as u32,
             max_request_bytes: longest * 1024,
+            max_segments: segments as u32,
+            hardware_queues: queues as u32,
             says_rotational: self.says_rotational.unwrap_or(self.rotating.is_some()),
             kind,
         }

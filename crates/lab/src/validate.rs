@@ -374,6 +374,10 @@ impl Case {
             })
             .collect();
         machine.sched = machine.sched.of_cpus(nr_cpus);
+        for disk in &mut machine.disks {
+            // As QEMU makes virtio disks since 5.2.
+            disk.hardware_queues = nr_cpus;
+        }
         self.set_disks(&mut machine)?;
         Ok(machine)
     }

@@ -726,6 +726,43 @@ impl Memory {
         Eviction { shrunk, progress }
     }
 
+    /// What becomes of pages of a batch that have been written since they were isolated.
+    #[doc(alias = "evict_folios")]
+    pub(crate) fn evict_written(
+        &mut self,
+        lruvec: LruvecId,
+        mut written: Vec<Pfn>,
+        sc: &ScanControl,
+    ) -> Shrunk {
+        let used = PageFlags::ACTIVE
+            | PageFlags::REFERENCED
+            | PageFlags::LOCKED
+            | PageFlags::DIRTY
+            | PageFlags::UNEVICTABLE;
+        written.retain(|&pfn| {
+            self.frames.has(pfn, PageFlags::LRU)
+                && !self.frames.has(pfn, used)
+                && !self.is_mapped(pfn)
+                && self.lruvec_of(pfn) == lruvec
+        });
+        let mut shrunk = Shrunk::default();
+        for &pfn in &written {
+            self.del_page_from_lru(pfn);
+            self.account_isolated(pfn, 1);
+        }
+        if !self.policy.reclaim.retries_written {
+            for pfn in written {
+                self.frames.set_flags(pfn, PageFlags::ACTIVE);
+                self.putback_lru_page(pfn);
+            }
+            return shrunk;
+        }
+        let kept = self.shrink_page_list(written, sc, &mut shrunk);
+        self.putback_pages(lruvec, kept);
+        self.count_steal(lruvec, false, shrunk.nr_reclaimed, sc.who);
+        shrunk
+    }
+
     /// Looks through the oldest generation of a type from its tail, the highest zone of use first.
     /// Returns what is to be evicted, and how many base pages were looked at; none where all of them only moved.
     #[doc(alias = "scan_folios")]

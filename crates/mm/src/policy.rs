@@ -819,6 +819,8 @@ pub struct Reclaim {
     pub huge_partial_unmap: HugePartialUnmap,
     /// Huge pages go to swap whole where the area has clusters (bd4c82c22c36, 4.14).
     pub huge_swapout: bool,
+    /// With generations, what has been written before its batch goes back to its list is freed at once (359a5e1416ca, 6.2).
+    pub retries_written: bool,
     /// When kswapd writes dirty pages of files.
     pub file_writes: FileWrites,
     /// A page that is mapped or in the swap cache counts twice as scanned (before 5.3; 886cf1901db9).

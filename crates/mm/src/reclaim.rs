@@ -19,7 +19,9 @@ use crate::lru::{Isolated, LruList, Lruvec, LruvecId};
 use crate::lumpy::{Lumps, ReclaimMode};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
-use crate::policy::{AnonEntry, Balance, BusyMappings, BusyPages, FileWrites, RefaultRule};
+use crate::policy::{
+    AnonEntry, Balance, BusyMappings, BusyPages, FileWrites, LruKind, RefaultRule,
+};
 use crate::swap::SwapIo;
 use crate::tlb::TlbUsers;
 use crate::types::{CpuId, Order, Pfn, ZoneKind};
@@ -899,6 +901,39 @@ impl Memory {
         Fate::Free
     }
 
+    /// Pages of a batch are being written, and stay off their lists until [`Self::end_isolated_writes`]: the end of a
+    /// write rotates none of them meanwhile.
+    pub fn begin_isolated_writes(&mut self, writes: &[SwapIo]) {
+        for io in writes {
+            self.frames.clear_flags(io.pfn, PageFlags::RECLAIM);
+        }
+    }
+
+    /// The batch goes back to its lists. What is still being written will be rotated; of lists by generation, what has been
+    /// written is freed, if the policy has it looked at again, or else becomes younger.
+    pub fn end_isolated_writes(
+        &mut self,
+        writes: &[SwapIo],
+        lruvec: LruvecId,
+        sc: &ScanControl,
+    ) -> Shrunk {
+        let mut written = Vec::new();
+        for io in writes {
+            if self.slot_of(io.pfn) != Some(io.slot) {
+                continue;
+            }
+            if self.frames.has(io.pfn, PageFlags::WRITEBACK) {
+                self.frames.set_flags(io.pfn, PageFlags::RECLAIM);
+            } else {
+                written.push(io.pfn);
+            }
+        }
+        if self.policy.lru.kind == LruKind::Classic {
+            return Shrunk::default();
+        }
+        self.evict_written(lruvec, written, sc)
+    }
+
     /// Gives a page a slot, splitting a huge page that cannot have a cluster: its parts come next in
     /// `pages`.
     fn give_slot(
@@ -1032,7 +1067,7 @@ impl Memory {
     }
 
     /// Whether anybody maps a page.
-    fn is_mapped(&self, pfn: Pfn) -> bool {
+    pub(crate) fn is_mapped(&self, pfn: Pfn) -> bool {
         match self.place_of(pfn) {
             Some(place) => self.files.mapcount(place) > 0,
             None => self.mapped_parts(pfn) > 0,

@@ -154,3 +154,29 @@ fn fragmenting_takes_as_long_as_it_did() {
     let as_recorded = elapsed(Results::from([("thpscale.frag_s".to_owned(), vec![20.0])]));
     assert!((Ns::from_secs(20)..Ns::from_secs(25)).contains(&as_recorded), "{as_recorded:?}");
 }
+
+/// The share of pages written to swap that were rotated when they were written, of a program that needs more than memory
+/// and has huge pages alone; its disk has so many queues.
+fn rotated(kernel: &str, hardware_queues: u32) -> f64 {
+    let mut machine = machine::load("guest-tcg").unwrap().scaled(1, 2).unwrap();
+    machine.disks[0].hardware_queues = hardware_queues;
+    let script = Script::parse("usemem -t 1 -p 110 -l 1 -H").unwrap();
+    let record =
+        run(common::model(machine, kernel, "always"), Inputs::default(), script.code(None));
+    let record = record.unwrap();
+    let delta = |name| record.delta(name).unwrap() as f64;
+    assert!(delta("pswpout") > 20_000.0, "{kernel}: {}", delta("pswpout"));
+    delta("pgrotated") / delta("pswpout")
+}
+
+#[test]
+fn pages_of_a_split_huge_page_are_not_rotated_where_they_are_written_before_their_batch_is_back() {
+    // One queue: all 512 pages are gathered, and written once they are back on their list.
+    let share = rotated("linux-4.4", 1);
+    assert!(share > 0.9, "{share}");
+    // Several: a request goes as soon as the next one is begun. Later, any that is large.
+    for (kernel, hardware_queues) in [("linux-4.4", 2), ("linux-4.14", 1), ("linux-5.4", 2)] {
+        let share = rotated(kernel, hardware_queues);
+        assert!((0.3..0.7).contains(&share), "{kernel}: {share}");
+    }
+}

@@ -114,6 +114,10 @@ pub struct DeviceSpec {
     pub nr_requests: u32,
     /// Longest request that merging makes, in bytes: `/sys/block/*/queue/max_sectors_kb`.
     pub max_request_bytes: u64,
+    /// Pieces of memory that a request may have at most: `/sys/block/*/queue/max_segments`. Each page of swap is one.
+    pub max_segments: u32,
+    /// Queues to the hardware, at which CPUs do not wait for each other: `/sys/block/*/mq`.
+    pub hardware_queues: u32,
     /// Whether the kernel takes it for a rotating disk, as it does virtio's whatever they are:
     /// `/sys/block/*/queue/rotational`. Swap slots are given out accordingly.
     pub says_rotational: bool,
@@ -632,6 +636,8 @@ mod tests {
             capacity_bytes: 100_000_000_000,
             nr_requests: 128,
             max_request_bytes: 512 * KIB,
+            max_segments: 128,
+            hardware_queues: 1,
             says_rotational: true,
             kind: DeviceKind::Rotating {
                 turn: Ns::from_millis(10),

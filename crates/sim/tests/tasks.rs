@@ -27,6 +27,8 @@ fn spec(cpu_nodes: &[u32]) -> SimSpec {
             capacity_bytes: 100_000_000_000,
             nr_requests: 8,
             max_request_bytes: 512 << 10,
+            max_segments: 128,
+            hardware_queues: 1,
             says_rotational: true,
             kind: DeviceKind::Rotating {
                 turn: Ns(10 * MS),

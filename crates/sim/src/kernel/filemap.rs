@@ -363,6 +363,7 @@ fn read_pages(
                 kernel.memory.add_to_page_cache_in_fault(file, index, pfn, to_be_read, cpu);
             }
         }
+        kernel.use_new_metadata(file, pfn, cpu);
         if mark == Some(index) {
             kernel.memory.set_readahead(pfn);
         }
@@ -651,6 +652,7 @@ fn page_to_write(
         }
         room.use_node(kernel, file, index, cpu);
         kernel.memory.add_to_page_cache(file, index, pfn, false, cpu);
+        kernel.use_new_metadata(file, pfn, cpu);
         if !kernel.wants_buffer(file) {
             return Ok(pfn);
         }
@@ -955,6 +957,17 @@ impl Kernel {
     pub(super) fn wants_buffer(&self, file: FileId) -> bool {
         let is_ext4 = self.vfs.file_system(self.file(file).device) == FileSystem::Ext4;
         is_ext4 || self.flows.shrinkers.xfs_buffer_heads
+    }
+
+    /// A page of a disk's metadata has come into the cache: since 3.16 it bears the mark of use from the start, and
+    /// whoever asked for it looks it up again.
+    #[doc(alias = "grow_dev_folio")]
+    #[doc(alias = "__find_get_block_slow")]
+    fn use_new_metadata(&mut self, file: FileId, pfn: Pfn, cpu: CpuId) {
+        if self.flows.files.new_metadata_is_used && self.is_metadata(file) {
+            self.memory.mark_page_accessed(pfn, cpu);
+            self.memory.mark_page_accessed(pfn, cpu);
+        }
     }
 
     /// What pages of a file are asked for with: XFS asks without `__GFP_FS`, so that reclaim does not come back to it

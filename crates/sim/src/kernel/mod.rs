@@ -31,6 +31,7 @@ pub mod mmap_lock;
 mod node_reclaim;
 pub mod numa;
 pub mod oom;
+mod plug;
 pub mod policy;
 pub mod rootfs;
 pub mod shrink;

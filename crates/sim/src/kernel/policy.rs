@@ -38,6 +38,22 @@ pub struct Flows {
     pub mmap_lock: MmapLocking,
     /// Who gets a CPU.
     pub sched: Scheduling,
+    /// How transfers are handed to devices.
+    pub block: Block,
+}
+
+/// Policy of the block layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// Requests that a task gathers before it hands them over (`BLK_MAX_REQUEST_COUNT`: 16 before 5.16; ba0ffdd8ce48).
+    pub plug_requests: u32,
+    /// What is gathered is handed over as well when another request is begun and the last has 128 KiB or more
+    /// (`BLK_PLUG_FLUSH_SIZE`: 50d24c34403c, 4.10).
+    pub large_go_at_once: bool,
+    /// To a device of several hardware queues no more than one request is held: it goes when the next one is begun
+    /// (`blk_mq_make_request`, before 5.1; b2c5d16b7258).
+    pub holds_one_for_many_queues: bool,
 }
 
 /// Policy of sharing CPUs among tasks.
@@ -307,6 +323,9 @@ pub struct Hugetlb {
 pub struct Files {
     /// Writing a page counts as a use of it (before 4.7; bbddabe2e436).
     pub writes_mark_accessed: bool,
+    /// A new page of a disk's metadata counts as used twice, for it comes with the mark and is looked up at once: it is
+    /// active before it is on a list, and nobody counts that (2457aec63745, 3.16).
+    pub new_metadata_is_used: bool,
     /// Splicing a page of a file away (`sendfile`) counts as a use of it, as reading it does (82c156f85384, 4.9).
     pub splices_mark_accessed: bool,
     /// A call that reads more than is read ahead has all of it read ahead, as far as a device takes it at once

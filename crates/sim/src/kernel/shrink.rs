@@ -289,7 +289,14 @@ fn finish_step(
     }
     let zone = cx.world().zone_of_lists(lruvec);
     spend_work(cx, zone);
-    swap::write_out(cx, &shrunk.writes);
+    if shrunk.splits.is_empty() {
+        swap::write_out(cx, &shrunk.writes);
+    } else {
+        let again = swap::write_out_split(cx, &shrunk.writes, lruvec, &scan.control);
+        scan.nr_reclaimed += again.nr_reclaimed;
+        shrunk.nr_reclaimed += again.nr_reclaimed;
+        spend_work(cx, zone);
+    }
     for &pfn in &shrunk.file_writes {
         writeback::write_one(cx, pfn);
     }
