@@ -16,6 +16,15 @@ pub enum FilledFrom {
     Top,
 }
 
+impl FilledFrom {
+    const fn other(self) -> Self {
+        match self {
+            Self::Bottom => Self::Top,
+            Self::Top => Self::Bottom,
+        }
+    }
+}
+
 impl Snapshot {
     /// As [`Snapshot::placed_on`], on a kernel that fills memory from the bottom.
     #[must_use]
@@ -31,7 +40,8 @@ impl Snapshot {
     /// end that is filled first, as boot leaves the lists. The same counts give the same positions. Where
     /// `/proc/pagetypeinfo` is known, as many pageblocks as it counts become Reserve, from the zone's beginning, and
     /// Unmovable, Reclaimable and HighAtomic, from the end that is filled first, and hold the free blocks of those types;
-    /// all others become Movable. A snapshot that knows positions is returned as it is.
+    /// all others become Movable. They lie at the other end where more finds its place then, as in ZONE_DMA, whose first
+    /// MiB is in use on every kernel. A snapshot that knows positions is returned as it is.
     #[must_use]
     pub fn placed_on(&self, filled: FilledFrom) -> Self {
         let mut snapshot = self.clone();
@@ -49,27 +59,24 @@ impl Snapshot {
         let mut parts = Vec::new();
         for zone in &mut snapshot.zones {
             let Some(row) = table.zone(zone.node, zone.kind.name()) else { continue };
-            let of_zone = parts_of(zone, order, &row.counts, types.as_ref(), filled);
-            // What finds no place among its like goes to the movable ones, which come last.
-            let mut homeless = vec![0; row.counts.len()];
-            for part in &of_zone {
-                let mut counts = part.counts.clone();
-                if part.migratetype == Migratetype::Movable {
-                    let all = counts.iter_mut().zip(&homeless);
-                    all.for_each(|(count, more)| *count = count.saturating_add(*more));
-                    homeless.fill(0);
+            let lay = |rarer_from| {
+                let parts = parts_of(zone, order, &row.counts, types.as_ref(), rarer_from);
+                ZoneLayout::new(zone, parts, row.counts.len(), filled)
+            };
+            let mut layout = lay(filled);
+            if layout.nr_left_pages() > 0 {
+                let other = lay(filled.other());
+                if other.nr_left_pages() < layout.nr_left_pages() {
+                    layout = other;
                 }
-                let (free, left) = place(zone, part, &counts, filled);
-                zone.free.extend(free);
-                let all = homeless.iter_mut().zip(left);
-                all.for_each(|(all, left)| *all = all.saturating_add(left));
             }
-            let left_out = homeless.iter().fold(0_u64, |all, left| all.saturating_add(*left));
+            let left_out = layout.left.iter().fold(0_u64, |all, left| all.saturating_add(*left));
+            zone.free = layout.free;
             zone.free.sort_unstable_by_key(|block| block.pfn);
             if filled == FilledFrom::Top {
                 zone.free.reverse();
             }
-            parts.extend(of_zone);
+            parts.extend(layout.parts);
             if left_out > 0 {
                 snapshot.inferred.push(format!(
                     "node {} zone {}: {left_out} free blocks found no place beside pages in use",
@@ -97,14 +104,50 @@ struct Part {
     counts: Vec<u64>,
 }
 
-/// The parts of a zone with these free blocks: as many pageblocks of each rarer type as are counted, from the
-/// end that boot filled first, and what remains for movable pages.
+/// A zone's free blocks in their places.
+struct ZoneLayout {
+    parts: Vec<Part>,
+    free: Vec<FreeBlock>,
+    /// Blocks that found no place, by order.
+    left: Vec<u64>,
+}
+
+impl ZoneLayout {
+    fn new(zone: &ZoneState, parts: Vec<Part>, nr_orders: usize, filled: FilledFrom) -> Self {
+        let mut free = Vec::new();
+        // What finds no place among its like goes to the movable ones, which come last.
+        let mut left = vec![0; nr_orders];
+        for part in &parts {
+            let mut counts = part.counts.clone();
+            if part.migratetype == Migratetype::Movable {
+                let all = counts.iter_mut().zip(&left);
+                all.for_each(|(count, more)| *count = count.saturating_add(*more));
+                left.fill(0);
+            }
+            let (placed, homeless) = place(zone, part, &counts, filled);
+            free.extend(placed);
+            let all = left.iter_mut().zip(homeless);
+            all.for_each(|(all, homeless)| *all = all.saturating_add(homeless));
+        }
+        Self { parts, free, left }
+    }
+
+    fn nr_left_pages(&self) -> u64 {
+        let by_order = (0_u32..).zip(&self.left);
+        by_order.fold(0, |all, (order, blocks)| {
+            all.saturating_add(blocks.saturating_mul(1_u64.checked_shl(order).unwrap_or(u64::MAX)))
+        })
+    }
+}
+
+/// The parts of a zone with these free blocks: as many pageblocks of each rarer type as are counted, from this end, and
+/// what remains for movable pages.
 fn parts_of(
     zone: &ZoneState,
     order: Order,
     counts: &[u64],
     types: Option<&Pagetypeinfo>,
-    filled: FilledFrom,
+    rarer_from: FilledFrom,
 ) -> Vec<Part> {
     const RARER: [Migratetype; 4] = [
         // Before 4.4, the first pageblocks of a zone, whatever is filled first (setup_zone_migrate_reserve).
@@ -121,7 +164,7 @@ fn parts_of(
         let nr_blocks = types.nr_blocks(node, name, migratetype.name()).unwrap_or(0);
         let pages = u64::from(order.pages());
         let all = nr_blocks.saturating_mul(pages);
-        let pfns = if filled == FilledFrom::Bottom || migratetype == Migratetype::Reserve {
+        let pfns = if rarer_from == FilledFrom::Bottom || migratetype == Migratetype::Reserve {
             let end = (rest.start / pages * pages).saturating_add(all);
             let end = end.clamp(rest.start, rest.end);
             replace(&mut rest.start, end)..end
@@ -335,5 +378,28 @@ mod tests {
         };
         assert_eq!(pfns(FilledFrom::Bottom), [63 << 10, 62 << 10]);
         assert_eq!(pfns(FilledFrom::Top), [0, 1 << 10]);
+    }
+
+    #[test]
+    fn where_more_finds_its_place_rarer_pageblocks_lie_at_the_other_end() {
+        // As a guest of 4.20 had it: three blocks of order 10 and what is left of the first.
+        let zone = zone(0, 1, 4095);
+        let text = "Page block order: 9\n\
+            Pages per block:  512\n\
+            \n\
+            Free pages count per migrate type at order 0 1 2 3 4 5 6 7 8 9 10\n\
+            Node 0, zone DMA32, type Unmovable 1 0 0 1 2 1 1 0 1 0 0\n\
+            Node 0, zone DMA32, type Movable 0 0 0 0 0 0 0 0 0 1 3\n\
+            \n\
+            Number of blocks type Unmovable Movable\n\
+            Node 0, zone DMA32 1 7\n";
+        let types = Pagetypeinfo::parse("pagetypeinfo", text.as_bytes()).unwrap();
+        let counts = [1, 0, 0, 1, 2, 1, 1, 0, 1, 1, 3];
+        let left = |rarer_from| {
+            let parts = parts_of(&zone, Order(9), &counts, Some(&types), rarer_from);
+            ZoneLayout::new(&zone, parts, counts.len(), FilledFrom::Top).nr_left_pages()
+        };
+        assert_eq!(left(FilledFrom::Top), 1024);
+        assert_eq!(left(FilledFrom::Bottom), 0);
     }
 }
