@@ -177,12 +177,12 @@ fn compaction_ready(
     order: Order,
     highest_zoneidx: ZoneKind,
 ) -> bool {
-    let by_zone = kernel.memory.policy.lru.scope == LruScope::Zone;
-    let memory = &mut kernel.memory;
     let flags = AllocFlags::NONE;
+    let asked_for = kernel.zone_that_compaction_is_asked_for(highest_zoneidx);
+    let memory = &kernel.memory;
     let high = memory.zones[id.index()].watermarks.pages(Mark::High) + compact_gap(order);
-    let suitable = memory.compaction_suitable(id, order, Mark::Min, flags, highest_zoneidx);
-    if !by_zone {
+    let suitable = memory.compaction_suitable(id, order, Mark::Min, flags, asked_for);
+    if memory.policy.lru.scope == LruScope::Node {
         return match suitable {
             CompactResult::Success => true,
             CompactResult::Continue => {

@@ -18,7 +18,7 @@ use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::mglru::{Eviction, MIN_LRU_BATCH};
 use highorder_mm::page_table::PTRS_PER_TABLE;
-use highorder_mm::policy::{LruKind, LumpyIsolation};
+use highorder_mm::policy::{LruKind, LruScope, LumpyIsolation};
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
 use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
@@ -147,9 +147,10 @@ fn should_continue(kernel: &Kernel, lruvec: LruvecId, scan: &Scan, round: Round)
         return true;
     }
     let highest_zoneidx = scan.control.highest_zoneidx;
+    let asked_for = kernel.zone_that_compaction_is_asked_for(highest_zoneidx);
     let is_ready = kernel.zones_of_lists(lruvec, highest_zoneidx).any(|id| {
         let flags = AllocFlags::NONE;
-        let found = memory.compaction_suitable(id, order, Mark::Min, flags, highest_zoneidx);
+        let found = memory.compaction_suitable(id, order, Mark::Min, flags, asked_for);
         matches!(found, CompactResult::Continue | CompactResult::Success)
     });
     !is_ready && (by_gap || inactive > gap)
@@ -518,6 +519,16 @@ impl Kernel {
         let node = self.memory.lru.lruvecs[lruvec].node;
         self.zones_of(node, highest_zoneidx)
             .filter(move |&id| self.memory.lru.of_zone(id) == lruvec)
+    }
+
+    /// The highest zone whose requests reclaim has in mind when it asks whether compaction has room: the lowest before 4.7,
+    /// whatever the request could use, so that what other zones keep for it does not count (`compaction_ready`,
+    /// `should_continue_reclaim`, mm/vmscan.c, v4.4).
+    pub(crate) fn zone_that_compaction_is_asked_for(&self, highest_zoneidx: ZoneKind) -> ZoneKind {
+        match self.memory.policy.lru.scope {
+            LruScope::Zone => ZoneKind::Dma,
+            LruScope::Node => highest_zoneidx,
+        }
     }
 
     /// Whether reclaim leaves a zone alone but at the lowest pressure.
