@@ -161,15 +161,13 @@ impl Memory {
         mode: ReclaimMode,
     ) -> Option<Shrunk> {
         let is_left = self.frames.state(pfn) == State::Allocated
-            && self.frames.has(pfn, PageFlags::LRU)
             && !self.frames.has(pfn, PageFlags::ACTIVE | PageFlags::UNEVICTABLE)
-            && self.lruvec_of(pfn) == lruvec;
+            && self.lruvec_of(pfn) == lruvec
+            && self.isolate_lru_page(pfn);
         if !is_left {
             return None;
         }
         let file = !self.frames.has(pfn, PageFlags::ANON);
-        self.del_page_from_lru(pfn);
-        self.account_isolated(pfn, 1);
         let mut shrunk = Shrunk { mode: Some(mode), ..Shrunk::default() };
         let kept = self.shrink_page_list(vec![pfn], sc, &mut shrunk);
         self.putback_pages(lruvec, kept);

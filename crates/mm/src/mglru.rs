@@ -740,16 +740,12 @@ impl Memory {
             | PageFlags::DIRTY
             | PageFlags::UNEVICTABLE;
         written.retain(|&pfn| {
-            self.frames.has(pfn, PageFlags::LRU)
-                && !self.frames.has(pfn, used)
+            !self.frames.has(pfn, used)
                 && !self.is_mapped(pfn)
                 && self.lruvec_of(pfn) == lruvec
+                && self.isolate_lru_page(pfn)
         });
         let mut shrunk = Shrunk::default();
-        for &pfn in &written {
-            self.del_page_from_lru(pfn);
-            self.account_isolated(pfn, 1);
-        }
         if !self.policy.reclaim.retries_written {
             for pfn in written {
                 self.frames.set_flags(pfn, PageFlags::ACTIVE);
