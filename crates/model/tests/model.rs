@@ -9,11 +9,12 @@ use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::vmstat::Vm;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Pfn};
-use highorder_model::{Draw, ModelSpec, Moment, run_on};
+use highorder_model::{Draw, ModelSpec, Moment, run_on, run_traced};
 use highorder_record::{Inputs, Record};
 use highorder_report::UseClass;
 use highorder_sim::Machine;
 use highorder_sim::kernel::Kernel as World;
+use highorder_sim::kernel::trace::{ReclaimEvent, TraceEvent};
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 
@@ -109,6 +110,29 @@ fn nothing_is_lost_when_more_is_used_than_there_is() {
         assert!(record.delta("pgmajfault").unwrap() > 0, "{kernel}");
         assert_eq!(record.delta("oom_kill"), Some(0), "{kernel}");
         assert_eq!(world.memory.vm.get(Vm::PswpOut) as i64, record.delta("pswpout").unwrap());
+    }
+}
+
+#[test]
+fn traces_tell_of_every_page_that_reclaim_looks_at() {
+    for kernel in ["linux-3.3", "linux-3.4-rc2", "linux-3.5"] {
+        let values = [("memory", Value::Float(1.1)), ("passes", Value::Integer(1))]
+            .map(|(key, value)| (key.to_owned(), value));
+        let workload = highorder_workload::find("usemem", &BTreeMap::from(values)).unwrap();
+        let spec = model(machine("one-node-8g", 32, 256), kernel, "never");
+        let (_, world, trace) = run_traced(spec, Inputs::default(), workload.code()).unwrap();
+        let told = |is_active: bool| -> u64 {
+            let isolations = trace.events.iter().filter_map(|traced| match traced.event {
+                TraceEvent::Reclaim(ReclaimEvent::LruIsolate { isolation, .. }) => Some(isolation),
+                _ => None,
+            });
+            isolations.filter(|it| it.list.is_active() == is_active).map(|it| it.nr_scanned).sum()
+        };
+        let counted = |events: &[Vm]| events.iter().map(|&vm| world.memory.vm.get(vm)).sum::<u64>();
+        assert_eq!(told(false), counted(&[Vm::PgScanKswapd, Vm::PgScanDirect]), "{kernel}");
+        let refilled = counted(&[Vm::PgRefill]);
+        assert_eq!(told(true), refilled, "{kernel}");
+        assert!(refilled > 1000, "{kernel}: {refilled}");
     }
 }
 

@@ -175,10 +175,11 @@ fn shrink_lists(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
 /// Moves some active anonymous pages to the inactive list if there are too few. Suspends.
 pub(crate) fn age_active_anon(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     prepare(cx, lruvec, scan);
-    if cx.world().memory.age_active_anon(lruvec, &scan.control).is_some() {
-        let zone = cx.world().zone_of_lists(lruvec);
-        spend_work(cx, zone);
-    }
+    let Some(shrunk) = cx.world().memory.age_active_anon(lruvec, &scan.control) else { return };
+    let zone = cx.world().zone_of_lists(lruvec);
+    spend_work(cx, zone);
+    remember_mode(cx.world(), scan, &shrunk);
+    note_isolation(cx, &shrunk);
 }
 
 /// As `shrink_lists`, by generations: whoever may not write finds nothing to do.
