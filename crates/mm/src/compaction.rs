@@ -733,6 +733,11 @@ impl Memory {
         self.vm.add(Vm::CompactIsolated, u64::from(scanned.nr_taken));
         let policy = self.policy.compaction;
         if run.cc.nr_migratepages == 0 {
+            if policy.counters == CompactCounters::Moved && scanned.start < scanned.end {
+                // An empty batch is moved like any other.
+                self.vm.add(Vm::CompactBlocksMoved, 1);
+                self.note_compact(CompactEvent::Migratepages { nr_migrated: 0, nr_failed: 0 });
+            }
             if run.update_cached {
                 let cached = &mut self.zones[run.cc.zone.index()].compact.cached_migrate_pfn;
                 cached[1] = cached[0];

@@ -615,7 +615,8 @@ pub enum IsolatedLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum CompactCounters {
-    /// `compact_blocks_moved` and its like (before 3.8).
+    /// `compact_blocks_moved` and its like (before 3.8). Every scan counts as a block, and is told as a batch that was moved,
+    /// even if it took nothing.
     Moved,
     /// `compact_migrate_scanned` and its like (397487db696c, 3.8).
     Scanned,
