@@ -79,6 +79,9 @@ const NO_SWAP_CACHE_WORD: Release = (5, 18);
 /// What a collapse came to is told by all who had a part in it, and units without a table and such with a huge page
 /// are told apart (50ad2f24b3b4, 50722804423e, 34488399fa08).
 const COLLAPSE_RESULTS: Release = (6, 1);
+/// A fallback is told with the type that its block was found on, and whether its pageblock was claimed (0cbef29a7821,
+/// 52c8f6a5aeb0).
+const CLAIMS: Release = (3, 12);
 /// Pointers are hashed (ad67b74d2469).
 const HASHED_POINTERS: Release = (4, 15);
 /// Reclaim of a node before others are used is told (132bb8cfc9e0).
@@ -261,6 +264,16 @@ impl Printer<'_> {
             // The map of pages, 64 bytes each.
             false => 0xffff_ea00_0000_0000 + pfn * 64,
         };
+        let wanted = event.alloc_migratetype;
+        // What is large, or for Reclaimable, takes the free pages around it along.
+        let takes_others =
+            event.fallback_order.0 >= PAGEBLOCK_ORDER.0 / 2 || wanted == Migratetype::Reclaimable;
+        let (found_on, is_claimed) = match self.is_since(CLAIMS) {
+            true => (event.fallback_migratetype, event.change_ownership),
+            // From then on their type is that asked for, and where both are the same the block counts as claimed.
+            false if takes_others => (wanted, true),
+            false => (event.fallback_migratetype, false),
+        };
         MmPageAllocExtfrag {
             page: Pointer::Hex(page),
             pfn: Some(match self.is_since(HEX_PFN) {
@@ -270,10 +283,10 @@ impl Printer<'_> {
             alloc_order: event.alloc_order.0.into(),
             fallback_order: event.fallback_order.0.into(),
             pageblock_order: PAGEBLOCK_ORDER.0.into(),
-            alloc_migratetype: self.type_number(event.alloc_migratetype),
-            fallback_migratetype: self.type_number(event.fallback_migratetype),
+            alloc_migratetype: self.type_number(wanted),
+            fallback_migratetype: self.type_number(found_on),
             fragmenting: event.is_fragmenting(PAGEBLOCK_ORDER).into(),
-            change_ownership: Some(event.change_ownership.into()),
+            change_ownership: Some(is_claimed.into()),
             rest: b"",
         }
     }
@@ -910,6 +923,37 @@ mod tests {
         let text = text(&[traced], whose(release, &tasks, &zones));
         let text = String::from_utf8(text).expect("ASCII");
         text.lines().find(|line| !line.starts_with('#')).map(str::to_owned)
+    }
+
+    #[test]
+    fn kernels_before_3_12_tell_the_type_that_a_fallbacks_block_has_become() {
+        let event = |fallback_order, change_ownership| {
+            TraceEvent::Extfrag(Extfrag {
+                zone: ZoneId(0),
+                pfn: Pfn(0x1234),
+                alloc_order: Order(0),
+                fallback_order: Order(fallback_order),
+                alloc_migratetype: Migratetype::Unmovable,
+                fallback_migratetype: Migratetype::Movable,
+                change_ownership,
+            })
+        };
+        let told = |release, event| {
+            let line = printed("cat", release, event).unwrap();
+            let at = line.find("fallback_migratetype").unwrap();
+            line[at..].to_owned()
+        };
+        // Taken along are the free pages around a large block, even where the rest of the pageblock stays Movable.
+        let taken = "fallback_migratetype=0 fragmenting=1 change_ownership=1";
+        let found = "fallback_migratetype=2 fragmenting=1 change_ownership=0";
+        for release in ["3.3", "3.5"] {
+            assert_eq!(told(release, event(4, false)), taken, "{release}");
+            assert_eq!(told(release, event(3, false)), found, "{release}");
+        }
+        assert_eq!(
+            told("4.4", event(4, true)),
+            "fallback_migratetype=1 fragmenting=1 change_ownership=1"
+        );
     }
 
     /// Any event.
