@@ -270,7 +270,7 @@ impl Printer<'_> {
             event.fallback_order.0 >= PAGEBLOCK_ORDER.0 / 2 || wanted == Migratetype::Reclaimable;
         let (found_on, is_claimed) = match self.is_since(CLAIMS) {
             true => (event.fallback_migratetype, event.change_ownership),
-            // From then on their type is that asked for, and where both are the same the block counts as claimed.
+            // Before, the type was overwritten first, and two equal types were told as a claim.
             false if takes_others => (wanted, true),
             false => (event.fallback_migratetype, false),
         };
