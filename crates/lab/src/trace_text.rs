@@ -264,15 +264,11 @@ impl Printer<'_> {
             // The map of pages, 64 bytes each.
             false => 0xffff_ea00_0000_0000 + pfn * 64,
         };
-        let wanted = event.alloc_migratetype;
-        // What is large, or for Reclaimable, takes the free pages around it along.
-        let takes_others =
-            event.fallback_order.0 >= PAGEBLOCK_ORDER.0 / 2 || wanted == Migratetype::Reclaimable;
+        let (wanted, rest) = (event.alloc_migratetype, event.rest_migratetype);
         let (found_on, is_claimed) = match self.is_since(CLAIMS) {
             true => (event.fallback_migratetype, event.change_ownership),
             // Before, the type was overwritten first, and two equal types were told as a claim.
-            false if takes_others => (wanted, true),
-            false => (event.fallback_migratetype, false),
+            false => (rest, rest == wanted),
         };
         MmPageAllocExtfrag {
             page: Pointer::Hex(page),
@@ -927,7 +923,7 @@ mod tests {
 
     #[test]
     fn kernels_before_3_12_tell_the_type_that_a_fallbacks_block_has_become() {
-        let event = |fallback_order, change_ownership| {
+        let event = |fallback_order, rest_migratetype, change_ownership| {
             TraceEvent::Extfrag(Extfrag {
                 zone: ZoneId(0),
                 pfn: Pfn(0x1234),
@@ -935,6 +931,7 @@ mod tests {
                 fallback_order: Order(fallback_order),
                 alloc_migratetype: Migratetype::Unmovable,
                 fallback_migratetype: Migratetype::Movable,
+                rest_migratetype,
                 change_ownership,
             })
         };
@@ -947,11 +944,11 @@ mod tests {
         let taken = "fallback_migratetype=0 fragmenting=1 change_ownership=1";
         let found = "fallback_migratetype=2 fragmenting=1 change_ownership=0";
         for release in ["3.3", "3.5"] {
-            assert_eq!(told(release, event(4, false)), taken, "{release}");
-            assert_eq!(told(release, event(3, false)), found, "{release}");
+            assert_eq!(told(release, event(4, Migratetype::Unmovable, false)), taken, "{release}");
+            assert_eq!(told(release, event(3, Migratetype::Movable, false)), found, "{release}");
         }
         assert_eq!(
-            told("4.4", event(4, true)),
+            told("4.4", event(4, Migratetype::Unmovable, true)),
             "fallback_migratetype=1 fragmenting=1 change_ownership=1"
         );
     }

@@ -43,6 +43,8 @@ pub struct Extfrag {
     pub alloc_migratetype: Migratetype,
     /// Type of the list it was found on.
     pub fallback_migratetype: Migratetype,
+    /// Type of the lists that the rest of the block goes to.
+    pub rest_migratetype: Migratetype,
     /// Whether the pageblock is now of the type asked for.
     pub change_ownership: bool,
 }
@@ -239,7 +241,7 @@ impl Memory {
         zone: ZoneId,
         pfn: Pfn,
         orders: (Order, Order),
-        types: (Migratetype, Migratetype),
+        types: (Migratetype, Migratetype, Migratetype),
         change_ownership: bool,
     ) {
         let event = Extfrag {
@@ -249,6 +251,7 @@ impl Memory {
             fallback_order: orders.1,
             alloc_migratetype: types.0,
             fallback_migratetype: types.1,
+            rest_migratetype: types.2,
             change_ownership,
         };
         let pageblock_order = self.policy.freelist.pageblock_order;
@@ -277,7 +280,7 @@ impl Memory {
             if let Some(pfn) =
                 self.claim_block(id, block, (order, found), (migratetype, from), flags)
             {
-                self.note_extfrag(id, pfn, (order, found), (migratetype, from), true);
+                self.note_extfrag(id, pfn, (order, found), (migratetype, from, migratetype), true);
                 return Some(pfn);
             }
         }
@@ -325,7 +328,7 @@ impl Memory {
             self.expand(id, pfn, order, found, from);
             self.zones[id.index()].account_free(-i64::from(order.pages()), from);
             self.frames.set(pfn, State::Allocated, order, migratetype);
-            self.note_extfrag(id, pfn, (order, found), (migratetype, from), false);
+            self.note_extfrag(id, pfn, (order, found), (migratetype, from, from), false);
             return Some(pfn);
         }
         None
@@ -408,7 +411,8 @@ impl Memory {
             return None;
         }
         let change_ownership = self.block_type(block) == migratetype;
-        self.note_extfrag(id, block, (order, found), (migratetype, from), change_ownership);
+        let types = (migratetype, from, migratetype);
+        self.note_extfrag(id, block, (order, found), types, change_ownership);
         Some(())
     }
 
@@ -494,7 +498,8 @@ impl Memory {
         self.expand(id, block, order, found, rest_type);
         self.frames.set(block, State::Allocated, order, migratetype);
         let change_ownership = self.block_type(block) == migratetype;
-        self.note_extfrag(id, block, (order, found), (migratetype, from), change_ownership);
+        let types = (migratetype, from, rest_type);
+        self.note_extfrag(id, block, (order, found), types, change_ownership);
         Some(block)
     }
 

@@ -470,7 +470,7 @@ impl Naive {
         zone: usize,
         pfn: u32,
         (order, found): (u8, u8),
-        (wanted, from): (Migratetype, Migratetype),
+        (wanted, from, rest): (Migratetype, Migratetype, Migratetype),
     ) {
         let change_ownership = self.block_type(pfn) == wanted;
         self.extfrag.push(Extfrag {
@@ -480,6 +480,7 @@ impl Naive {
             fallback_order: Order(found),
             alloc_migratetype: wanted,
             fallback_migratetype: from,
+            rest_migratetype: rest,
             change_ownership,
         });
     }
@@ -517,7 +518,7 @@ impl Naive {
                 })
             };
             if let Some(taken) = taken {
-                self.note(zone, taken, (order, found), (wanted, from));
+                self.note(zone, taken, (order, found), (wanted, from, wanted));
                 return Some(taken);
             }
         }
@@ -528,7 +529,7 @@ impl Naive {
         for found in order..=self.max_order() {
             if let Some((from, pfn)) = self.first_fallback(zone, found, wanted) {
                 self.cut(zone, pfn, found, order, from);
-                self.note(zone, pfn, (order, found), (wanted, from));
+                self.note(zone, pfn, (order, found), (wanted, from, from));
                 return Some(pfn);
             }
         }
@@ -557,7 +558,7 @@ impl Naive {
         if !self.steal_suitable(zone, pfn, found, wanted, flags) {
             return false;
         }
-        self.note(zone, pfn, (order, found), (wanted, from));
+        self.note(zone, pfn, (order, found), (wanted, from, wanted));
         true
     }
 
@@ -629,7 +630,7 @@ impl Naive {
                 }
             }
             self.cut(zone, pfn, found, order, wanted);
-            self.note(zone, pfn, (order, found), (wanted, from));
+            self.note(zone, pfn, (order, found), (wanted, from, wanted));
             return Some(pfn);
         }
         None
@@ -657,7 +658,7 @@ impl Naive {
                 }
             }
             self.cut(zone, pfn, found, order, rest);
-            self.note(zone, pfn, (order, found), (wanted, from));
+            self.note(zone, pfn, (order, found), (wanted, from, rest));
             return Some(pfn);
         }
         self.take_smallest(zone, order, Reserve)
