@@ -26,7 +26,7 @@ pub use repeats::{Noise, RealSpread, Repeats};
 use crate::{Experiment, RealOptions, Scale, Target};
 use highorder_files::limits;
 use highorder_input::InputError;
-use highorder_kernelfs::{Settings, Slabinfo, TextFile, Zoneinfo};
+use highorder_kernelfs::{Settings, Slabinfo, TextFile, Zoneinfo, read_bytes};
 use highorder_kernels::KernelFile;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
@@ -222,8 +222,13 @@ impl Case {
             sys: self.folder.join("sys"),
             ..Options::default()
         };
-        let snapshot = highorder_snapshot::live::take(options)
+        let mut snapshot = highorder_snapshot::live::take(options)
             .map_err(|error| InputError::other(error.to_string()))?;
+        let log = self.folder.join("dmesg.gz");
+        if log.is_file() {
+            let log = read_bytes(log).map_err(|error| InputError::other(error.to_string()))?;
+            snapshot.files.insert("dmesg".to_owned(), log);
+        }
         let filled = crate::machine::filled_from(&kernel);
         let mut memory = match crate::machine::restore(&snapshot, &kernel, &machine.cpu_nodes()) {
             Ok(memory) => memory,

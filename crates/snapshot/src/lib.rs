@@ -13,6 +13,7 @@
 //! Reading is strict: whatever contradicts itself is an [`highorder_input::InputError`] that names every bad line.
 //! Nothing here writes to the machine that is looked at.
 
+mod boot_log;
 pub mod btf;
 pub mod container;
 mod folder;

@@ -1,5 +1,6 @@
 //! Positions for the free blocks of a counts-only snapshot.
 
+use crate::boot_log::kernel_image;
 use crate::state::{Exactness, FreeBlock, PageblockState, Snapshot, ZoneState};
 use highorder_kernelfs::{Buddyinfo, Pagetypeinfo, TextFile};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order, Pfn};
@@ -56,12 +57,14 @@ impl Snapshot {
         let types = self.files.get("pagetypeinfo");
         let types = types.and_then(|text| Pagetypeinfo::parse("pagetypeinfo", text).ok());
         let types = types.filter(|types| types.page_block_order() == Some(u64::from(order.0)));
+        let log = self.files.get("dmesg").map(|log| String::from_utf8_lossy(log));
+        let image = log.and_then(|log| kernel_image(&log)).unwrap_or_default();
         let mut parts = Vec::new();
         for zone in &mut snapshot.zones {
             let Some(row) = table.zone(zone.node, zone.kind.name()) else { continue };
             let lay = |rarer_from| {
                 let parts = parts_of(zone, order, &row.counts, types.as_ref(), rarer_from);
-                ZoneLayout::new(zone, parts, row.counts.len(), filled)
+                ZoneLayout::new(zone, parts, row.counts.len(), filled, &image)
             };
             let mut layout = lay(filled);
             if layout.nr_left_pages() > 0 {
@@ -91,6 +94,9 @@ impl Snapshot {
                 None => "every pageblock is taken to be Movable".into(),
             });
         }
+        if !image.is_empty() {
+            snapshot.inferred.push("the kernel's image is taken to lie at 16 MiB".into());
+        }
         snapshot.inferred.push("the positions of free blocks are made up from their counts".into());
         snapshot
     }
@@ -113,7 +119,13 @@ struct ZoneLayout {
 }
 
 impl ZoneLayout {
-    fn new(zone: &ZoneState, parts: Vec<Part>, nr_orders: usize, filled: FilledFrom) -> Self {
+    fn new(
+        zone: &ZoneState,
+        parts: Vec<Part>,
+        nr_orders: usize,
+        filled: FilledFrom,
+        image: &Range<u64>,
+    ) -> Self {
         let mut free = Vec::new();
         // What finds no place among its like goes to the movable ones, which come last.
         let mut left = vec![0; nr_orders];
@@ -124,7 +136,7 @@ impl ZoneLayout {
                 all.for_each(|(count, more)| *count = count.saturating_add(*more));
                 left.fill(0);
             }
-            let (placed, homeless) = place(zone, part, &counts, filled);
+            let (placed, homeless) = place(zone, part, &counts, filled, image);
             free.extend(placed);
             let all = left.iter_mut().zip(homeless);
             all.for_each(|(all, homeless)| *all = all.saturating_add(homeless));
@@ -210,28 +222,35 @@ fn pageblocks(snapshot: &Snapshot, parts: &[Part]) -> Vec<PageblockState> {
 #[derive(Clone, Copy)]
 struct Piece {
     pfn: u32,
-    /// Its buddy leaves the zone, so that the piece stays apart even when all of it is free.
+    /// Its buddy leaves the zone, or is of the kernel's image, so that the piece stays apart even when all of it is free.
     is_edge: bool,
 }
 
-/// Places blocks in a part, largest first, and returns them with the numbers by order that found no place.
+/// Places blocks in a part beside the kernel's image, largest first, and returns them with the numbers by order that found
+/// no place.
 fn place(
     zone: &ZoneState,
     part: &Part,
     counts: &[u64],
     filled: FilledFrom,
+    image: &Range<u64>,
 ) -> (Vec<FreeBlock>, Vec<u64>) {
     // Pieces in use by order; the last one of each is the one to be filled last.
     let mut pieces: [Vec<Piece>; MAX_PAGE_ORDER as usize + 1] = Default::default();
-    let mut pfn = part.pfns.start;
-    while pfn < part.pfns.end {
-        let order = largest_order(pfn, part.pfns.end);
-        let buddy = pfn ^ (1 << order);
-        let is_in_zone =
-            u64::from(zone.start_pfn.0) <= buddy && buddy + (1 << order) <= zone.end_pfn();
-        let is_edge = order == MAX_PAGE_ORDER || !is_in_zone;
-        pieces[order as usize].push(Piece { pfn: pfn as u32, is_edge });
-        pfn += 1 << order;
+    let below = part.pfns.start..part.pfns.end.min(image.start);
+    let above = part.pfns.start.max(image.end)..part.pfns.end;
+    for pfns in if image.is_empty() { [part.pfns.clone(), 0..0] } else { [below, above] } {
+        let mut pfn = pfns.start;
+        while pfn < pfns.end {
+            let order = largest_order(pfn, pfns.end);
+            let buddy = pfn ^ (1 << order);
+            let buddy_end = buddy + (1 << order);
+            let is_in_zone = u64::from(zone.start_pfn.0) <= buddy && buddy_end <= zone.end_pfn();
+            let is_in_use = buddy < image.end && image.start < buddy_end;
+            let is_edge = order == MAX_PAGE_ORDER || !is_in_zone || is_in_use;
+            pieces[order as usize].push(Piece { pfn: pfn as u32, is_edge });
+            pfn += 1 << order;
+        }
     }
     if filled == FilledFrom::Top {
         pieces.iter_mut().for_each(|pieces| pieces.reverse());
@@ -287,8 +306,9 @@ mod tests {
         #[test]
         fn placed_blocks_are_apart_aligned_and_never_unmerged_buddies(
             counts in proptest::array::uniform11(0u64..40), start in 0u32..5000, len in 1u64..60_000,
-            is_top in proptest::bool::ANY,
+            is_top in proptest::bool::ANY, image_start in 0u64..70_000, image_len in 0u64..5000,
         ) {
+            let image = image_start..image_start + image_len;
             let zone = zone(0, start, len);
             let part = Part {
                 migratetype: Migratetype::Movable,
@@ -296,13 +316,15 @@ mod tests {
                 counts: counts.to_vec(),
             };
             let filled = if is_top { FilledFrom::Top } else { FilledFrom::Bottom };
-            let (free, left) = place(&zone, &part, &counts, filled);
+            let (free, left) = place(&zone, &part, &counts, filled, &image);
             prop_assert_eq!(free.len() as u64 + left.iter().sum::<u64>(), counts.iter().sum::<u64>());
             let mut taken: Vec<_> = free.iter().map(|b| (b.pfn.0, b.pfn.0 + b.order.pages())).collect();
             taken.sort_unstable();
             prop_assert!(taken.windows(2).all(|w| w[0].1 <= w[1].0));
             for block in &free {
                 prop_assert!(zone.spans(block.pfn, block.order.pages()));
+                let (start, end) = (u64::from(block.pfn.0), u64::from(block.pfn.0 + block.order.pages()));
+                prop_assert!(image.is_empty() || end <= image.start || image.end <= start);
                 prop_assert_eq!(block.pfn, block.pfn.align_down(block.order));
                 let buddy = block.pfn.buddy(block.order);
                 let merged = free.iter().any(|b| b.pfn == buddy && b.order == block.order);
@@ -316,7 +338,7 @@ mod tests {
         let zone = zone(0, 0, 1 << 12);
         let part = |counts| Part { migratetype: Migratetype::Movable, pfns: 0..1 << 12, counts };
         let most = vec![u64::MAX; 11];
-        let (free, left) = place(&zone, &part(most.clone()), &most, FilledFrom::Bottom);
+        let (free, left) = place(&zone, &part(most.clone()), &most, FilledFrom::Bottom, &(0..0));
         assert_eq!(free.len(), 4, "of the largest order");
         assert_eq!(left[10], u64::MAX - 4);
         assert_eq!(left[0], u64::MAX);
@@ -372,7 +394,7 @@ mod tests {
         let mut counts = vec![0; 11];
         counts[10] = 2;
         let pfns = |filled| {
-            let (free, left) = place(&zone, &part, &counts, filled);
+            let (free, left) = place(&zone, &part, &counts, filled, &(0..0));
             assert_eq!(left.iter().sum::<u64>(), 0);
             free.iter().map(|block| block.pfn.0).collect::<Vec<_>>()
         };
@@ -397,7 +419,7 @@ mod tests {
         let counts = [1, 0, 0, 1, 2, 1, 1, 0, 1, 1, 3];
         let left = |rarer_from| {
             let parts = parts_of(&zone, Order(9), &counts, Some(&types), rarer_from);
-            ZoneLayout::new(&zone, parts, counts.len(), FilledFrom::Top).nr_left_pages()
+            ZoneLayout::new(&zone, parts, counts.len(), FilledFrom::Top, &(0..0)).nr_left_pages()
         };
         assert_eq!(left(FilledFrom::Top), 1024);
         assert_eq!(left(FilledFrom::Bottom), 0);
