@@ -320,6 +320,8 @@ pub struct Kernel {
     pub(crate) dirtied_since_balanced: u64,
     /// The dirty limit, which falls slowly, and when it last did (`global_dirty_limit`).
     pub(crate) smoothed_dirty_limit: (u64, Ns),
+    /// Pages that disks have written.
+    pub(crate) completions: writeback::Completions,
     /// The huge page of zeros, once somebody needed it.
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages that reclaim gave to devices.
@@ -441,6 +443,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
     let nr_zones = memory.zones.len();
     let nr_lruvecs = memory.lru.lruvecs.len();
     let nr_nodes = memory.machine.nr_nodes();
+    let completions = writeback::Completions::new(writeback::limit_at_boot(&memory));
     let world = Kernel {
         memory,
         flows,
@@ -473,6 +476,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         mapped_readahead: BTreeMap::new(),
         dirtied_since_balanced: 0,
         smoothed_dirty_limit: (0, Ns::ZERO),
+        completions,
         huge_zero: None,
         reclaim_writes: trace::ReclaimWrites::default(),
         swap_token: swap_token::SwapToken::default(),

@@ -339,6 +339,8 @@ pub struct Files {
     pub faults_enter_fs: bool,
     /// Anonymous pages count as memory that may be dirty, if there is swap (before 3.14; a1c3bfb2f67e).
     pub anon_dirtyable: bool,
+    /// What of the background limit a disk has for itself.
+    pub background_share: BackgroundShare,
     /// A commit or shrinking lets blocks go that a journal has written to their places, and nobody else: before 5.14
     /// whoever wants their memory does (4ba3fcdde7e3, acc6100d3ffa).
     pub journal_shrinks: bool,
@@ -359,6 +361,18 @@ pub enum Rootfs {
     Ramfs,
     /// They go to swap as anonymous memory does (6e19eded3684, 3.12).
     Tmpfs,
+}
+
+/// How much of what may be dirty before flushers write is a disk's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackgroundShare {
+    /// As much as it has written of the last pages that all disks wrote, where a period is as many pages as may be dirty,
+    /// rounded up to a power of two, and the one before counts too: a disk that has hardly been written to yet is left
+    /// with hardly anything dirty (before 3.6; b00949aa2df9, 3.2).
+    Written,
+    /// All of it: shares are told by time, so that a disk has all as soon as it alone is written to (eb608e3a344b, 3.6).
+    Whole,
 }
 
 /// When reclaim has dirty pages written by those who write them anyway.

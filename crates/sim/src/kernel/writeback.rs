@@ -1,12 +1,14 @@
 //! Dirty pages on their way to the disk: flushers, dirty limits, sync.
 //!
 //! Models: mm/page-writeback.c (`balance_dirty_pages`, `global_dirty_limits`), fs/fs-writeback.c
-//! (`wb_writeback`, `writeback_sb_inodes`, `writeback_single_inode`, `__mark_inode_dirty`), v4.4 and v6.12.
+//! (`wb_writeback`, `writeback_sb_inodes`, `writeback_single_inode`, `__mark_inode_dirty`), v4.4 and v6.12;
+//! fs/fs-writeback.c (`over_bground_thresh`), mm/page-writeback.c (`bdi_dirty_limit`, `calc_period_shift`),
+//! lib/proportions.c (`prop_fraction_percpu`), v3.3.
 //! Departs: one bandwidth for each disk, measured over what it wrote lately, and all who write share it
 //! equally; the position control is the cubic one of the kernel without its per-device part. Visible as: on
-//! machines with a fast and a slow disk, writers to the fast one are held back with the others. Only the global
-//! limit starts writing in the background, not a disk's share of it. Visible as: on machines with several disks, a
-//! slow one's pages are dirty for longer. Inodes that changed are all written as soon as there is reason to write
+//! machines with a fast and a slow disk, writers to the fast one are held back with the others. Since 3.6 a disk's share of
+//! the background limit is all of it. Visible as: on machines with several disks, a slow one's pages are dirty for longer.
+//! Inodes that changed are all written as soon as there is reason to write
 //! anything. Visible as: nothing known. Finding a place for new pages takes no time, as making a file takes none: in a guest of
 //! 6.12 `sync_file_range` of a file of sixteen new pages takes 209 us, of which the request is 42 and the pages 27. Visible
 //! as: small files are made and written faster.
@@ -22,16 +24,18 @@
 use super::fault::Killed;
 use super::filemap::{FileError, SOON};
 use super::files::File;
+use super::policy::BackgroundShare;
 use super::work::price;
 use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal, xfs_log};
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
-use highorder_mm::Pfn;
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::lru::LruList;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
+use highorder_mm::zone::Zone;
+use highorder_mm::{Memory, Pfn};
 use highorder_words::Ns;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -78,6 +82,31 @@ pub struct Flusher {
     again: Vec<FileId>,
     /// When it last looked for old pages.
     looked_at: Ns,
+    /// Pages that it has written, those of earlier periods halved for each that passed since.
+    completed: u64,
+    /// The period in which that was so.
+    period: u64,
+}
+
+/// How many pages all disks have written: by this and by what a disk has written of them, its share of the limit is told
+/// before 3.6.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completions {
+    nr: u64,
+    /// Pages in a period.
+    period_pages: u64,
+}
+
+impl Completions {
+    /// None yet, on a machine where so many pages may be dirty when it starts.
+    #[doc(alias = "calc_period_shift")]
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { nr: 0, period_pages: 2 << limit.saturating_sub(1).max(1).ilog2() }
+    }
+
+    const fn period(self) -> u64 {
+        self.nr / self.period_pages
+    }
 }
 
 /// Why a flusher writes (`struct wb_writeback_work`).
@@ -103,7 +132,33 @@ impl Flusher {
             queued: VecDeque::new(),
             again: Vec::new(),
             looked_at: Ns::ZERO,
+            completed: 0,
+            period: 0,
         }
+    }
+
+    /// What it has written, as it counts in this period.
+    #[doc(alias = "prop_norm_percpu")]
+    fn completed_by(&self, period: u64) -> u64 {
+        let passed = u32::try_from(period - self.period).unwrap_or(u32::MAX);
+        self.completed.checked_shr(passed).unwrap_or(0)
+    }
+
+    /// A page was written.
+    #[doc(alias = "__bdi_writeout_inc")]
+    fn note_completed(&mut self, completions: &mut Completions) {
+        let period = completions.period();
+        (self.completed, self.period) = (self.completed_by(period) + 1, period);
+        completions.nr += 1;
+    }
+
+    /// Its share of so many pages.
+    #[doc(alias = "bdi_dirty_limit")]
+    #[doc(alias = "prop_fraction_percpu")]
+    fn share_of(&self, pages: u64, completions: Completions) -> u64 {
+        let of = completions.period_pages + completions.nr % completions.period_pages;
+        let share = u128::from(pages) * u128::from(self.completed_by(completions.period()));
+        (share / u128::from(of)) as u64
     }
 
     /// Notes what was written, and measures anew from time to time (`wb_update_write_bandwidth`).
@@ -127,15 +182,8 @@ impl Kernel {
     #[doc(alias = "global_dirty_limits")]
     #[must_use]
     pub fn dirty_limits(&self) -> (u64, u64) {
-        let zones = &self.memory.zones;
-        let free: u64 = zones
-            .iter()
-            .map(|zone| {
-                let reserve = zone.lowmem_reserve.iter().max().copied().unwrap_or(0);
-                let kept = (reserve + zone.watermarks.pages(Mark::High)).min(zone.managed_pages);
-                zone.nr_free_pages.saturating_sub(kept)
-            })
-            .sum();
+        let zones = self.memory.zones.iter();
+        let free: u64 = zones.map(|zone| zone.nr_free_pages.saturating_sub(kept_back(zone))).sum();
         let list = |list| self.memory.nr_lru(list);
         let mut dirtyable = free + list(LruList::InactiveFile) + list(LruList::ActiveFile) + 1;
         if self.flows.files.anon_dirtyable && self.memory.swap.nr_free() > 0 {
@@ -188,9 +236,24 @@ impl Kernel {
         let this = self.file_mut(file);
         this.nr_writing -= 1;
         let (device, done) = (this.device, this.nr_writing == 0);
-        self.flushers[device.0 as usize].note_written(now, PAGE_BYTES);
+        let flusher = &mut self.flushers[device.0 as usize];
+        flusher.note_written(now, PAGE_BYTES);
+        flusher.note_completed(&mut self.completions);
         done.then_some(file)
     }
+}
+
+/// Pages of a zone that are not for files (`dirty_balance_reserve`, since 3.16 `totalreserve_pages`).
+fn kept_back(zone: &Zone) -> u64 {
+    let reserve = zone.lowmem_reserve.iter().max().copied().unwrap_or(0);
+    (reserve + zone.watermarks.pages(Mark::High)).min(zone.managed_pages)
+}
+
+/// How many pages may be dirty when a machine starts: all memory is free then.
+#[doc(alias = "page_writeback_init")]
+pub(super) fn limit_at_boot(memory: &Memory) -> u64 {
+    let dirtyable: u64 = memory.zones.iter().map(|zone| zone.managed_pages - kept_back(zone)).sum();
+    dirtyable * DIRTY_RATIO / 100
 }
 
 /// Slows a writer down so that it writes no faster than the disk, once more is dirty than half way between
@@ -345,19 +408,35 @@ impl Kernel {
     /// Whether a disk's flusher writes whatever is dirty, and not only what is old.
     fn writes_all(&self, device: DeviceId) -> bool {
         let flusher = &self.flushers[device.0 as usize];
-        flusher.nr_wanted > 0 || self.is_over_background()
+        flusher.nr_wanted > 0 || self.is_over_background(device)
     }
 
+    /// Whether too much is dirty for a disk's flusher to rest: of all, or before 3.6 of the disk's own.
+    #[doc(alias = "over_bground_thresh")]
     #[doc(alias = "wb_over_bg_thresh")]
-    fn is_over_background(&self) -> bool {
-        self.memory.files.nr_dirty() > self.dirty_limits().0
+    fn is_over_background(&self, device: DeviceId) -> bool {
+        let (nr_dirty, (background, _)) = (self.memory.files.nr_dirty(), self.dirty_limits());
+        if nr_dirty > background || self.flows.files.background_share == BackgroundShare::Whole {
+            return nr_dirty > background;
+        }
+        let share = self.flushers[device.0 as usize].share_of(background, self.completions);
+        nr_dirty > share && self.nr_dirty_on(device) > share
+    }
+
+    /// Dirty pages of a disk's files (`BDI_RECLAIMABLE`).
+    fn nr_dirty_on(&self, device: DeviceId) -> u64 {
+        let files = self.memory.files.dirty_files();
+        files
+            .filter(|&id| self.file(id).device == device)
+            .map(|id| self.memory.files.counts(id).1)
+            .sum()
     }
 
     /// Why a disk's flusher should write now, the most urgent reason first. To have looked for old pages counts.
     #[doc(alias = "wb_check_old_data_flush")]
     #[doc(alias = "wb_do_writeback")]
     fn reason_to_write(&mut self, device: DeviceId, now: Ns) -> Option<Reason> {
-        let is_over = self.is_over_background();
+        let is_over = self.is_over_background(device);
         let flusher = &mut self.flushers[device.0 as usize];
         if flusher.nr_wanted > 0 {
             Some(Reason::Wanted)
@@ -376,7 +455,7 @@ impl Kernel {
         match reason {
             Reason::Wanted => is_asked,
             Reason::Old => !is_asked,
-            Reason::Background => !is_asked && self.is_over_background(),
+            Reason::Background => !is_asked && self.is_over_background(device),
         }
     }
 
@@ -650,4 +729,46 @@ pub fn sync(cx: &mut KernelCx<'_>) {
     }
     // What others dirtied meanwhile is theirs.
     cx.sleep(SOON);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_as_many_pages_as_may_be_dirty_rounded_up() {
+        let period = |limit| Completions::new(limit).period_pages;
+        assert_eq!([0, 1, 2, 3, 4, 5, 50_000].map(period), [2, 2, 2, 4, 4, 8, 65_536]);
+    }
+
+    #[test]
+    fn a_disk_alone_comes_to_have_the_whole_limit() {
+        let mut completions = Completions::new(1000);
+        let mut flusher = Flusher::new(crate::sched::WaitQueue(0));
+        let mut shares = Vec::new();
+        for written in 0..=8192 {
+            if written % 1024 == 0 {
+                shares.push(flusher.share_of(1000, completions));
+            }
+            flusher.note_completed(&mut completions);
+        }
+        // Half of each period stays: 0, 1/2, 3/4 ...
+        assert_eq!(shares, [0, 500, 750, 875, 937, 968, 984, 992, 996]);
+    }
+
+    #[test]
+    fn shares_are_never_more_than_there_is() {
+        let mut completions = Completions::new(1000);
+        let mut flushers = [(); 3].map(|()| Flusher::new(crate::sched::WaitQueue(0)));
+        for turn in 0..300_usize {
+            // Long turns and short ones, so that a disk rests for none, one or many periods.
+            for _ in 0..(turn * 37 % 11) * (turn * 53 % 17) * 40 {
+                flushers[turn * 29 % 7 % 3].note_completed(&mut completions);
+            }
+            let shares = flushers.iter().map(|flusher| flusher.share_of(1000, completions));
+            let all: u64 = shares.sum();
+            assert!(all <= 1000, "{all} after {turn} turns");
+        }
+        assert!(completions.period() > 100, "{completions:?}");
+    }
 }
