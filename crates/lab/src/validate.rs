@@ -499,8 +499,8 @@ fn at_the_other_end(pages: u64, nodes: usize) -> u64 {
     if nodes == 1 { pages.min(291) } else { pages * 64 / 100 }
 }
 
-/// Frees as many frames in use of each zone as the set-up had taken there, from the end that is filled first: what it
-/// did is done anew. Pages of programs and files are taken from movable pageblocks, those of slab caches from reclaimable ones.
+/// Frees as many frames in use of each zone as the set-up had taken there, those that lie nearest to what is free, for it
+/// came last: what it did is done anew. Pages of programs and files are taken from movable pageblocks, those of slab caches from reclaimable ones.
 /// What remains in use are the kernel's pages and the programs'.
 ///
 /// Departs: which slab pages were there before the set-up is not told. All reclaimable ones go if it fills caches, those of
@@ -592,8 +592,8 @@ fn pages_in_use(
     })
 }
 
-/// Frees the first pages in use that lie in pageblocks of this type, so many at most, but for those that stay, and says how
-/// many they were. Those that are handed out first are freed last, or first, as boot does.
+/// Frees the pages in use that were handed out last in pageblocks of this type, so many at most, but for those that stay, and
+/// says how many they were. They are freed from the lowest one on, as boot does.
 fn free_in_use(
     memory: &mut Memory,
     zone: ZoneId,
@@ -602,12 +602,10 @@ fn free_in_use(
     stays: &[Pfn],
 ) -> u64 {
     let stays: BTreeSet<Pfn> = stays.iter().copied().collect();
-    let in_use = pages_in_use(memory, zone, migratetype, filled);
+    let in_use = pages_in_use(memory, zone, migratetype, filled.other());
     let mut taken: Vec<Pfn> =
         in_use.filter(|pfn| !stays.contains(pfn)).take(pages as usize).collect();
-    if filled == FilledFrom::Top {
-        taken.reverse();
-    }
+    taken.sort_unstable();
     for &pfn in &taken {
         memory.free_to_buddy(zone, pfn, Order(0), FreeTo::Policy);
     }

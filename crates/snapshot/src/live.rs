@@ -185,6 +185,7 @@ fn skeleton(
         pagecounts: Vec::new(),
         lru: Vec::new(),
         reclaimable_slabs: None,
+        reserved: Vec::new(),
         files: texts.files.clone(),
     })
 }

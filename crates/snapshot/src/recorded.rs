@@ -165,6 +165,7 @@ fn parse(folder: &Folder, problems: &mut Problems) -> Option<Snapshot> {
         pagecounts: Vec::new(),
         lru: Vec::new(),
         reclaimable_slabs: None,
+        reserved: Vec::new(),
         files,
     };
     let zones = snapshot.zones.iter().enumerate().map(|(i, z)| ((z.node, z.kind), i)).collect();
@@ -1134,6 +1135,7 @@ mod tests {
                 pagecounts: Vec::new(),
                 lru: Vec::new(),
                 reclaimable_slabs: None,
+                reserved: Vec::new(),
                 files: BTreeMap::new(),
             };
             let directory = tempfile::tempdir().unwrap();

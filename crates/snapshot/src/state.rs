@@ -198,7 +198,7 @@ pub struct NodeState {
     pub fields: BTreeMap<String, i64>,
 }
 
-/// A run of frames that belongs to one slab of a reclaimable cache.
+/// A run of frames that are used alike: one slab of a reclaimable cache, or what a kernel has for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FrameRun {
     /// First frame.
@@ -238,6 +238,8 @@ pub struct Snapshot {
     pub lru: Vec<LruList>,
     /// Slabs of reclaimable caches, ascending; `None` where the kernel did not tell which they are.
     pub reclaimable_slabs: Option<Vec<FrameRun>>,
+    /// Where frames that the kernel has for good are taken to lie, of a snapshot whose positions are made up; else empty.
+    pub reserved: Vec<FrameRun>,
     /// The machine's text files as they were: `vmstat`, `buddyinfo`, `pagetypeinfo`, `zoneinfo`,
     /// `meminfo`, `slabinfo`.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -356,6 +358,7 @@ pub(crate) mod tests {
                     name: "gen0_anon_DMA32".into(),
                     pages: (0..=split as u32).rev().map(|i| Pfn(4096 + 7 * i)).collect(),
                 }],
+                reserved: Vec::new(),
                 reclaimable_slabs: has_pages.then(|| vec![FrameRun { pfn: Pfn(9), nr_pages: 8 }]),
                 files,
             }

@@ -80,6 +80,9 @@ impl Snapshot {
                 fill(&mut uses, block.pfn, block.order.pages(), free);
             }
         }
+        for run in &self.reserved {
+            fill(&mut uses, run.pfn, run.nr_pages, FrameUse::Reserved);
+        }
         if self.kpageflags.is_empty() {
             self.place_holes(&mut uses);
         } else if self.exactness == Exactness::Frames {
@@ -471,6 +474,7 @@ mod tests {
             pagecounts: Vec::new(),
             lru: Vec::new(),
             reclaimable_slabs: None,
+            reserved: Vec::new(),
             files: BTreeMap::new(),
         }
     }
