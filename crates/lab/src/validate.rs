@@ -500,7 +500,8 @@ fn at_the_other_end(pages: u64, nodes: usize) -> u64 {
 }
 
 /// Frees as many frames in use of each zone as the set-up had taken there, those that lie nearest to what is free, for it
-/// came last: what it did is done anew. Pages of programs and files are taken from movable pageblocks, those of slab caches from reclaimable ones.
+/// came last: what it did is done anew. Pages of programs and files are taken from movable pageblocks, those of slab caches
+/// from reclaimable ones.
 /// What remains in use are the kernel's pages and the programs'.
 ///
 /// Departs: which slab pages were there before the set-up is not told. All reclaimable ones go if it fills caches, those of

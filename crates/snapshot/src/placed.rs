@@ -183,12 +183,14 @@ fn parts_of(
     ];
     let (node, name) = (zone.node, zone.kind.name());
     let mut rest = u64::from(zone.start_pfn.0)..zone.end_pfn();
-    // What is reserved at an end lies in movable pageblocks, as memory does that is handed out later.
+    // What is reserved at an end, and holes behind it, lie in movable pageblocks, as memory does that is handed out later.
+    let present_end =
+        rest.end.saturating_sub(zone.spanned_pages.saturating_sub(zone.present_pages));
     for run in reserved {
         if run.start <= rest.start {
             rest.start = run.end.max(rest.start).min(rest.end);
-        } else if run.end >= rest.end {
-            rest.end = run.start;
+        } else if run.end >= present_end {
+            rest.end = run.start.max(rest.start);
         }
     }
     let mut left = counts.to_vec();
