@@ -5,8 +5,9 @@
 //! much swap), the kernel file of that release, the same settings and the same script: commands in turn, and
 //! programs that stay in the background. A set-up runs again on the frames that it had taken. What is compared
 //! is what the run did and left: the rise of each counter from before to after, the share of anonymous
-//! memory in huge pages at the workload's end, how much of what passes asked for they were given, fallbacks to other types' memory, and where free blocks lie
-//! afterwards (`quantity`).
+//! memory in huge pages at the workload's end, how much of what passes asked for they were given, fallbacks to other
+//! types' memory, and where free blocks lie afterwards (`quantity`). The log of the boot beside `case.json`, `dmesg`, tells
+//! how large the kernel's image is, if it is there.
 //!
 //! Departs: positions of free blocks are made up from their counts, and what is in use before the run
 //! stays where it is: it is no page cache and belongs to no process. Visible as: what a guest's own
@@ -224,8 +225,8 @@ impl Case {
         };
         let mut snapshot = highorder_snapshot::live::take(options)
             .map_err(|error| InputError::other(error.to_string()))?;
-        let log = self.folder.join("dmesg.gz");
-        if log.is_file() {
+        let logs = ["dmesg", "dmesg.gz", "dmesg.zst"].map(|name| self.folder.join(name));
+        if let Some(log) = logs.iter().find(|path| path.is_file()) {
             let log = read_bytes(log).map_err(|error| InputError::other(error.to_string()))?;
             snapshot.files.insert("dmesg".to_owned(), log);
         }
