@@ -60,7 +60,7 @@ pub use meminfo::{Meminfo, MeminfoField};
 pub use pagetypeinfo::{BlockRow, FreeCount, FreeRow, Pagetypeinfo, PagetypeinfoNode};
 pub use settings::{NamedSetting, Setting, Settings};
 pub use slabinfo::{SlabCache, Slabinfo};
-pub use source::{Source, open, read_bytes};
+pub use source::{Source, find_packed, open, read_bytes};
 pub use swaps::{SwapArea, Swaps};
 pub use vmstat::Vmstat;
 pub use zoneinfo::{Pageset, Protection, Zoneinfo, ZoneinfoForm, ZoneinfoZone};

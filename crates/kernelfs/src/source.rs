@@ -1,7 +1,7 @@
 //! One opener for plain, gzip and zstd files, told apart by their first bytes.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use highorder_files::limits::{self, Limit};
 use highorder_input::InputError;
@@ -38,6 +38,13 @@ pub fn open(path: impl AsRef<Path>) -> Result<Source, InputError> {
     let path = path.as_ref();
     let file = highorder_files::open(path).map_err(|error| InputError::read(path, error))?;
     Source::new(&path.display().to_string(), file)
+}
+
+/// Where a folder has a file of this name, plain, as `NAME.gz` or as `NAME.zst`, if it has it.
+#[must_use]
+pub fn find_packed(folder: &Path, name: &str) -> Option<PathBuf> {
+    let paths = ["", ".gz", ".zst"].map(|suffix| folder.join(format!("{name}{suffix}")));
+    paths.into_iter().find(|path| path.exists())
 }
 
 /// Reads a whole file, plain or compressed, to its last byte.

@@ -27,7 +27,7 @@ pub use repeats::{Noise, RealSpread, Repeats};
 use crate::{Experiment, RealOptions, Scale, Target};
 use highorder_files::limits;
 use highorder_input::InputError;
-use highorder_kernelfs::{Settings, Slabinfo, TextFile, Zoneinfo, read_bytes};
+use highorder_kernelfs::{Settings, Slabinfo, TextFile, Zoneinfo, find_packed, read_bytes};
 use highorder_kernels::KernelFile;
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
@@ -225,8 +225,7 @@ impl Case {
         };
         let mut snapshot = highorder_snapshot::live::take(options)
             .map_err(|error| InputError::other(error.to_string()))?;
-        let logs = ["dmesg", "dmesg.gz", "dmesg.zst"].map(|name| self.folder.join(name));
-        if let Some(log) = logs.iter().find(|path| path.is_file()) {
+        if let Some(log) = find_packed(&self.folder, "dmesg") {
             let log = read_bytes(log).map_err(|error| InputError::other(error.to_string()))?;
             snapshot.files.insert("dmesg".to_owned(), log);
         }

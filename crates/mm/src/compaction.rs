@@ -735,8 +735,7 @@ impl Memory {
         if run.cc.nr_migratepages == 0 {
             if policy.counters == CompactCounters::Moved && scanned.start < scanned.end {
                 // An empty batch is moved like any other.
-                self.vm.add(Vm::CompactBlocksMoved, 1);
-                self.note_compact(CompactEvent::Migratepages { nr_migrated: 0, nr_failed: 0 });
+                self.note_batch(0, 0);
             }
             if run.update_cached {
                 let cached = &mut self.zones[run.cc.zone.index()].compact.cached_migrate_pfn;
@@ -890,6 +889,16 @@ impl Memory {
         CompactStep::Migrated(Migrated { moved, ..Migrated::default() })
     }
 
+    /// Counts and tells what became of a batch.
+    fn note_batch(&mut self, nr_migrated: u32, nr_failed: u32) {
+        if self.policy.compaction.counters == CompactCounters::Moved {
+            self.vm.add(Vm::CompactBlocksMoved, 1);
+            self.vm.add(Vm::CompactPagesMoved, u64::from(nr_migrated));
+            self.vm.add(Vm::CompactPageMigrateFailed, u64::from(nr_failed));
+        }
+        self.note_compact(CompactEvent::Migratepages { nr_migrated, nr_failed });
+    }
+
     /// The batch is over: what did not move goes back, and the scanner may go elsewhere.
     fn end_batch(&mut self, run: &mut CompactRun) -> CompactStep {
         let policy = self.policy.compaction;
@@ -903,11 +912,6 @@ impl Memory {
         let counted = nr_failed + if batch.is_short { 1 } else { nr_again };
         self.vm.add(Vm::PgMigrateSuccess, u64::from(batch.nr_succeeded));
         self.vm.add(Vm::PgMigrateFail, u64::from(counted));
-        if policy.counters == CompactCounters::Moved {
-            self.vm.add(Vm::CompactBlocksMoved, 1);
-            self.vm.add(Vm::CompactPagesMoved, u64::from(batch.nr_succeeded));
-            self.vm.add(Vm::CompactPageMigrateFailed, u64::from(nr_left));
-        }
         for &pfn in batch.failed.iter().chain(&batch.again).chain(batch.migratepages.iter().rev()) {
             self.putback_movable_page(pfn, run.request.cpu);
         }
@@ -916,10 +920,7 @@ impl Memory {
             nr_failed: counted,
             mode: run.cc.mode,
         });
-        self.note_compact(CompactEvent::Migratepages {
-            nr_migrated: batch.nr_succeeded,
-            nr_failed: nr_left,
-        });
+        self.note_batch(batch.nr_succeeded, nr_left);
         run.cc.nr_migratepages = 0;
         run.just_migrated = true;
         let step = CompactStep::Migrated(Migrated {

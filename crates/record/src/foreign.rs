@@ -20,7 +20,7 @@ use std::path::Path;
 use highorder_files::limits;
 use highorder_input::{InputError, Problem};
 use highorder_kernelfs::{
-    Buddyinfo, Counters, Meminfo, Pagetypeinfo, TextFile, Vmstat, Zoneinfo, read_bytes,
+    Buddyinfo, Counters, Meminfo, Pagetypeinfo, TextFile, Vmstat, Zoneinfo, find_packed, read_bytes,
 };
 use serde_json::{Map, Value as Json};
 use xxhash_rust::xxh3::Xxh3;
@@ -388,10 +388,7 @@ fn kind(key: &str) -> (&'static str, Better, u8) {
 
 /// Reads the samples. They hold counters that are not 0 only, so one that is missing is 0.
 fn read_timeline(folder: &Path, record: &mut Record) -> Result<()> {
-    let names = ["timeline", "timeline.gz", "timeline.zst"];
-    let Some(path) = names.iter().map(|name| folder.join(name)).find(|path| path.exists()) else {
-        return Ok(());
-    };
+    let Some(path) = find_packed(folder, "timeline") else { return Ok(()) };
     let text = read_bytes(&path)?;
     let mut samples: Vec<(u64, BTreeMap<String, u64>)> = Vec::new();
     for (i, line) in text.split(|&b| b == b'\n').enumerate() {

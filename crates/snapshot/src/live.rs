@@ -354,7 +354,7 @@ fn mark_absent_sections(flags: &mut [u64], zones: &[ZoneState]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut nr_absent: u64 = absent.iter().map(|section| section.end - section.start).sum();
     for zone in zones {
-        let nr_holes = zone.spanned_pages.saturating_sub(zone.present_pages);
+        let nr_holes = zone.nr_holes();
         let nr_waiting = in_zone(zone).saturating_sub(nr_holes);
         if nr_waiting > 0 {
             nr_absent = nr_absent.saturating_sub(nr_waiting);

@@ -184,8 +184,7 @@ fn parts_of(
     let (node, name) = (zone.node, zone.kind.name());
     let mut rest = u64::from(zone.start_pfn.0)..zone.end_pfn();
     // What is reserved at an end, and holes behind it, lie in movable pageblocks, as memory does that is handed out later.
-    let present_end =
-        rest.end.saturating_sub(zone.spanned_pages.saturating_sub(zone.present_pages));
+    let present_end = rest.end.saturating_sub(zone.nr_holes());
     for run in reserved {
         if run.start <= rest.start {
             rest.start = run.end.max(rest.start).min(rest.end);
@@ -259,8 +258,7 @@ fn reserved_of(zone: &ZoneState, image: &Range<u64>) -> Vec<Range<u64>> {
         return Vec::new();
     }
     let all = zone.present_pages.saturating_sub(zone.managed_pages);
-    let holes = zone.spanned_pages.saturating_sub(zone.present_pages);
-    let end = end.saturating_sub(holes).max(here.end);
+    let end = end.saturating_sub(zone.nr_holes()).max(here.end);
     let rest = all.saturating_sub(here.end - here.start).min(end - here.end);
     let runs = [here, end - rest..end];
     runs.into_iter().filter(|run| !run.is_empty()).collect()
@@ -357,6 +355,33 @@ mod tests {
         start..end
     }
 
+    /// What `/proc/pagetypeinfo` says of a zone without free pages that has so many pageblocks of these types.
+    fn types_of(names: &str, numbers: &str) -> Pagetypeinfo {
+        let text = format!(
+            "Page block order: 9\n\
+            Pages per block:  512\n\
+            \n\
+            Free pages count per migrate type at order       0 \n\
+            Node    0, zone    DMA32, type    Unmovable      0 \n\
+            \n\
+            Number of blocks type     {names} \n\
+            Node 0, zone    DMA32            {numbers} \n"
+        );
+        Pagetypeinfo::parse("pagetypeinfo", text.as_bytes()).unwrap()
+    }
+
+    /// The parts of a zone that are not empty.
+    fn filled_parts(
+        zone: &ZoneState,
+        types: &Pagetypeinfo,
+        filled: FilledFrom,
+        reserved: &[Range<u64>],
+    ) -> Vec<(Migratetype, Range<u64>)> {
+        let parts = parts_of(zone, Order(9), &[0; 11], Some(types), filled, reserved);
+        let parts = parts.into_iter().map(|part| (part.migratetype, part.pfns));
+        parts.filter(|(_, pfns)| !pfns.is_empty()).collect()
+    }
+
     proptest! {
         #[test]
         fn placed_blocks_are_apart_aligned_and_never_unmerged_buddies(
@@ -408,26 +433,17 @@ mod tests {
     #[test]
     fn what_is_reserved_is_in_no_part_and_movable() {
         let zone = zone(0, 4096, 20 << 9);
-        let text = "Page block order: 9\n\
-            Pages per block:  512\n\
-            \n\
-            Free pages count per migrate type at order       0 \n\
-            Node    0, zone    DMA32, type    Unmovable      0 \n\
-            \n\
-            Number of blocks type     Unmovable      Movable \n\
-            Node 0, zone    DMA32            2           18 \n";
-        let types = Pagetypeinfo::parse("pagetypeinfo", text.as_bytes()).unwrap();
+        let types = types_of("Unmovable      Movable", "2           18");
         let reserved = [4096..5000, 14_000..14_336];
-        let parts = |filled| {
-            let parts = parts_of(&zone, Order(9), &[0; 11], Some(&types), filled, &reserved);
-            parts
-                .into_iter()
-                .map(|part| part.pfns)
-                .filter(|pfns| !pfns.is_empty())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(parts(FilledFrom::Bottom), [5000..5632, 5632..14_000]);
-        assert_eq!(parts(FilledFrom::Top), [13_312..14_000, 5000..13_312]);
+        let parts = |filled| filled_parts(&zone, &types, filled, &reserved);
+        assert_eq!(
+            parts(FilledFrom::Bottom),
+            [(Migratetype::Unmovable, 5000..5632), (Migratetype::Movable, 5632..14_000)]
+        );
+        assert_eq!(
+            parts(FilledFrom::Top),
+            [(Migratetype::Unmovable, 13_312..14_000), (Migratetype::Movable, 5000..13_312)]
+        );
         let pieces = |range, taken: &[Range<u64>]| without(range, taken);
         assert_eq!(pieces(0..10, &[2..4, 6..20]), [0..2, 4..6]);
         assert_eq!(pieces(5..10, &[run(0, 5)]), [run(5, 10)]);
@@ -448,20 +464,11 @@ mod tests {
     #[test]
     fn rarer_pageblocks_lie_where_memory_is_filled_first() {
         let zone = zone(0, 4096, (10 << 9) + 100);
-        let text = "Page block order: 9\n\
-            Pages per block:  512\n\
-            \n\
-            Free pages count per migrate type at order       0 \n\
-            Node    0, zone    DMA32, type    Unmovable      0 \n\
-            \n\
-            Number of blocks type     Unmovable      Movable  Reclaimable      Reserve \n\
-            Node 0, zone    DMA32            2            7            1            1 \n";
-        let types = Pagetypeinfo::parse("pagetypeinfo", text.as_bytes()).unwrap();
-        let parts = |filled| {
-            let parts = parts_of(&zone, Order(9), &[0; 11], Some(&types), filled, &[]);
-            let of = |part: Part| (part.migratetype, part.pfns);
-            parts.into_iter().map(of).filter(|(_, pfns)| !pfns.is_empty()).collect::<Vec<_>>()
-        };
+        let types = types_of(
+            "Unmovable      Movable  Reclaimable      Reserve",
+            "2            7            1            1",
+        );
+        let parts = |filled| filled_parts(&zone, &types, filled, &[]);
         // Whole pageblocks, but for the last one, of 100 frames.
         let end = 4096 + (10 << 9) + 100;
         assert_eq!(

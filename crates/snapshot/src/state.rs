@@ -99,6 +99,12 @@ impl ZoneState {
         u64::from(self.start_pfn.0) + self.spanned_pages
     }
 
+    /// Frames of the zone's span that are not there.
+    #[must_use]
+    pub fn nr_holes(&self) -> u64 {
+        self.spanned_pages.saturating_sub(self.present_pages)
+    }
+
     /// Returns whether the `nr_pages` frames from `pfn` lie in the zone's span.
     #[must_use]
     pub fn spans(&self, pfn: Pfn, nr_pages: u32) -> bool {

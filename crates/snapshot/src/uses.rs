@@ -180,10 +180,9 @@ impl Snapshot {
     /// Makes holes of as many unknown frames as each zone has, from its end.
     fn place_holes(&self, uses: &mut [FrameUse]) {
         for zone in &self.zones {
-            let nr_holes = zone.spanned_pages.saturating_sub(zone.present_pages);
             let frames = uses[zone.start_pfn.index()..zone.end_pfn() as usize].iter_mut().rev();
             let unknown = frames.filter(|frame| **frame == FrameUse::Unknown);
-            unknown.take(nr_holes as usize).for_each(|frame| *frame = FrameUse::Hole);
+            unknown.take(zone.nr_holes() as usize).for_each(|frame| *frame = FrameUse::Hole);
         }
     }
 

@@ -93,19 +93,23 @@ pub struct Flusher {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completions {
     nr: u64,
-    /// Pages in a period.
-    period_pages: u64,
+    /// Pages of a period, as a power of two.
+    period_order: u32,
 }
 
 impl Completions {
     /// None yet, on a machine where so many pages may be dirty when it starts.
     #[doc(alias = "calc_period_shift")]
     pub(crate) fn new(limit: u64) -> Self {
-        Self { nr: 0, period_pages: 2 << limit.saturating_sub(1).max(1).ilog2() }
+        Self { nr: 0, period_order: 1 + limit.saturating_sub(1).max(1).ilog2() }
     }
 
     const fn period(self) -> u64 {
-        self.nr / self.period_pages
+        self.nr >> self.period_order
+    }
+
+    const fn period_pages(self) -> u64 {
+        1 << self.period_order
     }
 }
 
@@ -156,7 +160,7 @@ impl Flusher {
     #[doc(alias = "bdi_dirty_limit")]
     #[doc(alias = "prop_fraction_percpu")]
     fn share_of(&self, pages: u64, completions: Completions) -> u64 {
-        let of = completions.period_pages + completions.nr % completions.period_pages;
+        let of = completions.period_pages() + completions.nr % completions.period_pages();
         let share = u128::from(pages) * u128::from(self.completed_by(completions.period()));
         (share / u128::from(of)) as u64
     }
@@ -416,11 +420,17 @@ impl Kernel {
     #[doc(alias = "wb_over_bg_thresh")]
     fn is_over_background(&self, device: DeviceId) -> bool {
         let (nr_dirty, (background, _)) = (self.memory.files.nr_dirty(), self.dirty_limits());
-        if nr_dirty > background || self.flows.files.background_share == BackgroundShare::Whole {
-            return nr_dirty > background;
+        if nr_dirty > background {
+            return true;
         }
-        let share = self.flushers[device.0 as usize].share_of(background, self.completions);
-        nr_dirty > share && self.nr_dirty_on(device) > share
+        match self.flows.files.background_share {
+            BackgroundShare::Whole => false,
+            BackgroundShare::Written => {
+                let flusher = &self.flushers[device.0 as usize];
+                let share = flusher.share_of(background, self.completions);
+                nr_dirty > share && self.nr_dirty_on(device) > share
+            }
+        }
     }
 
     /// Dirty pages of a disk's files (`BDI_RECLAIMABLE`).
@@ -737,7 +747,7 @@ mod tests {
 
     #[test]
     fn a_period_is_as_many_pages_as_may_be_dirty_rounded_up() {
-        let period = |limit| Completions::new(limit).period_pages;
+        let period = |limit| Completions::new(limit).period_pages();
         assert_eq!([0, 1, 2, 3, 4, 5, 50_000].map(period), [2, 2, 2, 4, 4, 8, 65_536]);
     }
 
