@@ -98,8 +98,8 @@ limits! {
     /// 2 TiB of memory; the model needs 16 bytes for each, a map of memory 2.
     FRAMES: Count = 1 << 29, "frames of a snapshot";
 
-    /// As x86-64 kernels have (`MAX_NUMNODES`).
-    NODES: Count = 1024, "nodes of a snapshot or a machine";
+    /// As x86-64 kernels have unless they are built for more (`NODES_SHIFT`); a mask of nodes is one number.
+    NODES: Count = 64, "nodes of a snapshot or a machine";
 
     /// A zone's number has a byte.
     ZONES: Count = 254, "zones of a snapshot or a machine";

@@ -104,7 +104,9 @@ impl Fallbacks {
             Entry::Event(line, Event::MmPageAllocExtfrag(event)) => {
                 found.note(line.timestamp_ns, line.comm, event);
             }
-            Entry::Other(Item::Lost { events, .. }) => found.nr_lost += events.unwrap_or(1),
+            Entry::Other(Item::Lost { events, .. }) => {
+                found.nr_lost = found.nr_lost.saturating_add(events.unwrap_or(1));
+            }
             _ => {}
         })?;
         Ok(Self { cut_line, ..found })
@@ -237,5 +239,12 @@ mod tests {
         assert!(table.contains("Unmovable,Movable,0,9,whole block,DMA,fio,1"), "{table}");
         let over_time = found.over_time().csv();
         assert_eq!(over_time.lines().count(), 1 + PERIODS as usize, "{over_time}");
+    }
+
+    #[test]
+    fn more_lost_events_than_can_be_are_as_many_as_can_be() {
+        let lost = format!("CPU:0 [LOST {} EVENTS]\n", u64::MAX);
+        let lines = LINES.replace("page=000000001", "page=0000000000000001") + &lost + &lost;
+        assert_eq!(Fallbacks::parse("lines", lines.into_bytes()).unwrap().nr_lost, u64::MAX);
     }
 }

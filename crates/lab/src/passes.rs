@@ -281,7 +281,7 @@ impl Reading {
         let (line, event) = match entry {
             Entry::Event(line, event) => (line, event),
             Entry::Other(highorder_kernelfs::trace::Item::Lost { events, .. }) => {
-                self.passes.nr_lost += events.unwrap_or(1);
+                self.passes.nr_lost = self.passes.nr_lost.saturating_add(events.unwrap_or(1));
                 return;
             }
             Entry::Other(_) => return,

@@ -513,7 +513,7 @@ impl Builder {
         let (line, event) = match entry {
             Entry::Event(line, event) => (line, event),
             Entry::Other(highorder_kernelfs::trace::Item::Lost { events, .. }) => {
-                self.lost += events.unwrap_or(1);
+                self.lost = self.lost.saturating_add(events.unwrap_or(1));
                 return;
             }
             Entry::Other(_) => return,

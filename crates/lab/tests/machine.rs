@@ -56,7 +56,7 @@ fn a_snapshot_of_more_cpus_or_nodes_than_there_is_room_for_is_refused() {
         |s| s.zones[0].pcp.push(pcp(u32::MAX)),
         "the machine has 4294967296 CPUs, expected 1 to 256",
     );
-    refused(|s| s.zones[2].node = u32::MAX, "the machine has 4294967296 nodes, expected 1 to 1024");
+    refused(|s| s.zones[2].node = u32::MAX, "the machine has 4294967296 nodes, expected 1 to 64");
 }
 
 #[test]

@@ -12,8 +12,9 @@ use std_alloc::vec::Vec;
 
 /// Zones a machine may have: a byte names one, and one value of it says "no zone, or several".
 pub const NR_ZONES_MAX: usize = 254;
-/// Nodes a machine may have (`MAX_NUMNODES` of x86-64).
-pub const NR_NODES_MAX: usize = 1024;
+/// Nodes a machine may have: as many as a mask of 64 bits names, which is also what x86-64 kernels have unless they are
+/// built for more (`NODES_SHIFT`).
+pub const NR_NODES_MAX: usize = 64;
 
 /// The parts of a machine that bear on memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

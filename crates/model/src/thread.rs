@@ -285,11 +285,20 @@ fn mmap_base(seed: u64, process: ProcessId) -> u64 {
     Pcg64::new(seed.into(), MMAP_STREAM | u128::from(process.0)).next_u64() >> (64 - MMAP_RND_BITS)
 }
 
-fn affinity(place: Place) -> Affinity {
+/// Where a task may run, if the machine has a CPU there.
+fn affinity(machine: &MachineInfo, place: Place) -> Result<Affinity, Failure> {
+    let refuse = |what| Err(Failure::Refused(what));
     match place {
-        Place::Any => Affinity::Any,
-        Place::Node(node) => Affinity::Node(node),
-        Place::Cpu(cpu) => Affinity::Cpu(cpu),
+        Place::Any => Ok(Affinity::Any),
+        Place::Node(node) => {
+            let is_there = machine.nodes.iter().any(|n| n.number == node && !n.cpus.is_empty());
+            if is_there {
+                return Ok(Affinity::Node(node));
+            }
+            refuse(format!("the machine has no CPU on node {node}"))
+        }
+        Place::Cpu(cpu) if cpu.0 < machine.nr_cpus() => Ok(Affinity::Cpu(cpu)),
+        Place::Cpu(cpu) => refuse(format!("the machine has no CPU {}", cpu.0)),
     }
 }
 
@@ -332,6 +341,7 @@ impl System for Thread<'_, '_> {
 
     fn spawn(&mut self, spec: ThreadSpec, code: Code) -> Result<ThreadId, Failure> {
         self.system_call()?;
+        let affinity = affinity(&self.machine, spec.place)?;
         let user_stack = if spec.new_process { None } else { self.write_stack()? };
         let stack = slab::alloc_stack(self.cx, Some(self.process));
         let stack =
@@ -353,7 +363,7 @@ impl System for Thread<'_, '_> {
         };
         let id = self.shared.borrow_mut().add_thread(process);
         let shared = self.shared.clone();
-        let task = TaskSpec::user(spec.name).on(affinity(spec.place));
+        let task = TaskSpec::user(spec.name).on(affinity);
         self.cx.spawn(task, move |cx| {
             if let Some(page) = user_stack {
                 numa::use_stack(cx, page);
@@ -373,7 +383,8 @@ impl System for Thread<'_, '_> {
 
     fn set_place(&mut self, place: Place) -> Result<(), Failure> {
         self.system_call()?;
-        self.cx.set_affinity(affinity(place));
+        let affinity = affinity(&self.machine, place)?;
+        self.cx.set_affinity(affinity);
         Ok(())
     }
 

@@ -617,6 +617,22 @@ fn many_nodes_are_preferred_since_5_15_and_only_some() {
 }
 
 #[test]
+fn a_place_without_a_cpu_is_refused() {
+    use highorder_system::{CpuId, Failure, NodeId, Place, ThreadSpec};
+    let code: highorder_system::Code = Box::new(move |sys| {
+        let nr_cpus = sys.machine().nr_cpus();
+        for place in [Place::Node(NodeId(63)), Place::Cpu(CpuId(nr_cpus))] {
+            let moved = sys.set_place(place);
+            assert!(matches!(moved, Err(Failure::Refused(_))), "{moved:?}");
+            let spawned = sys.spawn(ThreadSpec::process("p").on(place), Box::new(|_| Ok(())));
+            assert!(matches!(spawned, Err(Failure::Refused(_))), "{spawned:?}");
+        }
+        Ok(())
+    });
+    run_code(small(), "linux-6.12", code);
+}
+
+#[test]
 fn huge_pages_interleave_by_their_place_whichever_of_their_pages_is_touched_first() {
     let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let nodes_of = |first: u32| {

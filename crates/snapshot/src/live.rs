@@ -17,6 +17,7 @@ use crate::btf::Btf;
 use crate::kallsyms::Symbols;
 use crate::kcore::{Kcore, Lists, Machine, Plan, SYMBOLS};
 use crate::placed::largest_order;
+use crate::recorded::{PCP_FIELDS_MOST, most_of};
 use crate::state::{Exactness, FrameUse, FreeBlock, PageblockState, PcpState, Snapshot, ZoneState};
 use crate::torn;
 use highorder_input::InputError;
@@ -198,13 +199,14 @@ fn now_s() -> Option<u64> {
 }
 
 fn zone_of_row(row: &ZoneinfoZone, kind: ZoneKind, start_pfn: u64) -> ZoneState {
-    let pages = |name: &str| row.pages.get(name).unwrap_or(0);
+    // More than there can be frames becomes as many as that, which no machine has.
+    let pages = |name: &str| row.pages.get(name).unwrap_or(0).min(u32::MAX.into());
     let boost = pages("boost");
     // zoneinfo prints the marks in force, the boost included.
     let watermark = ["min", "low", "high", "promo"].map(|name| pages(name).saturating_sub(boost));
     let pcp = row.pagesets.iter().flatten().map(|set| PcpState {
         cpu: set.cpu,
-        fields: set.fields.iter().map(|(name, n)| (name.to_owned(), n as i64)).collect(),
+        fields: set.fields.iter().map(|(name, n)| (name.to_owned(), at_most(name, n))).collect(),
         blocks: Vec::new(),
     });
     ZoneState {
@@ -216,12 +218,18 @@ fn zone_of_row(row: &ZoneinfoZone, kind: ZoneKind, start_pfn: u64) -> ZoneState 
         managed_pages: pages("managed"),
         watermark,
         watermark_boost: boost,
-        lowmem_reserve: row.protection.pages.clone(),
+        lowmem_reserve: row.protection.pages.iter().map(|&n| n.min(u32::MAX.into())).collect(),
         nr_reserved_highatomic: 0,
         fields: BTreeMap::new(),
         free: Vec::new(),
         pcp: pcp.collect(),
     }
+}
+
+/// A field of a CPU's lists, as far as it can be so much.
+fn at_most(name: &str, value: u64) -> i64 {
+    let value = i64::try_from(value).unwrap_or(i64::MAX);
+    most_of(&PCP_FIELDS_MOST, name, value).unwrap_or(value)
 }
 
 /// Says how much of each zone the allocator manages where zoneinfo does not (before 3.8, 9feedc9d831e): `MemTotal`

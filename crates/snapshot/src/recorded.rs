@@ -36,6 +36,20 @@ use std::path::Path;
 
 /// Frames per pageblock as a binary logarithm on x86-64 with huge pages: 2 MiB ÷ 4 KiB = 512.
 const PAGEBLOCK_ORDER_X86_64: Order = Order(9);
+/// What a kernel lets these fields of a zone grow to (`COMPACT_MAX_DEFER_SHIFT`, and two to that power).
+const ZONE_FIELDS_MOST: [(&str, i64); 2] = [("compact_defer_shift", 6), ("compact_considered", 64)];
+/// What these fields of a CPU's lists can be at most. A kernel's batch is below a hundred pages; a factor is a power of
+/// two that a batch grows by, as far as a CPU's lists may.
+pub(crate) const PCP_FIELDS_MOST: [(&str, i64); 8] = [
+    ("batch", 1024),
+    ("alloc_factor", 20),
+    ("free_factor", 20),
+    ("count", i32::MAX as i64),
+    ("high", i32::MAX as i64),
+    ("high_min", i32::MAX as i64),
+    ("high_max", i32::MAX as i64),
+    ("free_count", i32::MAX as i64),
+];
 const WATERMARKS: [&str; 4] = ["min", "low", "high", "promo"];
 /// Keys of a zone in `zones.json` that have a place of their own in [`ZoneState`].
 const ZONE_KEYS: [&str; 11] = [
@@ -255,8 +269,11 @@ impl Reader<'_> {
             let cpu = self.number::<u32>(&at, "cpu", &row[2]);
             let mut fields = BTreeMap::new();
             for (name, text) in table.columns.iter().zip(row).skip(3) {
-                if let Some(value) = self.number::<i64>(&at, name, text) {
-                    fields.insert(name.clone(), value);
+                let Some(value) = self.number::<i64>(&at, name, text) else { continue };
+                match most_of(&PCP_FIELDS_MOST, name, value) {
+                    Some(most) => self
+                        .bad(&at, format!("`{name}` is {value}, expected a whole number up to {most}")),
+                    None => drop(fields.insert(name.clone(), value)),
                 }
             }
             let (Some(zone), Some(cpu)) = (zone, cpu) else { continue };
@@ -636,6 +653,11 @@ impl Reader<'_> {
     }
 }
 
+/// The most that a field can be, if it is more.
+pub(crate) fn most_of(fields: &[(&str, i64)], name: &str, value: i64) -> Option<i64> {
+    fields.iter().find(|&&(field, most)| field == name && value > most).map(|&(_, most)| most)
+}
+
 struct At<'a> {
     label: &'a str,
     line: u64,
@@ -814,6 +836,14 @@ impl Entry<'_> {
         number
     }
 
+    /// So many pages, if there can be so many frames.
+    fn pages(&mut self, what: &str, pages: u64) -> u64 {
+        if pages > u64::from(u32::MAX) {
+            self.bad(&format!("`{what}` is {pages}, expected up to {} pages", u32::MAX));
+        }
+        pages
+    }
+
     fn numbers(&mut self, key: &str) -> Option<Vec<u64>> {
         let array = self.value.get(key).and_then(Value::as_array);
         let numbers: Option<Vec<u64>> = array.and_then(|a| a.iter().map(Value::as_u64).collect());
@@ -849,11 +879,15 @@ impl Entry<'_> {
         let mut watermark = [0; 4];
         for (i, name) in WATERMARKS.into_iter().enumerate() {
             match marks.get(name).map(Value::as_u64) {
-                Some(Some(pages)) => watermark[i] = pages,
+                Some(Some(pages)) => watermark[i] = self.pages(&format!("watermark.{name}"), pages),
                 // Kernels before 5.17 have no promotion watermark.
                 None if name == "promo" => {}
                 _ => self.bad(&format!("found no `watermark.{name}`, expected pages")),
             }
+        }
+        let watermark_boost = watermark_boost.map(|boost| self.pages("watermark_boost", boost));
+        for &reserve in lowmem_reserve.iter().flatten() {
+            self.pages("lowmem_reserve", reserve);
         }
         let zone = ZoneState {
             node: node?,
@@ -888,9 +922,12 @@ impl Entry<'_> {
                 continue;
             }
             match value.as_i64() {
-                Some(number) => {
-                    fields.insert(key.clone(), number);
-                }
+                Some(number) => match most_of(&ZONE_FIELDS_MOST, key, number) {
+                    Some(most) => self.bad(&format!(
+                        "`{key}` is {number}, expected a whole number up to {most}"
+                    )),
+                    None => drop(fields.insert(key.clone(), number)),
+                },
                 None => self.bad(&format!("`{key}` is {value}, expected a whole number")),
             }
         }
@@ -1209,6 +1246,26 @@ mod tests {
         ];
         for expected in expected {
             assert!(problems.iter().any(|p| p.starts_with(expected)), "{expected}: {problems:#?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_kernel_has_are_refused() {
+        let recorded = Recorded::new();
+        recorded.set("pcpmeta.csv", "node,zone,cpu,count,batch\n0,DMA32,0,2,2147483648\n");
+        let zones = std::fs::read_to_string(recorded.path("zones.json")).unwrap();
+        let zones = zones.replace("\"low\":2", "\"low\":18446744073709551615");
+        let zones = zones.replace("\"zone\":", "\"compact_defer_shift\":40,\"zone\":");
+        recorded.set("zones.json", &zones);
+        let problems = recorded.problems();
+        let expected = [
+            "zones.json: node 0 zone DMA32: `compact_defer_shift` is 40, expected a whole number up to 6",
+            "zones.json: node 0 zone DMA32: `watermark.low` is 18446744073709551615, expected up to \
+             4294967295 pages",
+            "pcpmeta.csv:2: `batch` is 2147483648, expected a whole number up to 1024",
+        ];
+        for expected in expected {
+            assert!(problems.iter().any(|p| p == expected), "{expected}: {problems:#?}");
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
             name: "node",
             about: "The node on whose CPUs the thread runs.",
             unit: "node",
-            kind: Kind::Count { least: 0, most: 1023, default: 0 },
+            kind: Kind::Count { least: 0, most: 63, default: 0 },
         },
         Parameter {
             name: "passes",

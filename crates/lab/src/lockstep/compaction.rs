@@ -330,7 +330,7 @@ impl Run {
             memory.set_block_skip(start, true);
         }
         cc.migrate_pfn = end;
-        cc.nr_migratepages += nr_taken;
+        cc.nr_migratepages = cc.nr_migratepages.saturating_add(nr_taken);
         if cc.nr_migratepages > 0 {
             self.last_migrated_pfn = (end - 1).align_down(pageblock_order).max(zone_start);
         }

@@ -165,7 +165,7 @@ pub(crate) struct Follower<'a> {
     demand: Option<Vec<Demand>>,
     origins: Vec<Origin>,
     at_end: Vec<AtEnd>,
-    /// Which task isolated a frame, plus one; 0 for none.
+    /// Which task isolated a frame, as [`isolator`] says; 0 for none.
     isolated_by: Vec<u32>,
     /// Blocks that compaction captured, until their requests are told of.
     captured: BTreeSet<Pfn>,
@@ -938,7 +938,7 @@ impl<'a> Follower<'a> {
     fn free(&mut self, at: usize, event: &Event) {
         let Event { pfn, order, pid, .. } = *event;
         let cpu = CpuId(event.cpu.into());
-        if self.isolated_by[pfn.index()] == pid + 1 && self.migrating.contains(&pid) {
+        if self.isolated_by[pfn.index()] == isolator(pid) && self.migrating.contains(&pid) {
             // A target that was not used after all: it goes back to the compactor.
             self.compactions.target_returned(pid, order);
             self.ask(Demand::ReturnTarget { pid, order });
@@ -1223,7 +1223,7 @@ impl<'a> Follower<'a> {
         for frame in pfn.0..pfn.0 + order.pages() {
             let frame = Pfn(frame);
             self.memory.force_allocated(frame, Order(0), Migratetype::Movable, true);
-            self.isolated_by[frame.index()] = pid + 1;
+            self.isolated_by[frame.index()] = isolator(pid);
             self.isolated.push((pid, frame));
         }
     }
@@ -1268,7 +1268,7 @@ impl<'a> Follower<'a> {
     /// What the task has not given back by now is in use.
     fn compact_end(&mut self, pid: u32) {
         for &(owner, pfn) in &self.isolated {
-            if owner == pid && self.isolated_by[pfn.index()] == pid + 1 {
+            if owner == pid && self.isolated_by[pfn.index()] == isolator(pid) {
                 self.isolated_by[pfn.index()] = 0;
             }
         }
@@ -1332,6 +1332,11 @@ pub(crate) fn note_reclaim(
             memory.reset_isolation_suitable(id);
         }
     }
+}
+
+/// What stands for a task among those that isolate: its number plus one, for 0 stands for nobody.
+const fn isolator(pid: u32) -> u32 {
+    pid.wrapping_add(1)
 }
 
 /// Flags that memory of this type is usually asked for with.

@@ -279,7 +279,7 @@ impl Wanted {
         // Nothing is known of what went on before the state: a trace begins while the state is still being copied.
         let [begin, end] = [recording.events.first(), recording.events.last()]
             .map(|event| event.map_or(0, |event| event.time_ns));
-        reader.since(begin).finish(end - begin)
+        reader.since(begin).finish(end.saturating_sub(begin))
     }
 
     /// Uses of all tasks.
@@ -304,7 +304,7 @@ impl Reader {
             }
             AsideKind::ReclaimEnd => {
                 if let Some(since) = self.reclaiming.remove(&aside.pid) {
-                    self.stalled(aside.pid, aside.time_ns - since);
+                    self.stalled(aside.pid, aside.time_ns.saturating_sub(since));
                 }
             }
         }
@@ -362,7 +362,7 @@ impl Reader {
             && of == pid
             && let Some(run) = self.compactions.get_mut(&pid)
         {
-            run.own_ns += event.time_ns - then_ns;
+            run.own_ns += event.time_ns.saturating_sub(then_ns);
         }
         match event.kind {
             Kind::Alloc if self.is_kernels(pid) => self.forget(event.pfn, event.order),
@@ -394,7 +394,7 @@ impl Reader {
         }
         if self.askers.contains(&pid) && !self.kswapds.contains(&pid) {
             self.told.compact_stalls += 1;
-            self.stalled(pid, now_ns - run.since_ns);
+            self.stalled(pid, now_ns.saturating_sub(run.since_ns));
         }
     }
 
@@ -428,7 +428,7 @@ impl Reader {
             true => self.faulted_ns.insert(pid, time_ns),
             false => self.faulted_ns.remove(&pid).and(None),
         };
-        self.fault_gaps_ns.extend(before.map(|before| time_ns - before));
+        self.fault_gaps_ns.extend(before.map(|before| time_ns.saturating_sub(before)));
         if let What::Rest { of } = what {
             self.taken[of as usize].end_ns = time_ns;
         }
@@ -646,7 +646,7 @@ fn add(uses: &mut Vec<Use>, block: &Taken, want: Want) {
     let held = |freed_ns: Option<u64>| freed_ns.map(|ns| Ns(ns.saturating_sub(block.end_ns)));
     let this = Use {
         at: Ns(block.at_ns),
-        took: Ns(block.end_ns - block.at_ns),
+        took: Ns(block.end_ns.saturating_sub(block.at_ns)),
         rest: match block.what {
             What::Huge { was_served: true, .. } => Rest::Huge,
             What::Base | What::Huge { .. } | What::Rest { .. } => Rest::Base,
@@ -676,7 +676,7 @@ fn add(uses: &mut Vec<Use>, block: &Taken, want: Want) {
     match joined.filter(|_| goes_with && comes_with) {
         Some(joined) => {
             last.want = joined;
-            last.took = Ns(block.end_ns) - last.at;
+            last.took = Ns(block.end_ns.saturating_sub(last.at.0));
             last.held = held(block.freed_ns);
         }
         None => uses.push(this),
