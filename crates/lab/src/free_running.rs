@@ -13,7 +13,7 @@
 
 use crate::future::Future;
 use crate::lockstep::compaction::Compactions;
-use crate::lockstep::follow::{Demand, Follower, Path, note_reclaim};
+use crate::lockstep::follow::{Demand, Follower, Path, boosts_of, note_reclaim};
 use crate::recording::{Event, Kind, Recording};
 use crate::{machine, memory_map};
 use highorder_input::InputError;
@@ -323,6 +323,8 @@ const NOTHING: u32 = u32::MAX;
 struct Model {
     name: String,
     memory: Memory,
+    /// What each zone's boost was when kswapd began its round, or the recording did.
+    boosts: Vec<u64>,
     compactions: Compactions,
     /// Whether its per-CPU lists have the recorded kernel's rules, and so the marks that were shown there.
     keeps_recorded_marks: bool,
@@ -351,6 +353,7 @@ impl Model {
         }
         Self {
             name: name.to_owned(),
+            boosts: boosts_of(&memory),
             memory,
             compactions: Compactions::new(recording.tells_of_searches()),
             keeps_recorded_marks,
@@ -406,7 +409,7 @@ impl Model {
                 }
             }
             Demand::Reclaim { node, highest_zoneidx, active } => {
-                note_reclaim(&mut self.memory, node, highest_zoneidx, active);
+                note_reclaim(&mut self.memory, &mut self.boosts, (node, highest_zoneidx), active);
             }
         }
     }

@@ -317,8 +317,6 @@ impl Case {
                     kernel.policy.lru.kind =
                         if on { LruKind::MultiGenerational } else { LruKind::Classic };
                 }
-                // The model never moves pages to where they are used.
-                "kernel.numa_balancing" if value == "0" => {}
                 other => match check_knob_of(&kernel.policy, &kernel.flows, other, &value) {
                     Ok(()) => {
                         knobs.insert(other.to_owned(), value);

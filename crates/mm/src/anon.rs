@@ -926,11 +926,10 @@ impl Memory {
 
     /// Part of a huge page was unmapped: the page waits to be split, or goes with its last part.
     fn unmap_part(&mut self, head: Pfn, gather: &mut Vec<Pfn>) {
-        if self.mapped_parts(head) == 0 {
-            self.lru.deferred_split.retain(|&other| other != head);
+        if !self.has_mapped_part(head) {
+            self.lru.deferred_split.remove(head);
             gather.push(head);
-        } else if !self.lru.deferred_split.contains(&head) {
-            self.lru.deferred_split.push(head);
+        } else if self.lru.deferred_split.push(head) {
             self.vm.add(Vm::ThpDeferredSplitPage, 1);
         }
     }
@@ -949,13 +948,29 @@ impl Memory {
     /// Base pages of a page that are mapped (`folio_mapcount`).
     #[must_use]
     pub fn mapped_parts(&self, head: Pfn) -> u32 {
-        let Some(vpn) = self.vpn_of(head) else { return 0 };
-        let pages = self.frames.order(head).pages();
-        if let Pmd::Huge(pte) = self.spaces.table.pmd(vpn) {
-            return if pte.pfn() == Some(head) { pages } else { 0 };
-        }
-        let mapped = |i: &u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(head + *i);
-        (0..pages).filter(mapped).count() as u32
+        self.parts_mapped(head).count() as u32
+    }
+
+    /// Whether any part of a page is mapped (`folio_mapped`).
+    #[must_use]
+    pub fn has_mapped_part(&self, head: Pfn) -> bool {
+        self.parts_mapped(head).next().is_some()
+    }
+
+    /// The base pages of a page that are mapped, by their places in it.
+    fn parts_mapped(&self, head: Pfn) -> impl Iterator<Item = u32> {
+        let vpn = self.vpn_of(head);
+        let huge = vpn.and_then(|vpn| match self.spaces.table.pmd(vpn) {
+            Pmd::Huge(pte) => Some(pte.pfn() == Some(head)),
+            _ => None,
+        });
+        let pages = if vpn.is_some() { self.frames.order(head).pages() } else { 0 };
+        (0..pages).filter(move |&i| {
+            huge.unwrap_or_else(|| {
+                let part = vpn.map(|vpn| Vpn(vpn.0 + i));
+                part.is_some_and(|part| self.spaces.table.pte(part).pfn() == Some(head + i))
+            })
+        })
     }
 
     /// Maps a huge page by base pages' entries; the page stays whole (`split_huge_pmd`).
@@ -1003,7 +1018,7 @@ impl Memory {
         if self.frames.has(head, PageFlags::BATCHED) {
             self.lru_add_drain_all();
         }
-        self.lru.deferred_split.retain(|&other| other != head);
+        self.lru.deferred_split.remove(head);
         let listed = self.frames.has(head, PageFlags::LRU);
         let isolated = !listed;
         let kept = [
@@ -1052,7 +1067,7 @@ impl Memory {
     /// Splits the oldest huge page of which a part is unmapped (the shrinker's step). Returns the base
     /// pages freed.
     pub fn split_deferred(&mut self, cpu: CpuId) -> Option<u64> {
-        let head = self.lru.deferred_split.iter().copied().find(|&head| {
+        let head = self.lru.deferred_split.iter().find(|&head| {
             let busy = PageFlags::LOCKED | PageFlags::WRITEBACK | PageFlags::SWAPCACHE;
             !self.frames.has(head, busy)
         })?;

@@ -155,7 +155,7 @@ impl Memory {
                 }
                 let holders = PageFlags::BATCHED | PageFlags::SWAPCACHE | PageFlags::ISOLATED;
                 let held = self.frames.has(pfn, holders);
-                if self.mapped_parts(pfn) == 0 && !held && !self.is_shmem(pfn) {
+                if !self.has_mapped_part(pfn) && !held && !self.is_shmem(pfn) {
                     return Err(format!("{pfn} is anonymous, and nobody has it"));
                 }
             }

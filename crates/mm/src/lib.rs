@@ -44,6 +44,7 @@ pub mod restore;
 pub mod rmap;
 pub mod shmem;
 pub mod slab;
+mod split_queue;
 pub mod swap;
 pub mod tlb;
 pub mod validate;

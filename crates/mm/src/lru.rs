@@ -14,6 +14,7 @@ use crate::memory::Memory;
 use crate::mglru::Generations;
 use crate::policy::{Activation, BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
 use crate::reclaim::SWAP_CLUSTER_MAX;
+use crate::split_queue::SplitQueue;
 use crate::types::{CpuId, NR_ZONE_KINDS, NodeId, Order, Pfn, ZoneKind};
 use crate::vmstat::Vm;
 use crate::zone::ZoneId;
@@ -202,6 +203,12 @@ impl Lruvec {
         self.sizes[list as usize].iter().sum()
     }
 
+    /// Base pages on a list that lie in zones of this kind.
+    #[must_use]
+    pub const fn size_in(&self, list: LruList, zone: ZoneKind) -> u64 {
+        self.sizes[list as usize][zone as usize]
+    }
+
     /// Base pages on a list that lie in zones up to `highest_zoneidx`.
     #[must_use]
     pub fn size_up_to(&self, list: LruList, highest_zoneidx: ZoneKind) -> u64 {
@@ -227,7 +234,7 @@ pub struct LruState {
     /// Inactive pages to become active, by CPU, each with whom it belonged to: one that was freed meanwhile does not.
     activating: Vec<Vec<(Pfn, u32)>>,
     /// Huge pages of which a part is unmapped, oldest first.
-    pub(crate) deferred_split: Vec<Pfn>,
+    pub(crate) deferred_split: SplitQueue,
 }
 
 impl LruState {
@@ -250,7 +257,7 @@ impl LruState {
             of_zone,
             batches: vec![Vec::new(); nr_cpus],
             activating: vec![Vec::new(); nr_cpus],
-            deferred_split: Vec::new(),
+            deferred_split: SplitQueue::default(),
         }
     }
 
@@ -282,12 +289,6 @@ impl LruState {
             total.nr_dirty += stats.nr_dirty;
         }
         total
-    }
-
-    /// Huge pages of which a part is unmapped, oldest first.
-    #[must_use]
-    pub fn deferred_split(&self) -> &[Pfn] {
-        &self.deferred_split
     }
 }
 

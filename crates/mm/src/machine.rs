@@ -340,26 +340,30 @@ mod tests {
             |m| m.nodes.iter_mut().for_each(|node| node.zones.clear()),
             "the machine has no zone with memory, expected 1 to 254",
         );
-        let full = |nr: u32| {
+        // So many zones of a page each, up to four to a node.
+        let full = |nr_zones: u32, each: u32| {
             let mut machine = machine();
-            machine.nodes = (0..nr)
+            machine.nodes = (0..nr_zones.div_ceil(each))
                 .map(|node| {
                     let mut spec = machine.nodes[1].clone();
-                    spec.zones[0] = ZoneSpec {
-                        start: Pfn(node),
+                    let zones = (node * each..nr_zones).zip(ZoneKind::ALL).take(each as usize);
+                    let zone = |(number, kind)| ZoneSpec {
+                        kind,
+                        start: Pfn(number),
                         spanned_pages: 1,
                         present_pages: 1,
                         managed_pages: 1,
-                        ..spec.zones[0]
                     };
+                    spec.zones = zones.map(zone).collect();
                     spec
                 })
                 .collect();
             machine.check()
         };
-        assert_eq!(full(254), Ok(()));
-        assert_eq!(full(255), Err(MachineError::TooManyZones(255)));
-        assert_eq!(full(1025), Err(MachineError::TooManyNodes(1025)));
+        assert_eq!(full(254, 4), Ok(()));
+        assert_eq!(full(255, 4), Err(MachineError::TooManyZones(255)));
+        assert_eq!(full(64, 1), Ok(()));
+        assert_eq!(full(65, 1), Err(MachineError::TooManyNodes(65)));
     }
 
     #[test]

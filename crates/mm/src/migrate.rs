@@ -234,9 +234,7 @@ impl Memory {
                 self.replace_cached(Slot(slot.0 + i), to + i);
             }
         }
-        if let Some(waiting) = self.lru.deferred_split.iter_mut().find(|pfn| **pfn == from) {
-            *waiting = to;
-        }
+        self.lru.deferred_split.replace(from, to);
         let Some(vpn) = vpn else { return (false, false) };
         // Once to put entries of migration in, once to put the new page in.
         self.work.rmap_walks += 2;

@@ -896,7 +896,7 @@ impl Memory {
         };
         self.delete_from_swap_cache(pfn, shadow);
         if self.frames.order(pfn) > Order(0) {
-            self.lru.deferred_split.retain(|&other| other != pfn);
+            self.lru.deferred_split.remove(pfn);
         }
         Fate::Free
     }
@@ -1070,7 +1070,7 @@ impl Memory {
     pub(crate) fn is_mapped(&self, pfn: Pfn) -> bool {
         match self.place_of(pfn) {
             Some(place) => self.files.mapcount(place) > 0,
-            None => self.mapped_parts(pfn) > 0,
+            None => self.has_mapped_part(pfn),
         }
     }
 
@@ -1191,6 +1191,24 @@ impl Memory {
         if self.swap.nr_free() > 0 {
             pages += lists.size(LruList::InactiveAnon) + lists.size(LruList::ActiveAnon);
             pages += lists.stats.nr_isolated[0];
+        }
+        pages
+    }
+
+    /// The same of a zone alone. Where lists are by node, pages that are off their lists are nobody's.
+    #[must_use]
+    pub fn zone_reclaimable_pages(&self, id: ZoneId) -> u64 {
+        let lruvec = self.lru.of_zone(id);
+        let lists = &self.lru.lruvecs[lruvec];
+        if lists.zone.is_some() {
+            return self.reclaimable_pages(lruvec);
+        }
+        let kind = self.zones[id.index()].kind;
+        let mut pages =
+            lists.size_in(LruList::InactiveFile, kind) + lists.size_in(LruList::ActiveFile, kind);
+        if self.swap.nr_free() > 0 {
+            pages += lists.size_in(LruList::InactiveAnon, kind);
+            pages += lists.size_in(LruList::ActiveAnon, kind);
         }
         pages
     }

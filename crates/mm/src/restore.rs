@@ -77,7 +77,7 @@ impl Memory {
 
     /// Lets `change` do something to one zone alone; unless it says, by the second value it returns, that
     /// this is to stay, everything is as before. `change` sees no fallbacks but its own. The cost is that of
-    /// the change, not of the machine's size.
+    /// the change and of copies of the zone's lists of heads and of every pageblock's type, not of its frames.
     pub fn attempt<R>(&mut self, id: ZoneId, change: impl FnOnce(&mut Self) -> (R, bool)) -> R {
         let zone = self.zones[id.index()].clone();
         let block_types = self.block_types.clone();

@@ -58,6 +58,8 @@ pub struct SwapArea {
     /// Where the sequential search goes on, and what is left of its run.
     next: u32,
     run: u32,
+    /// No slot below this one is free (`lowest_bit`).
+    lowest: u32,
 }
 
 impl SwapArea {
@@ -98,9 +100,11 @@ impl SwapArea {
         if self.run == 0 {
             self.run = cluster;
             if self.nr_free() >= cluster {
-                // From the lowest free slot up, as the kernel looks from `lowest_bit`.
+                while self.lowest < self.nr_slots() && !self.is_free(self.lowest) {
+                    self.lowest += 1;
+                }
                 let mut free = 0;
-                for offset in 0..self.nr_slots() {
+                for offset in self.lowest..self.nr_slots() {
                     free = if self.is_free(offset) { free + 1 } else { 0 };
                     if free == cluster {
                         self.next = offset + 1 - cluster;
@@ -140,6 +144,7 @@ impl SwapArea {
 
     fn release(&mut self, offset: u32, cluster: u32) {
         self.map[offset as usize] = 0;
+        self.lowest = self.lowest.min(offset);
         self.nr_used -= 1;
         let nr_slots = self.nr_slots();
         if let Some(used) = self.cluster_used.get_mut((offset / cluster) as usize) {
@@ -381,6 +386,7 @@ impl Memory {
             cpu_next: vec![None; self.machine.cpu_nodes.len()],
             next: 0,
             run: 0,
+            lowest: 0,
         });
         self.swap.owners.resize(end as usize, u32::MAX);
         self.swap.cache.resize(end as usize, 0);

@@ -271,8 +271,10 @@ impl Reader<'_> {
             for (name, text) in table.columns.iter().zip(row).skip(3) {
                 let Some(value) = self.number::<i64>(&at, name, text) else { continue };
                 match most_of(&PCP_FIELDS_MOST, name, value) {
-                    Some(most) => self
-                        .bad(&at, format!("`{name}` is {value}, expected a whole number up to {most}")),
+                    Some(most) => self.bad(
+                        &at,
+                        format!("`{name}` is {value}, expected a whole number up to {most}"),
+                    ),
                     None => drop(fields.insert(name.clone(), value)),
                 }
             }
@@ -923,9 +925,8 @@ impl Entry<'_> {
             }
             match value.as_i64() {
                 Some(number) => match most_of(&ZONE_FIELDS_MOST, key, number) {
-                    Some(most) => self.bad(&format!(
-                        "`{key}` is {number}, expected a whole number up to {most}"
-                    )),
+                    Some(most) => self
+                        .bad(&format!("`{key}` is {number}, expected a whole number up to {most}")),
                     None => drop(fields.insert(key.clone(), number)),
                 },
                 None => self.bad(&format!("`{key}` is {value}, expected a whole number")),

@@ -159,6 +159,8 @@ pub(crate) struct Follower<'a> {
     events: &'a [Event],
     future: Cursor<'a>,
     memory: Memory,
+    /// What each zone's boost was when kswapd began its round, or the recording did.
+    boosts: Vec<u64>,
     report: Report,
     explained: [usize; Choice::ALL.len()],
     /// What was asked for since [`Self::take_demand`], if anyone wants to know.
@@ -212,6 +214,7 @@ impl<'a> Follower<'a> {
             compactions: Compactions::new(recording.tells_of_searches()),
             cpus: (0..nr_cpus).map(|_| Cpu::default()).collect(),
             tells_before_taking: rule != FallbackRule::ClaimThenSteal,
+            boosts: boosts_of(&memory),
             memory,
         }
     }
@@ -1277,7 +1280,7 @@ impl<'a> Follower<'a> {
 
     fn reclaim_active(&mut self, node: NodeId, highest_zoneidx: ZoneKind, active: bool) {
         self.ask(Demand::Reclaim { node, highest_zoneidx, active });
-        note_reclaim(&mut self.memory, node, highest_zoneidx, active);
+        note_reclaim(&mut self.memory, &mut self.boosts, (node, highest_zoneidx), active);
     }
 
     // The end.
@@ -1309,12 +1312,17 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Notes that kswapd begins a round on the zones of a node up to one, or has done it: then their boosts
-/// have served (`balance_pgdat`), and compaction looks again at pageblocks it skipped.
+/// The boost of each zone, by its number.
+pub(crate) fn boosts_of(memory: &Memory) -> Vec<u64> {
+    memory.zones.iter().map(|zone| zone.watermarks.boost).collect()
+}
+
+/// Notes that kswapd begins a round on the zones of a node up to one, or has done it: then the `boosts` that they had
+/// when it began have served (`balance_pgdat`), and compaction looks again at pageblocks it skipped.
 pub(crate) fn note_reclaim(
     memory: &mut Memory,
-    node: NodeId,
-    highest_zoneidx: ZoneKind,
+    boosts: &mut [u64],
+    (node, highest_zoneidx): (NodeId, ZoneKind),
     active: bool,
 ) {
     for id in (0..memory.zones.len() as u8).map(ZoneId) {
@@ -1324,8 +1332,11 @@ pub(crate) fn note_reclaim(
         }
         if zone.kind <= highest_zoneidx {
             zone.flags.reclaim_active = active;
-            if !active {
-                zone.watermarks.boost = 0;
+            let boost = &mut zone.watermarks.boost;
+            if active {
+                boosts[id.index()] = *boost;
+            } else {
+                *boost = boost.saturating_sub(boosts[id.index()]);
             }
         }
         if !active {

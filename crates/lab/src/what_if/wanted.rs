@@ -200,6 +200,8 @@ struct Compaction {
     /// Time from one event of it to the next where no other task was told of between them on the CPU.
     own_ns: u64,
     targets: Vec<Pfn>,
+    /// The same, to look one up.
+    target_set: BTreeSet<Pfn>,
     sources: Vec<u32>,
 }
 
@@ -370,7 +372,9 @@ impl Reader {
             Kind::Free | Kind::FreeBatched => self.free(event),
             Kind::Isolate => {
                 let targets = (event.pfn.0..event.pfn.0 + event.order.pages()).map(Pfn);
-                self.compactions.entry(pid).or_default().targets.extend(targets);
+                let run = self.compactions.entry(pid).or_default();
+                run.targets.extend(targets.clone());
+                run.target_set.extend(targets);
             }
             Kind::CompactBegin => {
                 self.compactions
@@ -470,9 +474,11 @@ impl Reader {
         for pfn in (event.pfn.0..event.pfn.0 + event.order.pages()).map(Pfn) {
             let owner = std::mem::replace(&mut self.owner[pfn.index()], NOBODY);
             if let Some(run) = self.compactions.get_mut(&event.pid) {
-                match run.targets.iter().position(|&target| target == pfn) {
-                    Some(returned) => drop(run.targets.remove(returned)),
-                    None => run.sources.push(owner),
+                if run.target_set.remove(&pfn) {
+                    let returned = run.targets.iter().position(|&target| target == pfn);
+                    returned.map(|returned| run.targets.remove(returned));
+                } else {
+                    run.sources.push(owner);
                 }
                 continue;
             }

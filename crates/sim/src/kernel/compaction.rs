@@ -209,8 +209,11 @@ fn wait_on_obstacle(cx: &mut KernelCx<'_>, pfn: Pfn, obstacle: Obstacle) {
             filemap::wait_on_page(cx, pfn);
         }
         Obstacle::Writeback => {
-            let queue = cx.world().written_wait;
+            let kernel = cx.world();
+            let queue = kernel.written_wait;
+            kernel.nr_awaiting_swap_writes += 1;
             cx.wait_for_io_in(queue, Some(TENTH));
+            cx.world().nr_awaiting_swap_writes -= 1;
         }
         Obstacle::Gone | Obstacle::Pinned => cx.cond_resched(),
     }
@@ -484,7 +487,7 @@ fn has_hope(cx: &mut KernelCx<'_>, want: Want, flags: AllocFlags) -> bool {
     let zones = zones(cx, want);
     let kernel = cx.world();
     zones.into_iter().any(|id| {
-        let reclaimable = kernel.memory.reclaimable_pages(kernel.memory.lru.of_zone(id));
+        let reclaimable = kernel.memory.zone_reclaimable_pages(id);
         // Divided by the order's number, as the kernel has it.
         let available =
             kernel.memory.zones[id.index()].nr_free_pages + reclaimable / u64::from(order.0);

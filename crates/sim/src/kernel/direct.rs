@@ -41,7 +41,11 @@ fn do_try_to_free_pages(cx: &mut KernelCx<'_>, want: Want) -> u64 {
     let Request { order, gfp, .. } = want.request;
     let highest_zoneidx = gfp.highest_zone();
     let policy = cx.world().flows.direct;
-    let mut scan = Scan::new(cx.world(), Reclaimer::Direct, order, highest_zoneidx, gfp);
+    let task = cx.task();
+    let kernel = cx.world();
+    let is_khugepaged = kernel.khugepaged == Some(task);
+    let who = if is_khugepaged { Reclaimer::Khugepaged } else { Reclaimer::Direct };
+    let mut scan = Scan::new(kernel, who, order, highest_zoneidx, gfp);
     scan.process = want.process;
     let (mut repeat, mut deactivate) = (policy.repeats, policy.repeats_deactivating);
     let lists = lruvecs(cx, want);

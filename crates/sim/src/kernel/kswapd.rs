@@ -2,6 +2,8 @@
 //!
 //! Models: `kswapd`, `kswapd_try_to_sleep`, `balance_pgdat`, `kswapd_shrink_zone`, `wakeup_kswapd`,
 //! mm/vmscan.c, v4.4 and v6.12; as it balanced before 3.11 is in `kswapd_by_cluster.rs`.
+//! Departs: where kswapd of 6.12 has looked at files alone and reclaimed nothing at all, it does not begin once more with
+//! anonymous pages (`cache_trim_mode_failed`). Visible as: classic lists only; a run in vain more.
 
 use super::kswapd_by_cluster::balance_by_cluster;
 use super::policy::{Balanced, FragmentStall, HighOrder, KcompactdWake, Rounds, WokenBelow};

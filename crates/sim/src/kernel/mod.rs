@@ -306,9 +306,11 @@ pub struct Kernel {
     pub(crate) journals: Vec<Option<journal::Journal>>,
     /// XFS's logs, by disk.
     pub(crate) xfs_logs: Vec<Option<xfs_log::Log>>,
+    /// The task that collapses huge pages.
+    pub(crate) khugepaged: Option<TaskId>,
     /// Where tasks wait for files to be written.
     pub(crate) written_wait: WaitQueue,
-    /// Tasks among them that wait for a page of a file on its way to swap.
+    /// Tasks among them that wait for a page on its way to swap.
     pub(crate) nr_awaiting_swap_writes: u32,
     /// Pages of files that are being written.
     pub(crate) nr_file_writeback: u64,
@@ -469,6 +471,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         flushers: Vec::new(),
         journals: Vec::new(),
         xfs_logs: Vec::new(),
+        khugepaged: None,
         written_wait: WaitQueue(0),
         nr_awaiting_swap_writes: 0,
         nr_file_writeback: 0,
@@ -544,7 +547,8 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         }
     }
     sim.spawn(TaskSpec::kernel_thread("oom_reaper"), oom::oom_reaper);
-    sim.spawn(TaskSpec::kernel_thread("khugepaged"), thp::khugepaged);
+    let khugepaged = sim.spawn(TaskSpec::kernel_thread("khugepaged"), thp::khugepaged);
+    sim.world_mut().khugepaged = Some(khugepaged);
     for (number, disk) in machine.disks.iter().enumerate() {
         let device = DeviceId(number as u32);
         let task = TaskSpec::kernel_thread(format!("flush-{}", disk.name));

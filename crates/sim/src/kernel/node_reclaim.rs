@@ -67,9 +67,7 @@ pub(crate) fn get_local_page(
     let Request { node, gfp, order, .. } = want.request;
     let begins_here = node == cx.node() && want.allowed & node.bit() != 0;
     let kernel = cx.world();
-    let may = kernel.memory.machine.nr_nodes() > 1
-        && kernel.reclaims_nodes()
-        && gfp.contains(Gfp::DIRECT_RECLAIM);
+    let may = kernel.reclaims_nodes() && gfp.contains(Gfp::DIRECT_RECLAIM);
     if !may || !begins_here {
         return None;
     }

@@ -10,7 +10,9 @@ use super::compaction::{Priority, direct_compact, should_retry};
 use super::kswapd::{wakeup_for_boosts, wakeup_kswapd};
 use super::policy::{CostlyExit, DirectCompaction, FragmentStall, Retry, ThisnodeExit};
 use super::work::spend_work;
-use super::{KernelCx, Stall, TENTH, direct, fragment_stall, node_reclaim, oom, throttle, trace};
+use super::{
+    Kernel, KernelCx, Stall, TENTH, direct, fragment_stall, node_reclaim, oom, throttle, trace,
+};
 use crate::task::Mode;
 use highorder_mm::alloc::Request;
 use highorder_mm::compaction::CompactResult;
@@ -221,12 +223,22 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
         if let Some(pfn) = get_page(cx, want, Some(Mark::High), flags) {
             return Some(pfn);
         }
-        let kills = order <= COSTLY_ORDER
-            && !gfp.contains(Gfp::THISNODE)
-            && !gfp.contains(Gfp::RETRY_MAYFAIL)
-            && gfp.contains(Gfp::FS);
-        if !kills || !oom::out_of_memory(cx) {
+        let gives_up = order > COSTLY_ORDER
+            || gfp.intersects(Gfp::THISNODE | Gfp::RETRY_MAYFAIL)
+            || gfp.highest_zone() < ZoneKind::Normal;
+        if gives_up {
             return compaction.last(cx, want, flags);
+        }
+        if gfp.contains(Gfp::FS) {
+            if !oom::out_of_memory(cx) {
+                return compaction.last(cx, want, flags);
+            }
+        } else {
+            // From within a file system nobody is killed, and the request does not fail either: others have to help.
+            in_vain += 1;
+            if in_vain > ROUNDS_IN_VAIN_MAX {
+                oom::kill_or_halt(cx);
+            }
         }
         no_progress = 0;
     }
@@ -374,15 +386,24 @@ fn get_page_after_reclaim(cx: &mut KernelCx<'_>, want: Want, flags: AllocFlags) 
     if let Some(pfn) = get_page(cx, want, Some(Mark::Min), flags) {
         return Some(pfn);
     }
-    let memory = &mut cx.world().memory;
-    for zone in 0..memory.zones.len() {
-        let migratetype = memory.request_type(want.request.gfp);
-        if memory.unreserve_highatomic(ZoneId(zone as u8), migratetype, false) {
-            break;
-        }
-    }
-    memory.drain_all_pages(None);
+    unreserve_highatomic(cx.world(), want, false);
+    cx.world().memory.drain_all_pages(None);
     get_page(cx, want, Some(Mark::Min), flags)
+}
+
+/// Gives a block of the reserve for atomic requests to those like this one, of the first of its zones that has one.
+/// Whether there was any.
+#[doc(alias = "unreserve_highatomic_pageblock")]
+fn unreserve_highatomic(kernel: &mut Kernel, want: Want, force: bool) -> bool {
+    let Request { node, gfp, .. } = want.request;
+    let memory = &mut kernel.memory;
+    let migratetype = memory.request_type(gfp);
+    let zones = memory.zones_for(node, gfp).into_iter();
+    let mut allowed = zones
+        .filter(|id| want.allowed & memory.zones[id.index()].node.bit() != 0)
+        .collect::<Vec<ZoneId>>()
+        .into_iter();
+    allowed.any(|id| memory.unreserve_highatomic(id, migratetype, force))
 }
 
 /// Whether another round could help: some zone would pass the mark if all that is reclaimable were free.
@@ -397,18 +418,14 @@ fn should_reclaim_retry(
     let kernel = cx.world();
     if no_progress > RECLAIM_RETRIES_MAX {
         // The reserve is the last thing to try.
-        let migratetype = kernel.memory.request_type(gfp);
-        let mut zones = (0..kernel.memory.zones.len()).map(|zone| ZoneId(zone as u8));
-        return zones.any(|id| kernel.memory.unreserve_highatomic(id, migratetype, true));
+        return unreserve_highatomic(kernel, want, true);
     }
     let nodes = kernel.memory.nodes_by_distance(want.request.node, want.allowed);
     let hopeful = nodes.into_iter().any(|node| {
-        let lruvecs = kernel.lruvecs_of(node, highest_zoneidx);
-        let reclaimable: u64 = lruvecs.iter().map(|&l| kernel.memory.reclaimable_pages(l)).sum();
         kernel.zones_of(node, highest_zoneidx).any(|id| {
             let zone = &kernel.memory.zones[id.index()];
             let min = zone.watermarks.pages(Mark::Min);
-            let available = zone.nr_free_pages + reclaimable;
+            let available = zone.nr_free_pages + kernel.memory.zone_reclaimable_pages(id);
             kernel.memory.watermark_ok_with(id, order, min, highest_zoneidx, flags, available)
         })
     });

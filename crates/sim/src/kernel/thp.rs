@@ -8,6 +8,8 @@
 //! processes; what an event of such a unit counts.
 //! Departs: the huge page of zeros, once it is there, is kept. Visible as: a freed machine has 2 MiB less where
 //! somebody read memory that nobody had written.
+//! Departs: huge pages are not off on machines with less than 512 MiB (`hugepage_init`), for these stand for larger ones.
+//! Visible as: huge pages where such a machine has none unless its owner asks for them.
 
 use super::fault::{self, Killed};
 use super::mmap_lock::{self, Hold};

@@ -147,7 +147,7 @@ impl Kernel {
         let (mut reserve, mut free) = (0, 0);
         for id in self.zones_of(node, ZoneKind::Normal) {
             let zone = &self.memory.zones[id.index()];
-            if self.memory.reclaimable_pages(self.memory.lru.of_zone(id)) == 0 {
+            if self.memory.zone_reclaimable_pages(id) == 0 {
                 continue;
             }
             reserve += zone.watermarks.pages(Mark::Min);
@@ -220,7 +220,7 @@ pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: NodeId, reason: Reas
 }
 
 impl Kernel {
-    /// Whether waiting for progress would be in vain, or is not needed: little is being written
+    /// Whether waiting for progress would be in vain, or is not needed: little is to be written, or being written
     /// (`skip_throttle_noprogress`).
     fn skips_throttle(&self, node: NodeId) -> bool {
         let max = self.flows.kswapd.failures_max;
@@ -229,9 +229,9 @@ impl Kernel {
         }
         let lruvecs = self.lruvecs_of(node, ZoneKind::Movable);
         let reclaimable: u64 = lruvecs.iter().map(|&l| self.memory.reclaimable_pages(l)).sum();
-        let writing: u64 =
-            lruvecs.iter().map(|&l| self.memory.lru.lruvecs[l].stats.nr_writeback).sum();
-        2 * writing <= reclaimable
+        let stats = lruvecs.iter().map(|&l| &self.memory.lru.lruvecs[l].stats);
+        let pending: u64 = stats.map(|stats| stats.nr_dirty + stats.nr_writeback).sum();
+        2 * pending <= reclaimable
     }
 }
 
