@@ -7,6 +7,7 @@ mod user;
 use highorder_mm::CpuId;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::lru::{LruList, LruvecId, inactive_ratio};
+use highorder_mm::machine::ZoneSpec;
 use highorder_mm::mglru::{ControlPosition, comes_back_no_more};
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::{AnonEntry, Lru, LruKind, Policy, RefaultRule};
@@ -14,9 +15,10 @@ use highorder_mm::reclaim::{
     DEF_PRIORITY, Reclaimer, References, ScanBalance, ScanControl, ScanPlan, check_references,
 };
 use highorder_mm::swap::{CacheEntry, swapin_window};
-use highorder_mm::types::{Access, MemPolicy, NodeId};
+use highorder_mm::types::{Access, MemPolicy, NodeId, Pfn, ZoneKind};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
+use highorder_mm::zone::ZoneId;
 use scene::{all_free, linux_4_4, linux_4_20, linux_6_1, linux_6_12, single_zone};
 use user::User;
 
@@ -62,6 +64,32 @@ fn with_active_anon(lru: Lru) -> (User, ScanControl) {
     user.touch_range(start, 1024, Access::Write, CpuId(0));
     user.memory.lru_add_drain_all();
     (user, ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) })
+}
+
+#[test]
+fn what_can_be_reclaimed_of_a_zone_is_its_own() {
+    // The node's first zone is used last: it stays free.
+    let mut machine = single_zone(4096);
+    let normal = machine.nodes[0].zones[0];
+    let part = |kind, start: u32, pages| ZoneSpec {
+        kind,
+        start: Pfn(start),
+        spanned_pages: pages,
+        present_pages: pages,
+        managed_pages: pages.into(),
+    };
+    machine.nodes[0].zones =
+        vec![part(ZoneKind::Dma32, 0, 1024), part(normal.kind, 1024, 4096 - 1024)];
+    for policy in [linux_4_4(), linux_6_12()] {
+        let policy = Policy { lru: Lru { kind: LruKind::Classic, ..policy.lru }, ..policy };
+        let mut user = User::new(all_free(&machine, &policy));
+        user.memory.swapon(1024, 0, true);
+        let start = user.mmap(0, 1000, MemPolicy::Default);
+        user.touch_range(start, 1000, Access::Write, CpuId(0));
+        user.memory.lru_add_drain_all();
+        let of = |zone| user.memory.zone_reclaimable_pages(ZoneId(zone));
+        assert_eq!([of(0), of(1)], [0, 1000]);
+    }
 }
 
 #[test]

@@ -54,6 +54,10 @@ fn run(
     sim
 }
 
+fn two_nodes() -> Machine {
+    machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap()
+}
+
 fn small() -> Machine {
     machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap()
 }
@@ -194,6 +198,39 @@ fn khugepaged_reclaims_and_compacts_for_itself_and_wakes_nobody() {
 }
 
 #[test]
+fn what_khugepaged_reclaims_counts_apart_since_6_3() {
+    for (kernel, apart) in [("linux-6.1", false), ("linux-6.12", true)] {
+        let counts = Rc::new(Cell::new([0; 2]));
+        let seen = counts.clone();
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = Enabled::Never;
+        run(&small(), kernel, set, move |cx| {
+            write(cx, 8 * 512, HugeAdvice::None);
+            // Hardly anything is free, and what is there can be reclaimed.
+            let file = cx.world().create_file(DeviceId(0));
+            for at in 0..600 {
+                filemap::write(cx, PROCESS, file, at << 20, 1 << 20).unwrap();
+            }
+            writeback::fsync(cx, file).unwrap();
+            let scans = |cx: &mut KernelCx<'_>| {
+                [Vm::PgScanDirect, Vm::PgScanKhugepaged]
+                    .map(|event| cx.world().memory.vm.get(event))
+            };
+            let before = scans(cx);
+            cx.world().knobs.thp.enabled = Enabled::Always;
+            cx.sleep(Ns::from_secs(60));
+            let after = scans(cx);
+            seen.set([0, 1].map(|i| after[i] - before[i]));
+        });
+        let [direct, khugepaged] = counts.get();
+        assert_eq!(
+            [direct > 0, khugepaged > 0],
+            [!apart, apart],
+            "{kernel}: {direct} {khugepaged}"
+        );
+    }
+}
+
+#[test]
 fn a_fault_that_may_not_reclaim_falls_back_once_for_each_unit() {
     for kernel in KERNELS {
         let set = |_: &mut KernelFile, knobs: &mut Knobs| {
@@ -281,9 +318,13 @@ fn the_node_rule_says_whether_huge_pages_come_from_another_node() {
 
 /// Fills most of node 0 with clean page cache, then writes base pages of half a node. Also gives the pages of files
 /// that are left.
-fn write_beside_cache(kernel: &str, mode: u32, is_traced: bool) -> (Sim<Kernel>, u64) {
+fn write_beside_cache(
+    machine: &Machine,
+    kernel: &str,
+    mode: u32,
+    is_traced: bool,
+) -> (Sim<Kernel>, u64) {
     const BLOCK: u64 = 1 << 20;
-    let machine = machine::load("two-node-64g").unwrap().scaled(1, 64).unwrap();
     let node_bytes = machine.nodes[0].memory_bytes;
     let set = move |_: &mut KernelFile, knobs: &mut Knobs| {
         knobs.thp.enabled = Enabled::Never;
@@ -291,7 +332,7 @@ fn write_beside_cache(kernel: &str, mode: u32, is_traced: bool) -> (Sim<Kernel>,
     };
     let left = Rc::new(Cell::new(0));
     let seen = left.clone();
-    let sim = run(&machine, kernel, set, move |cx| {
+    let sim = run(machine, kernel, set, move |cx| {
         if is_traced {
             cx.world().keep_trace();
         }
@@ -308,7 +349,7 @@ fn write_beside_cache(kernel: &str, mode: u32, is_traced: bool) -> (Sim<Kernel>,
 
 /// As [`write_beside_cache`]: pages of the program on the other node, pages of files left, failed reclaims.
 fn write_beside_page_cache(mode: u32) -> (u64, u64, u64) {
-    let (sim, left) = write_beside_cache("linux-4.14", mode, false);
+    let (sim, left) = write_beside_cache(&two_nodes(), "linux-4.14", mode, false);
     let memory = &sim.world().memory;
     let remote = memory.lru.lruvecs.iter().filter(|lruvec| lruvec.node == NodeId(1));
     let remote = remote.map(|lruvec| lruvec.stats.nr_anon_mapped).sum();
@@ -325,6 +366,18 @@ fn a_node_gives_up_its_clean_page_cache_before_another_nodes_memory_is_used() {
     assert!(left + 10_000 < cached, "{left} of {cached}");
     // The bit for huge pages alone reclaims nothing for base pages.
     assert_eq!(write_beside_page_cache(8), (spilled, cached, 0));
+}
+
+#[test]
+fn a_single_node_gives_up_its_clean_page_cache_too() {
+    let scans = |mode| {
+        let (sim, _) = write_beside_cache(&small(), "linux-4.14", mode, false);
+        assert_eq!(count(&sim, Vm::AllocStall), 0, "mode {mode}");
+        [Vm::PgScanDirect, Vm::PgScanKswapd].map(|event| count(&sim, event) > 10_000)
+    };
+    assert_eq!(scans(0), [false, true]);
+    // Whoever asks for a page does so first, and kswapd is not even woken.
+    assert_eq!(scans(1), [true, false]);
 }
 
 #[test]
@@ -866,7 +919,7 @@ fn keeping_events_changes_nothing_that_happens() {
 #[test]
 fn reclaim_of_a_node_is_told_from_beginning_to_end_since_5_2() {
     for (kernel, is_told) in [("linux-5.1", false), ("linux-5.4", true)] {
-        let mut sim = write_beside_cache(kernel, 1, true).0;
+        let mut sim = write_beside_cache(&two_nodes(), kernel, 1, true).0;
         let text = trace_text(&mut sim, kernel);
         let events = parsed(&text);
         let mut begun = None;
