@@ -7,10 +7,13 @@ use crate::output::{self, Force};
 use clap::ValueEnum;
 use highorder_export::{Texts, mmtests, openmetrics, perfetto, texts};
 use highorder_files::Destination;
+use highorder_kernelfs::Source;
+use highorder_kernelfs::trace::{Entry, TraceReader};
 use highorder_record::Record;
 use highorder_snapshot::recording_file::{RecordingFile, open_trace};
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -135,13 +138,22 @@ fn state(arguments: &Arguments) -> Result<Texts, Failure> {
     Ok(texts::of_state(&one_run(arguments)?.after))
 }
 
-/// The trace of a recording, or the file itself, unpacked.
-fn ftrace(source: &Path) -> Result<Vec<u8>, Failure> {
+/// The trace of a recording, or the file itself, unpacked: once it is read as a trace, so that nothing else is handed on as one.
+fn ftrace(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut source = open_trace(path)?;
     let mut text = Vec::new();
-    open_trace(source)?
-        .read_to_end(&mut text)
-        .map_err(|error| Failure::input(format!("{}: {error}", source.display())))?;
-    Ok(text)
+    source.read_to_end(&mut text).map_err(|error| source.explain(error))?;
+    let text: Arc<[u8]> = text.into();
+    let unpacked = Source::new(source.file(), Cursor::new(Arc::clone(&text)))?;
+    let mut has_events = false;
+    TraceReader::new(unpacked).for_each(|entry| has_events |= matches!(entry, Entry::Event(..)))?;
+    match has_events {
+        true => Ok(text.to_vec()),
+        false => Err(Failure::input(format!(
+            "{}: no event in it, expected a recording or a trace",
+            path.display()
+        ))),
+    }
 }
 
 fn perfetto(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
@@ -161,6 +173,14 @@ fn perfetto(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
 }
 
 fn runs(arguments: &Arguments) -> Result<Vec<Record>, Failure> {
+    let source = &arguments.source;
+    if source == Path::new(map::LIVE) || source.is_file() {
+        let found = if source.is_file() { "a file" } else { "the state of this machine" };
+        return Err(Failure::input(format!(
+            "{}: {found}, expected runs: a store, a record's folder or a name in the store",
+            source.display()
+        )));
+    }
     compare::find(&arguments.source.to_string_lossy(), &arguments.store)
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     every: f64,
     /// Print one screen, with the rates of the time between two samples
-    #[arg(long, conflicts_with_all = ["series", "serve", "when"])]
+    #[arg(long, conflicts_with_all = ["series", "serve", "when", "run"])]
     once: bool,
     /// Keep a history in this folder
     #[arg(long, value_name = "DIR")]
@@ -314,9 +314,10 @@ fn clock_s(clock: ClockId) -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-fn series_failure(folder: &Path, error: &io::Error) -> Failure {
-    let folder = folder.display();
+fn series_failure(path: &Path, error: &io::Error) -> Failure {
+    let folder = path.display();
     Failure::input(match error.kind() {
+        _ if path.exists() && !path.is_dir() => format!("{folder}: not a folder, expected one"),
         io::ErrorKind::AlreadyExists => {
             format!("{folder}: has a history already, expected another folder")
         }

@@ -55,6 +55,32 @@ fn a_recordings_file_is_exported_as_its_folder_is() {
     assert_eq!(metrics, of_folder);
 }
 
+#[test]
+fn what_has_no_events_is_not_handed_on_as_a_trace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let snapshot = common::snapshot_file(folder.path());
+    let cut = folder.path().join("cut.snap");
+    fs::write(&cut, &fs::read(&snapshot).expect("a snapshot")[..5000]).expect("a file");
+    let empty = folder.path().join("empty");
+    fs::write(&empty, "").expect("a file");
+    let out = folder.path().join("trace.txt");
+    for source in [text(&snapshot), text(&cut), "Cargo.toml", text(&empty)] {
+        let told = refused(&["export", source, "--to", "ftrace", "-o", text(&out)]);
+        assert!(told.contains("no trace: ") || told.contains("no event in it"), "{told}");
+        assert!(!out.exists(), "nothing is written of {source}");
+    }
+}
+
+#[test]
+fn a_source_of_another_kind_is_told_with_what_was_expected() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let snapshot = common::snapshot_file(folder.path());
+    for source in [text(&snapshot), "live"] {
+        let told = refused(&["export", source, "--to", "csv"]);
+        assert!(told.contains(", expected runs: "), "{told}");
+    }
+}
+
 /// What a Python program prints of a file, where its libraries are there.
 fn read_by(program: &str, file: &Path) -> Option<String> {
     let python = match common::python() {

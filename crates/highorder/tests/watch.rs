@@ -72,6 +72,15 @@ fn a_history_is_kept_that_compare_and_map_read() {
     assert!(map.contains("(positions made up)"), "{map}");
     let told = refused(&["watch", "--series", text(&series)]);
     assert!(told.contains("has a history already"), "{told}");
+    let told = refused(&["watch", "--series", "Cargo.toml"]);
+    assert!(told.contains("Cargo.toml: not a folder"), "{told}");
+}
+
+#[test]
+fn a_command_that_nothing_would_run_is_refused() {
+    let told = refused(&["watch", "--once", "--run", "true"]);
+    assert!(told.contains("cannot be used with"), "{told}");
+    assert!(refused(&["watch", "--run", "true"]).contains("--when"));
 }
 
 #[test]
