@@ -112,7 +112,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (state, recorded, settings) = read(&arguments.source)?;
     let kernel = match (kernel, state.kernel_release.as_deref()) {
         (Some(kernel), _) => kernel,
-        (None, Some(release)) => KernelFile::for_release(release).or_else(|_| nearest(release))?,
+        (None, Some(release)) => KernelFile::for_release(release)
+            .or_else(|_| KernelFile::load(highorder_kernels::nearest(release)))?,
         (None, None) => {
             let message = "the snapshot does not say which kernel it is of, expected --kernel K";
             return Err(InputError::file(&arguments.source, message).into());
@@ -141,22 +142,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             output::print_beside(out.as_bytes(), written)
         }
     }
-}
-
-/// The newest kernel file of a release that is no newer than this one, and of none that is older the oldest.
-fn nearest(release: &str) -> Result<KernelFile, InputError> {
-    let numbers = |release: &str| -> Option<(u32, u32)> {
-        let mut numbers = release.split('.').map(|number| number.split('-').next()?.parse().ok());
-        Some((numbers.next()??, numbers.next()??))
-    };
-    let plain = |name: &&str| {
-        numbers(name.trim_start_matches("linux-")).is_some() && name.matches('-').count() == 1
-    };
-    let mut names: Vec<_> = highorder_kernels::names().into_iter().filter(plain).collect();
-    names.sort_by_key(|name| numbers(name.trim_start_matches("linux-")));
-    let is_older = |name: &&&str| numbers(name.trim_start_matches("linux-")) <= numbers(release);
-    let found = names.iter().rev().find(is_older).or(names.first());
-    found.map_or_else(|| KernelFile::for_release(release), |name| KernelFile::load(name))
 }
 
 /// What is to be said where a kernel's rules are taken for those of another release.

@@ -74,9 +74,22 @@ impl KernelFile {
             policy: layers.values(&merged)?,
             flows: layers.values(&merged)?,
         };
+        kernel.check_release(layers, &merged)?;
         kernel.check_tables(layers, &merged)?;
         kernel.check_orders(layers, &merged)?;
         Ok(kernel)
+    }
+
+    /// Refuses what is no release.
+    fn check_release(&self, layers: &Layers, merged: &Table<'_>) -> Result<(), InputError> {
+        match merged.get_ref().get("release") {
+            Some(value) if !is_release(&self.release) => {
+                let expected = "VERSION.PATCHLEVEL as `6.12`, and .SUBLEVEL or -rcN if need be";
+                let message = format!("`release` is \"{}\", expected {expected}", self.release);
+                Err(layers.refuse(&value.span(), message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what is no table of either policy.
@@ -153,7 +166,7 @@ impl KernelFile {
     /// The kernel of this release among those that come with the program.
     ///
     /// # Errors
-    /// Names the releases there are.
+    /// There is none: names the nearest.
     pub fn for_release(release: &str) -> Result<Self, InputError> {
         let belongs = |name: &str| {
             let version = name.trim_start_matches("linux-");
@@ -164,8 +177,9 @@ impl KernelFile {
         match BUILT_IN.iter().find(|(name, _)| belongs(name)) {
             Some((name, _)) => Self::load(name),
             None => Err(InputError::other(format!(
-                "no kernel file for release {release}; there are {} (say which with --kernel)",
-                names().join(", ")
+                "no kernel file for release {release}, expected --kernel {}, the nearest there is, or another one that \
+                 `highorder list kernels` shows",
+                nearest(release)
             ))),
         }
     }
@@ -214,6 +228,35 @@ impl ExplainedValue {
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     BUILT_IN.iter().map(|(name, _)| *name).collect()
+}
+
+/// The newest kernel file of a release that is no newer than this one, and of none that is older the oldest.
+///
+/// # Panics
+/// Never: there are kernel files of releases.
+#[must_use]
+pub fn nearest(release: &str) -> &'static str {
+    let of_name = |name: &str| version(name.trim_start_matches("linux-"));
+    // Those of variants and candidates have more in their names.
+    let is_plain = |name: &&str| of_name(name).is_some() && name.matches('-').count() == 1;
+    let mut names: Vec<_> = names().into_iter().filter(is_plain).collect();
+    names.sort_by_key(|name| of_name(name));
+    let is_older = |name: &&&str| of_name(name) <= version(release);
+    names.iter().rev().find(is_older).or(names.first()).expect("kernel files of releases")
+}
+
+/// VERSION and PATCHLEVEL of a release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split('.').map(|number| number.split('-').next()?.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// Whether this is VERSION.PATCHLEVEL, maybe with .SUBLEVEL, -rcN or both.
+fn is_release(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let (numbers, candidate) = text.split_once("-rc").map_or((text, "1"), |parts| parts);
+    let nr = numbers.split('.').count();
+    (2..=3).contains(&nr) && numbers.split('.').all(is_number) && is_number(candidate)
 }
 
 fn layers(name: &str) -> Result<Layers, InputError> {
@@ -393,6 +436,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_release_is_refused_where_it_stands() {
+        for (release, is_one) in [
+            ("6.12", true),
+            ("6.12.107", true),
+            ("4.20-rc1", true),
+            ("3.4.0-rc2", true),
+            ("banana", false),
+            ("6", false),
+            ("6.12.", false),
+            ("6.12-rc", false),
+            ("6.12.1.1", false),
+        ] {
+            let text = format!("based_on = \"linux-6.12\"\nrelease = \"{release}\"\n");
+            let (_folder, path) = written(&text);
+            match KernelFile::load(&path) {
+                Ok(_) => assert!(is_one, "{release}"),
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(!is_one && told.contains("mine.toml:2: `release` is "), "{told}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_circle_of_bases_is_an_error() {
         let (folder, path) = written("based_on = \"yours\"\n");
         std::fs::write(folder.path().join("yours.toml"), "based_on = \"mine\"\n").unwrap();
@@ -426,6 +494,10 @@ mod tests {
         ] {
             assert_eq!(name(release).unwrap(), expected);
         }
+        let refused = name("6.18.1").unwrap_err().to_string();
+        assert!(refused.contains("6.18.1, expected --kernel linux-6.12, the nearest"), "{refused}");
+        assert_eq!(nearest("2.6.39"), "linux-3.3");
+        assert_eq!(nearest("4.15.0-20-generic"), "linux-4.14");
         assert!(name("4.49.1").is_err());
         assert!(name("6.18.1").is_err());
     }
