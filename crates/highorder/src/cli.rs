@@ -6,6 +6,7 @@ use crate::{
 };
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 
 /// What would memory do under another policy?
 ///
@@ -13,7 +14,7 @@ use std::fmt::Write as _;
 /// pages.
 ///
 /// Exit codes: 0 done, 1 a fault of highorder itself, 2 bad arguments or bad input, 3 a threshold of `watch` was
-/// crossed, 130 interrupted.
+/// crossed, 130 interrupted, 143 ended by SIGTERM.
 #[derive(Parser)]
 #[command(name = "highorder", version, arg_required_else_help = true)]
 struct Cli {
@@ -105,7 +106,7 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  dmesg | highorder explain                    why did an allocation fail?\n",
     "  highorder list                               what there is to run, by name\n",
     "  highorder show usemem-anon                   what an experiment compares, and how long it takes\n",
-    "  highorder run usemem-anon --scale 1/16       the same work under two kernels\n",
+    "  highorder run usemem-anon --scale 1/16       the same work at two values of vm.swappiness\n",
     "  highorder run usemem-small --on vm:bzImage   ... on a real kernel, in QEMU\n",
     "  highorder compare 'usemem-anon:*' --noise    its tables again: is a change more than noise?\n",
     "  highorder reproduce --scale 1/16 --score     do published claims hold here?\n",
@@ -114,6 +115,11 @@ pub(crate) const EXAMPLES: &str = concat!(
     "  highorder what-if RECORDING --set transparent_hugepage/defrag=defer   ... and other settings?\n",
     "  highorder trace trace.txt --picture out.png  where compaction was, and what it moved\n",
 );
+
+/// How many runs at once an argument asks for.
+pub(crate) fn nr_workers(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a whole number, at least 1".to_owned())
+}
 
 /// Reads the arguments of this process; on bad ones, or for help, it prints and ends the process.
 pub(crate) fn parse() -> Verb {

@@ -6,6 +6,7 @@ mod part;
 mod report;
 mod score;
 
+use crate::cli::nr_workers;
 use crate::compare::{self, DEFAULT_STORE};
 use crate::failure::Failure;
 use crate::output::{self, Force, PictureFile};
@@ -76,7 +77,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     store: PathBuf,
     /// Runs at once [default: one for each CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = nr_workers)]
     workers: Option<NonZeroUsize>,
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]

@@ -1,5 +1,6 @@
 //! `highorder run`: an experiment's runs, and what they say.
 
+use crate::cli::nr_workers;
 use crate::compare::{self, DEFAULT_STORE};
 use crate::complete;
 use crate::eta::Eta;
@@ -68,7 +69,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = nr_workers)]
     workers: Option<NonZeroUsize>,
     #[command(flatten)]
     printing: Printing,
@@ -435,7 +436,7 @@ impl Overseer {
         let size = *self.size.lock().unwrap_or_else(PoisonError::into_inner);
         output::say(&format!(
             "{nr_made} {runs} in {wall:.1} s: {seconds:.1} virtual seconds ({:.2} a second), {:.2} \
-             million simulated faults ({:.2} a second); model memory: {:.2} bytes a frame, {:.1} MiB of \
+             million simulated faults ({:.2} million a second); model memory: {:.2} bytes a frame, {:.1} MiB of \
              frame table for {:.1} GiB of frames",
             seconds / wall,
             faults / 1e6,

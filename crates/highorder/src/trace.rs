@@ -50,7 +50,7 @@ The picture has a panel for each zone: where the migrate scanner and the free sc
 below it how many pages each batch moved.
 
 Examples:
-  highorder run mmap-demo --scale 1/64 --trace traces
+  highorder run thp-defrag-thpscale --scale 1/64 --trace traces
   highorder trace trace.txt --picture trace.png")]
 pub(crate) struct Arguments {
     /// The trace

@@ -5,10 +5,11 @@ mod told;
 
 pub(crate) use advise::{Arguments as AdviseArguments, run as advise};
 
+use crate::cli::nr_workers;
 use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, VERSION};
-use clap::ValueEnum;
+use clap::{ArgGroup, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use highorder_kernels::KernelFile;
 use highorder_lab::Recording;
@@ -39,10 +40,10 @@ struct Asked {
     /// The recording: a folder or file of `highorder record`
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
-    /// How often the recorded demand is gone through; after the first time in an order of its own
+    /// How often the recorded demand is gone through; each further time begins somewhere else in it and goes around
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     loops: u32,
-    /// Runs of each setting: the first as recorded, each other one with the demand in another order, and with work that takes
+    /// Runs of each setting: the first as recorded; in each other one tasks begin up to a millisecond later, and work takes
     /// up to a fiftieth more or less
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
@@ -54,7 +55,7 @@ struct Asked {
     #[arg(long, value_name = "MACHINE", default_value = MACHINE, add = ArgValueCompleter::new(complete::machines))]
     machine: String,
     /// Runs at once [default: one for each CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = nr_workers)]
     workers: Option<NonZeroUsize>,
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -63,6 +64,7 @@ struct Asked {
 
 /// What to change, and how to ask.
 #[derive(clap::Args)]
+#[command(group(ArgGroup::new("proposed").args(["set", "vary"]).required(true).multiple(true)))]
 #[command(after_help = "\
 RECORDING says what tasks asked for, how long they kept it, and the state of every page when it began; `highorder \
 record` makes one, and so does tests/guest/record.sh. The model goes through that demand from that state: under the \
@@ -79,7 +81,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     asked: Asked,
     /// Set this knob; several together are one proposal
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = one_value, required_unless_present = "vary")]
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = one_value)]
     set: Vec<(String, String)>,
     /// Try each of these values, a column each, with what --set says
     #[arg(long, value_name = "KNOB=A,B,C", value_parser = values)]
@@ -98,10 +100,18 @@ fn one_value(text: &str) -> Result<(String, String), String> {
 fn values(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, values) = one_value(text)?;
     let values: Vec<String> = values.split(',').map(str::to_owned).collect();
-    match values.iter().any(String::is_empty) {
-        true => Err("expected KNOB=A,B,C, a value between all commas".to_owned()),
-        false => Ok((name, values)),
+    if values.iter().any(String::is_empty) {
+        return Err("expected KNOB=A,B,C, a value between all commas".to_owned());
     }
+    match twice(&values) {
+        Some(value) => Err(format!("{value} is there twice, expected each value once")),
+        None => Ok((name, values)),
+    }
+}
+
+/// The first that was there before.
+fn twice<T: PartialEq>(all: &[T]) -> Option<&T> {
+    all.iter().enumerate().find(|&(at, one)| all[..at].contains(one)).map(|(_, one)| one)
 }
 
 /// Something that was proposed.
@@ -112,6 +122,7 @@ struct Proposal {
 
 /// Asks the model, and tells what it said.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.check()?;
     let proposals = arguments.proposals();
     let recorded = arguments.asked.read()?;
     for proposal in &proposals {
@@ -131,6 +142,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 impl Arguments {
+    /// Refuses a knob with two values in one proposal.
+    fn check(&self) -> Result<(), Failure> {
+        let varied = self.vary.iter().map(|(name, _)| name);
+        let names: Vec<&String> = self.set.iter().map(|(name, _)| name).chain(varied).collect();
+        match twice(&names) {
+            Some(name) => Err(Failure::input(format!(
+                "{name} is given twice, expected one --set or --vary of each knob"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     fn proposals(&self) -> Vec<Proposal> {
         let set: Knobs = self.set.iter().cloned().collect();
         let label = |knobs: &Knobs| {

@@ -251,6 +251,9 @@ impl Agreement {
 const FEW: f64 = 20.0;
 /// A model that is further off than this, in the median of the counters, gives no advice.
 pub const CREDIBLE: f64 = 0.25;
+/// Fewer counters with an error than this judge no model: one or two of them would be the median. Our choice, a third of
+/// what is compared; where anything happened that memory had to be found for, there are ten and more.
+pub const JUDGED_LEAST: usize = 5;
 
 /// What is compared with the recorded machine's own counters.
 const COUNTERS: [&str; 14] = [
