@@ -28,6 +28,10 @@ use std::path::PathBuf;
 
 /// Rows of what differs that people are shown; programs get all.
 const DIFFERENCES_SHOWN: usize = 16;
+/// Headings of tables of sums over runs, and of means.
+const DURATION: &str = "Duration";
+const VMSTAT: &str = "vmstat";
+const MEMORY: &str = "Memory";
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -194,7 +198,7 @@ impl Results {
         let Some(published) = self.published(printing) else { return self.unpublished() };
         let groups = self.groups();
         let mut tables = compare::in_published_form(&published, &groups);
-        let memory = end_state::memory("Memory", &groups);
+        let memory = end_state::memory(MEMORY, &groups);
         tables.extend(Some(memory).filter(|table| !table.rows.is_empty()));
         tables
     }
@@ -207,9 +211,9 @@ impl Results {
             compare::metrics("Metrics", &groups),
             compare::latencies("Latencies", &groups),
             compare::percentage_huge("Huge pages", &groups),
-            compare::duration("Duration", &groups, form),
-            compare::vmstat("vmstat", &groups, form),
-            end_state::memory("Memory", &groups),
+            compare::duration(DURATION, &groups, form),
+            compare::vmstat(VMSTAT, &groups, form),
+            end_state::memory(MEMORY, &groups),
         ];
         tables.retain(|table| !table.rows.is_empty());
         tables
@@ -280,8 +284,29 @@ impl Results {
         table
     }
 
+    /// The tables, with what the values of several runs are made of in their headings.
+    fn headed(&self, printing: &Printing) -> Vec<Comparison> {
+        let counts: BTreeSet<usize> =
+            self.variants.iter().map(|variant| variant.records.len()).collect();
+        let runs = match counts.iter().collect::<Vec<_>>()[..] {
+            [] | [1] => return self.comparisons(printing),
+            [nr] => format!("{nr} runs"),
+            _ => "each variant's runs".to_owned(),
+        };
+        let headed = |mut comparison: Comparison| {
+            let how = match comparison.title.as_str() {
+                DURATION | VMSTAT => "sum",
+                MEMORY => "mean",
+                _ => return comparison,
+            };
+            comparison.title = format!("{} ({how} of {runs})", comparison.title);
+            comparison
+        };
+        self.comparisons(printing).into_iter().map(headed).collect()
+    }
+
     fn text(&self, printing: &Printing) -> String {
-        let comparisons = self.comparisons(printing);
+        let comparisons = self.headed(printing);
         let mut text = verdict_text(&self.findings());
         for origin in self.origins() {
             text.push_str(&format!("{origin}\n"));
@@ -320,7 +345,7 @@ impl Results {
     }
 
     fn markdown(&self, printing: &Printing) -> String {
-        let comparisons = self.comparisons(printing);
+        let comparisons = self.headed(printing);
         let mut text = verdict_markdown(&self.findings());
         for line in self.origins().into_iter().chain(self.notes(&comparisons)) {
             text.push_str(&format!("- {line}\n"));

@@ -2,13 +2,14 @@
 //! over several keys one table of all points, the best first, and one of what each value does in the mean of all others.
 
 use crate::failure::Failure;
-use crate::output::VERSION;
+use crate::output::{self, VERSION};
 use crate::results::{Format, Printing, Results, verdict_markdown, verdict_text};
 use highorder_lab::{Axis, Sweep};
 use highorder_page::reproduction::{self, Section};
 use highorder_record::compare::ComparisonRow;
 use highorder_record::killed::{KILLED_MARK, KILLED_MEANS};
 use highorder_record::stats::Better;
+use highorder_record::verdict::Paragraph;
 use highorder_report::{Caption, LineChart, Panel, Series};
 use highorder_tables::{Column, Table, Value};
 use serde_json::json;
@@ -30,7 +31,9 @@ impl Results {
 
     pub(crate) fn sweep_as(&self, sweep: &Sweep, format: Format) -> Result<String, Failure> {
         let rows = self.measured(sweep);
-        let findings = self.findings();
+        let mut findings = self.findings();
+        let text = self.not_measured(sweep, &rows);
+        findings.text.splice(0..0, text.map(|text| Paragraph { text, items: Vec::new() }));
         let means =
             if findings.killed.is_empty() { String::new() } else { format!("{KILLED_MEANS}\n\n") };
         let tables: Vec<Table> = match sweep.one_axis() {
@@ -51,7 +54,10 @@ impl Results {
                 let (tables, command) = (tables.join("\n"), &self.command);
                 format!("{verdict}{tables}\n{means}{VERSION}; again with: `{command}`\n")
             }
-            Format::Csv => self.long_table(sweep, &rows).csv(),
+            Format::Csv => {
+                self.not_measured(sweep, &rows).for_each(|line| output::say(&line));
+                self.long_table(sweep, &rows).csv()
+            }
             Format::Json => {
                 self.long_table(sweep, &rows).json_with(&[("verdict", json!(findings))])
             }
@@ -117,17 +123,37 @@ impl Results {
         Ok(chart.svg())
     }
 
-    /// What the sweep wants to be shown, of the rows that comparisons have.
+    /// What the sweep wants to be shown, of the rows that comparisons have; where it names none of them, what would be shown
+    /// if it named nothing.
     fn measured(&self, sweep: &Sweep) -> Vec<ComparisonRow> {
         let tables = self.unpublished();
-        if sweep.measure.is_empty() {
-            return tables.into_iter().next().map_or(Vec::new(), |metrics| metrics.rows);
+        let rows = || tables.iter().flat_map(|table| &table.rows);
+        let find = |wanted: &String| rows().find(|row| is_called(row, wanted)).cloned();
+        let found: Vec<ComparisonRow> = sweep.measure.iter().filter_map(find).collect();
+        match (found.is_empty(), tables.first()) {
+            (true, Some(metrics)) => metrics.rows.clone(),
+            _ => found,
         }
-        let rows: Vec<ComparisonRow> = tables.into_iter().flat_map(|table| table.rows).collect();
-        let find = |wanted: &String| {
-            rows.iter().find(|row| name(row) == *wanted || row.metric == *wanted).cloned()
+    }
+
+    /// A sentence for each name that the sweep wants to be shown and that no row has, and one if others are shown instead.
+    fn not_measured(&self, sweep: &Sweep, shown: &[ComparisonRow]) -> impl Iterator<Item = String> {
+        let tables = self.unpublished();
+        let known: Vec<String> =
+            tables.iter().flat_map(|table| &table.rows).flat_map(names).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let is_missing = |wanted: &&String| !known.contains(&wanted.as_str());
+        let missing: Vec<&String> = sweep.measure.iter().filter(is_missing).collect();
+        let instead = (!missing.is_empty() && missing.len() == sweep.measure.len()).then(|| {
+            let first = shown.first().map(name).unwrap_or_default();
+            format!("Shown instead is what the workload measures, {first} first.")
+        });
+        let told = |wanted: &String| {
+            let meant = highorder_input::did_you_mean(wanted, &known);
+            let meant = meant.map(|meant| format!(", {meant}")).unwrap_or(".".to_owned());
+            format!("Not measured: `{wanted}`{meant}")
         };
-        sweep.measure.iter().filter_map(find).collect()
+        missing.into_iter().map(told).chain(instead).collect::<Vec<_>>().into_iter()
     }
 
     /// Where the sweep's values are among the results' columns, value by value.
@@ -275,6 +301,15 @@ fn column(text: String) -> Column {
 fn measured_column(row: &ComparisonRow) -> Column {
     let unit = if row.unit.is_empty() { String::new() } else { format!(" ({})", row.unit) };
     Column { heading: format!("{}{unit}", name(row)), key: name(row) }
+}
+
+/// Whether a row is called so, with its statistic or without.
+fn is_called(row: &ComparisonRow, wanted: &str) -> bool {
+    names(row).iter().any(|name| name == wanted)
+}
+
+fn names(row: &ComparisonRow) -> [String; 2] {
+    [name(row), row.metric.clone()]
 }
 
 /// What a row is called: its statistic and its metric.

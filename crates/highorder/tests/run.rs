@@ -490,6 +490,10 @@ fn every_result_begins_with_a_verdict() {
         "{tables}"
     );
     assert!(tables.contains("`iterations = 4` in the experiment"), "{tables}");
+    for heading in ["Duration (sum of 6 runs)", "vmstat (sum of 6 runs)", "Memory (mean of 6 runs)"]
+    {
+        assert!(tables.contains(&format!("\n{heading}\n")), "no `{heading}` in {tables}");
+    }
     let end = tables.find("\n\neager: 6 runs").expect("the tables after it");
     assert!(tables[..end].lines().count() <= 2 + 12, "{tables}");
 

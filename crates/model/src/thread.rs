@@ -12,6 +12,7 @@ use highorder_mm::types::MAX_PAGE_ORDER;
 use highorder_mm::vma::{HugeAdvice, ProcessId, Vma};
 use highorder_mm::{Order, Pfn};
 use highorder_record::Metric;
+use highorder_record::ended::ended_early_note;
 use highorder_sim::kernel::fault::{self, TouchError};
 use highorder_sim::kernel::filemap::{self, FileError};
 use highorder_sim::kernel::files::Readahead;
@@ -130,7 +131,7 @@ impl Thread<'_, '_> {
             if id == ThreadId(0)
                 && let Err(error) = &outcome
             {
-                *failure = Some(format!("the workload ended early: {error}"));
+                *failure = Some(ended_early_note(error));
             }
             threads[id.0 as usize].outcome = Some(outcome);
             *waiting

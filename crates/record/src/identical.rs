@@ -25,7 +25,12 @@ impl Identical {
     /// A sentence that says it.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let (last, others) = self.labels.split_last().expect("two variants or more");
+        // Where names have commas, only marks tell where one ends.
+        let has_commas = self.labels.iter().any(|label| label.contains(','));
+        let mark = if has_commas { "`" } else { "" };
+        let marked: Vec<String> =
+            self.labels.iter().map(|label| format!("{mark}{label}{mark}")).collect();
+        let (last, others) = marked.split_last().expect("two variants or more");
         let who = format!("{} and {last} have identical results", others.join(", "));
         let named: Vec<&str> = self.inputs.iter().take(INPUTS_NAMED).map(String::as_str).collect();
         let named = named.join(", ");

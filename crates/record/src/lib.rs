@@ -16,6 +16,7 @@
 
 pub mod compare;
 pub mod end_state;
+pub mod ended;
 pub mod foreign;
 pub mod identical;
 pub mod killed;

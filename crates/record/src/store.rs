@@ -158,7 +158,13 @@ impl Store {
     /// [`StoreError::Io`] if the folder cannot be made, locked or listed.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let folder = folder.into();
-        fs::create_dir_all(&folder).map_err(at(&folder))?;
+        if folder.is_file() {
+            return Err(at(&folder)(io::Error::other("a file, expected a store or a free name")));
+        }
+        let told = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot make this store: {error}"))
+        };
+        fs::create_dir_all(&folder).map_err(told).map_err(at(&folder))?;
         let store = Self { folder };
         store.remove_parts()?;
         Ok(store)

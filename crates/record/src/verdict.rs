@@ -1,11 +1,12 @@
-//! What a comparison says, in a few plain sentences: who was killed, what is better and what is worse by more
+//! What a comparison says, in a few plain sentences: who was killed or ended early, what is better and what is worse by more
 //! than noise, which variants did not differ, what was not measured.
 //!
 //! What is asked of noise here are *repeats*: runs of other seeds or repetitions. A run on the model takes
 //! thousands of samples that are no repeats of each other, and tables test them all the same; a sentence that
 //! people act on does not. With too few repeats it says so, and what would decide.
 //!
-//! Runs in which a process was killed did less work than the others, so nothing is concluded from them.
+//! Runs in which a process was killed, or whose workload ended early, did less work than the others, so nothing is
+//! concluded from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 use crate::compare::{Group, names, threads_of};
 use crate::end_state::{self, EndState, Reading};
+use crate::ended::ended_early;
 use crate::identical::{Identical, identical};
 use crate::killed::{KILLED_MARK, OOM_KILL, counts_killed, killed_process, nr_killed};
 use crate::latencies::Latencies;
@@ -50,6 +52,8 @@ pub struct Findings {
     pub base: Option<String>,
     /// Variants in whose runs processes were killed.
     pub killed: Vec<Killed>,
+    /// Variants whose workload ended early in some of their runs.
+    pub ended_early: Vec<EndedEarly>,
     /// Each of the other variants beside the base; empty if there are too many for that.
     pub compared: Vec<Compared>,
     /// The best and the worst variant of each of the quantities that matter most, where there are many.
@@ -86,6 +90,19 @@ pub struct KilledStep {
     pub nr_killed_runs: usize,
     /// Seconds from the beginning in which the first was killed, as far as the timeline says.
     pub within_s: Option<f64>,
+}
+
+/// A variant whose workload could not go on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EndedEarly {
+    /// The variant.
+    pub variant: String,
+    /// Why, for each reason once.
+    pub reasons: Vec<String>,
+    /// Of its runs.
+    pub nr_runs: usize,
+    /// In so many of them.
+    pub nr_ended_runs: usize,
 }
 
 /// A variant beside the base.
@@ -207,6 +224,7 @@ pub fn find(groups: &[Group<'_>], is_matrix: bool) -> Findings {
         identical: identical(groups),
         not_measured: not_measured(groups),
         killed,
+        ended_early: groups.iter().filter_map(ended).collect(),
         ..Findings::default()
     };
     if is_matrix {
@@ -223,7 +241,7 @@ pub fn find(groups: &[Group<'_>], is_matrix: bool) -> Findings {
 
 // The runs.
 
-/// A group's runs in which nobody was killed.
+/// A group's runs in which nobody was killed, and whose workload came to its end.
 struct Sound<'a> {
     label: &'a str,
     /// By repeat.
@@ -235,7 +253,8 @@ struct Sound<'a> {
 impl<'a> Sound<'a> {
     fn new(group: &'a Group<'a>) -> Self {
         let mut repeats: BTreeMap<(u64, u32, Option<&str>), Vec<&Record>> = BTreeMap::new();
-        let sound = group.records.iter().filter(|record| nr_killed(record) == 0);
+        let is_sound = |record: &&&Record| nr_killed(record) == 0 && ended_early(record).is_none();
+        let sound = group.records.iter().filter(is_sound);
         for record in sound {
             let inputs = &record.inputs;
             // Of what was captured elsewhere no seed is known.
@@ -295,6 +314,19 @@ fn killed(group: &Group<'_>) -> Option<Killed> {
         steps,
         nr_runs: group.records.len(),
         nr_killed_runs: runs.len(),
+    })
+}
+
+fn ended(group: &Group<'_>) -> Option<EndedEarly> {
+    // Of those who were killed this is told already.
+    let runs = group.records.iter().filter(|record| nr_killed(record) == 0);
+    let why: Vec<&str> = runs.filter_map(|record| ended_early(record)).collect();
+    let reasons: BTreeSet<&str> = why.iter().copied().collect();
+    (!why.is_empty()).then(|| EndedEarly {
+        variant: group.label.clone(),
+        reasons: reasons.into_iter().map(str::to_owned).collect(),
+        nr_runs: group.records.len(),
+        nr_ended_runs: why.len(),
     })
 }
 
@@ -815,6 +847,7 @@ fn matrix_extremes(sound: &[Sound<'_>]) -> Vec<Extremes> {
 fn text(findings: &Findings, sound: &[Sound<'_>], quantities: &[Quantity]) -> Vec<Paragraph> {
     let mut text: Vec<Paragraph> = Vec::new();
     text.extend(killed_text(&findings.killed));
+    text.extend(ended_text(&findings.ended_early));
     if let ([only], []) = (sound, &findings.extremes[..]) {
         text.push(single_text(only, quantities));
     }
@@ -887,6 +920,26 @@ fn killed_text(killed: &[Killed]) -> Option<Paragraph> {
         }
     }
     Some(paragraph)
+}
+
+fn ended_text(ended: &[EndedEarly]) -> Option<Paragraph> {
+    let of_variant = |ended: &EndedEarly| {
+        let runs = format!("{} of {}", ended.nr_ended_runs, counted(ended.nr_runs as u64, "run"));
+        format!("{}, in {runs}: {}", ended.variant, listed(&ended.reasons, NAMES_MAX))
+    };
+    let all: Vec<String> = ended.iter().map(of_variant).collect();
+    match &all[..] {
+        [] => None,
+        [only] => Some(Paragraph::new(format!("The workload ended early under {only}."))),
+        all => {
+            let hidden = all.len().saturating_sub(NAMES_MAX + 1);
+            let shown = if hidden == 0 { all.len() } else { NAMES_MAX };
+            let mut items = all[..shown].to_vec();
+            items.extend((hidden > 0).then(|| format!("and under {} variants more", hidden + 1)));
+            let text = format!("The workload ended early under {} variants:", all.len());
+            Some(Paragraph { text, items })
+        }
+    }
 }
 
 /// One variant alone: whether it stalled.

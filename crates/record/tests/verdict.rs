@@ -1,6 +1,7 @@
 //! The verdict: what it says of records made by hand.
 
 use highorder_record::compare::{self, Detail};
+use highorder_record::ended::ended_early_note;
 use highorder_record::verdict::{self, Findings, Known};
 use highorder_record::{
     Better, Form, Group, Inputs, Latencies, Metric, Record, Source, Statistic, stats::PERCENTILES,
@@ -165,6 +166,26 @@ fn who_was_killed_comes_first_with_step_and_moment() {
 }
 
 #[test]
+fn who_ended_early_comes_first_and_nothing_is_concluded_from_it() {
+    let of =
+        |variant: &str, seconds: f64| vec![run(variant, 1, 1, &[("System-1", "s", &[seconds])])];
+    let mut records = [of("vanilla", 0.0), of("patched", 9.0)];
+    records[0][0].notes.push(ended_early_note("no space left on the disk"));
+    let findings = found(&records);
+    assert_eq!(findings.ended_early[0].nr_ended_runs, 1);
+    assert_eq!(
+        findings.lines()[..2],
+        [
+            "The workload ended early under vanilla, in 1 of 1 run: no space left on the disk.",
+            "patched is not compared with vanilla: no run of vanilla came to its end."
+        ]
+    );
+    let alone = found(&records[..1]).lines();
+    assert!(alone[0].starts_with("The workload ended early under vanilla"), "{alone:#?}");
+    assert_eq!(alone[1..], ["vanilla stands alone: nothing to compare it with."]);
+}
+
+#[test]
 fn killed_runs_are_marked_in_every_table_and_counted_for_programs() {
     let records = [
         vec![killed("small", 1, 1), killed("small", 1, 2)],
@@ -256,7 +277,7 @@ fn a_matrix_has_the_best_and_the_worst_of_each_workload() {
     let lines = findings.lines();
     assert_eq!(
         lines[0],
-        "usemem, advised, always and usemem, advised, never have identical results: their inputs do not differ but in names."
+        "`usemem, advised, always` and `usemem, advised, never` have identical results: their inputs do not differ but in names."
     );
     assert_eq!(lines[1], "The best and the worst variant:");
     assert!(
