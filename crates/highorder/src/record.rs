@@ -105,7 +105,11 @@ fn describe(recorded: &Recorded) -> String {
     for (i, note) in recorded.notes.iter().enumerate() {
         line(if i == 0 { "note" } else { "" }, note.clone());
     }
-    let share = 100.0 * overhead.share(*nr_events, *seconds, *nr_cpus);
+    let cpus = text::counted(*nr_cpus as u64, "CPU");
+    let share = match overhead.share(*nr_events, *seconds, *nr_cpus) {
+        Some(share) => format!("{:.2} % of {cpus} between the states", 100.0 * share),
+        None => "too short to tell as a share".to_owned(),
+    };
     let an_event = match overhead.event_ns {
         Some(ns) => format!("an event {ns:.0} ns of the kernel's"),
         None => "an event less than could be measured".to_owned(),
@@ -113,9 +117,7 @@ fn describe(recorded: &Recorded) -> String {
     line(
         "overhead",
         format!(
-            "{share:.2} % of {} between the states: the recorder {:.2} s, {an_event}; {} MiB of buffers; before \
-             and after that {:.2} s",
-            text::counted(*nr_cpus as u64, "CPU"),
+            "{share}: the recorder {:.2} s, {an_event}; {} MiB of buffers; before and after that {:.2} s",
             overhead.recorder_s,
             overhead.buffer_bytes >> 20,
             overhead.around_s

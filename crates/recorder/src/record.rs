@@ -62,6 +62,9 @@ const ZSTD_LEVEL: i32 = 1;
 const COST_PAGES: usize = 256;
 const COST_ROUNDS: usize = 8;
 const PAGE: usize = 4096;
+/// Of a shorter time no share is told: the events of the states, which are no part of it, are most of its events. Our choice,
+/// the shortest recording that can be asked for.
+const SHARE_LEAST_S: f64 = 0.1;
 /// Writing to these does something; reading them tells nothing.
 const ACTIONS: [&str; 3] = ["vm.compact_memory", "vm.drop_caches", "vm.stat_refresh"];
 /// The architecture that the model is of.
@@ -117,11 +120,12 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// The share of all CPUs' time that recording took between the states.
+    /// The share of all CPUs' time that recording took between the states; none of a time that is too short for that.
     #[must_use]
-    pub fn share(&self, nr_events: u64, seconds: f64, nr_cpus: usize) -> f64 {
+    pub fn share(&self, nr_events: u64, seconds: f64, nr_cpus: usize) -> Option<f64> {
         let events_s = self.event_ns.unwrap_or(0.0) * nr_events as f64 / 1e9;
-        (self.recorder_s + events_s) / (seconds * nr_cpus as f64)
+        (seconds >= SHARE_LEAST_S)
+            .then(|| (self.recorder_s + events_s) / (seconds * nr_cpus as f64))
     }
 }
 
@@ -646,9 +650,10 @@ mod tests {
     fn overhead_is_a_share_of_all_cpus() {
         let overhead =
             Overhead { recorder_s: 0.5, around_s: 9.0, event_ns: Some(250.0), buffer_bytes: 0 };
-        assert_eq!(overhead.share(2_000_000, 10.0, 2), 0.05);
+        assert_eq!(overhead.share(2_000_000, 10.0, 2), Some(0.05));
         let unmeasured = Overhead { event_ns: None, ..overhead };
-        assert_eq!(unmeasured.share(2_000_000, 10.0, 2), 0.025);
+        assert_eq!(unmeasured.share(2_000_000, 10.0, 2), Some(0.025));
+        assert_eq!(overhead.share(2_000_000, 0.05, 2), None);
     }
 
     #[test]
