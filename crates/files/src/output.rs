@@ -173,7 +173,8 @@ impl Destination {
         let file = tempfile::Builder::new()
             .prefix(PART)
             .permissions(Permissions::from_mode(mode))
-            .tempfile_in(folder_of(path))?;
+            .tempfile_in(folder_of(path))
+            .map_err(without_name)?;
         // Not through the wrapper, whose errors name a file that nobody asked for.
         content(&mut file.as_file())?;
         if let Some(there) = there {
@@ -341,6 +342,13 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
+/// An error of the library for temporary files without the name that it puts behind: nobody asked for that file.
+fn without_name(error: io::Error) -> io::Error {
+    let told = error.to_string();
+    told.split_once(" at path ")
+        .map_or(error.kind().into(), |(told, _)| io::Error::new(error.kind(), told))
+}
+
 /// Opens what is written into. A file, which only a descriptor can be here, is written to at its end.
 fn open_to_write(path: &Path) -> io::Result<File> {
     let is_file = path.metadata()?.is_file();
@@ -400,6 +408,14 @@ mod tests {
             let told = Destination::new(name, Replace::Yes).unwrap_err().to_string();
             assert!(told.contains(&format!("cannot write: {found}, expected")), "{told}");
         }
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_told_without_a_file_that_nobody_asked_for() {
+        let at = Destination::new("/proc/a.png", Replace::Yes);
+        let told = at.and_then(|at| at.write(b"x")).unwrap_err().to_string();
+        assert!(told.starts_with("/proc/a.png: cannot write: "), "{told}");
+        assert!(!told.contains(PART), "{told}");
     }
 
     #[test]

@@ -47,6 +47,36 @@ fn a_sparse_file_is_refused_by_its_first_bytes_or_its_length() {
 }
 
 #[test]
+fn an_empty_file_is_told_as_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("empty.snap");
+    File::create(&path).expect("a file");
+    let told = refused(&["map", text(&path)]);
+    assert!(told.contains("empty.snap: an empty file, expected a snapshot"), "{told}");
+}
+
+#[test]
+fn numbers_out_of_bounds_are_told_in_plain_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mine.toml");
+    let text_of = "based_on = \"one-node-8g\"\n[[node]]\nmemory_mib = -5\n";
+    fs::write(&path, text_of).expect("a file");
+    let told = refused(&["show", text(&path)]);
+    assert!(told.contains("mine.toml:3: ") && told.contains("expected a whole number"), "{told}");
+    let told = refused(&["run", "usemem-small", "--workers", "0"]);
+    assert!(told.contains("expected a whole number, at least 1"), "{told}");
+}
+
+#[test]
+fn a_store_that_cannot_be_one_is_told() {
+    let run = ["run", "usemem-small", "--scale", "1/2", "--store"];
+    let told = refused(&[&run[..], &["Cargo.toml"]].concat());
+    assert!(told.contains("Cargo.toml: a file, expected a store"), "{told}");
+    let told = refused(&[&run[..], &["/proc/x"]].concat());
+    assert!(told.contains("/proc/x: cannot make this store: "), "{told}");
+}
+
+#[test]
 fn a_capture_beyond_its_limit_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let case = folder.path().join("case");

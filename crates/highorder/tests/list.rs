@@ -89,7 +89,7 @@ fn a_workload_tells_its_parameters_with_what_they_take() {
             "advice = \"none\"",
             "    takes  \"none\" or \"huge\" or \"no-huge\"",
             "memory = 0.64",
-            "    takes  a share of memory such as 0.8, or a size such as \"12 GiB\"",
+            "    takes  a share of memory up to 16.0 such as 0.8 or 1.0, or a whole size such as \"12 GiB\"",
             "    unit   share of memory, or bytes",
             "    unit   threads",
             "Experiments with it",

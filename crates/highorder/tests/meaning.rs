@@ -63,6 +63,43 @@ fn variants_with_identical_results_are_told_with_whether_their_inputs_differ() {
 }
 
 #[test]
+fn a_workload_that_could_not_go_on_is_told_before_its_numbers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, store) = (folder.path().join("mine.toml"), folder.path().join("store"));
+    fs::write(&path, EXPERIMENT.replace("memory = 0.3", "memory = \"900 TiB\"")).expect("a file");
+    let shown = printed(&["run", text(&path), "--scale", "1/64", "--store", text(&store)]);
+    let first = "Verdict\n\nThe workload ended early under 2 variants:\n  base, in 1 of 1 run: ";
+    assert!(shown.starts_with(first), "{shown}");
+}
+
+#[test]
+fn a_row_that_a_sweep_names_and_nothing_measures_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sweep = "\n[sweep]\nkey = \"knobs.vm.swappiness\"\nvalues = [10, 60]\nmeasure = ";
+    let shown = run(folder.path(), &format!("{sweep}[\"System\", \"Minor Fauts\"]\n"), &[]);
+    assert!(shown.contains("Not measured: `Minor Fauts`, did you mean `Minor Faults`?"), "{shown}");
+    assert!(shown.contains("\nSystem (s)\n") && !shown.contains("Shown instead"), "{shown}");
+    let shown = run(folder.path(), &format!("{sweep}[\"nonsense\"]\n"), &[]);
+    assert!(shown.contains("Not measured: `nonsense`."), "{shown}");
+    assert!(shown.contains("Shown instead is what the workload measures, "), "{shown}");
+}
+
+#[test]
+fn a_machine_or_kernel_in_place_of_an_experiment_is_told_as_such() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mine.toml");
+    for (base, expected) in [
+        ("one-node-8g", "mine.toml: a machine, expected an experiment"),
+        ("linux-6.12", "mine.toml: a kernel, expected an experiment"),
+        ("one-node-8", "mine.toml:1: `based_on`: no kernel or machine `one-node-8`, did you mean"),
+    ] {
+        fs::write(&path, format!("based_on = \"{base}\"\n")).expect("a file");
+        let told = refused(&["run", text(&path)]);
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
 fn a_knob_that_was_scaled_is_shown_with_what_it_was() {
     let folder = tempfile::tempdir().expect("a folder");
     let shown = run(folder.path(), "knobs = { \"vm.min_free_kbytes\" = 262144 }\n", &[]);

@@ -233,6 +233,8 @@ fn a_misspelt_policy_is_told_with_its_line() {
 fn what_is_no_recording_is_refused() {
     let complaint = refused(&["replay", "crates"]);
     assert!(complaint.contains("no state0 here"), "{complaint}");
+    let complaint = refused(&["replay", "nosuch"]);
+    assert!(complaint.contains("nosuch: cannot read: No such file"), "{complaint}");
 }
 
 const COMPACT: [&str; 2] =

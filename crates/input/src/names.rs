@@ -105,7 +105,25 @@ pub fn shortened(message: &str) -> String {
         let begin = &message[..message.len() - rest.len() - "expected ".len()];
         Some(format!("{begin}{}", did_you_mean(found, &known)?))
     };
-    shorter().unwrap_or_else(|| message.to_owned())
+    shorter().unwrap_or_else(|| in_plain_words(message))
+}
+
+/// A message that says what a type of Rust's is called says what values that has.
+fn in_plain_words(message: &str) -> String {
+    const TYPES: [(&str, &str); 9] = [
+        ("u8", "a whole number, 0..=255"),
+        ("u16", "a whole number, 0..=65535"),
+        ("u32", "a whole number, 0..=4294967295"),
+        ("u64", "a whole number, at least 0"),
+        ("usize", "a whole number, at least 0"),
+        ("i32", "a whole number"),
+        ("i64", "a whole number"),
+        ("f32", "a number"),
+        ("f64", "a number"),
+    ];
+    let Some((begin, end)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let plain = TYPES.iter().find(|(name, _)| *name == end).map_or(end, |(_, plain)| plain);
+    format!("{begin}, expected {plain}")
 }
 
 #[cfg(test)]
@@ -165,5 +183,9 @@ mod tests {
             "unknown variant `tial`, did you mean `tail`?"
         );
         assert_eq!(shortened("missing field `x`"), "missing field `x`");
+        assert_eq!(
+            shortened("invalid value: integer `-5`, expected u64"),
+            "invalid value: integer `-5`, expected a whole number, at least 0"
+        );
     }
 }

@@ -27,6 +27,8 @@ const KIND: Kind = Kind { word: "machine", built_in: BUILT_IN };
 const MIB: u64 = 1 << 20;
 /// The most that a distance can be: a byte in the firmware's table (SLIT), 255 meaning unreachable.
 const DISTANCE_MAX: u32 = 254;
+/// Disks are smaller than this many GB.
+const CAPACITY_END_GB: u64 = 1_000_001;
 
 /// The machine of this name: a file's path, or one that comes with the program.
 ///
@@ -542,7 +544,12 @@ impl DiskValues {
                 RotatingValues::nothing()
             }
         };
-        let capacity = checks.within("capacity_gb", &self.capacity_gb, 1..1_000_001, " GB");
+        let mut capacity =
+            checks.within("capacity_gb", &self.capacity_gb, 1..CAPACITY_END_GB, " GB");
+        if capacity != *self.capacity_gb.get_ref() {
+            // So that no swap area is refused for the size that was.
+            capacity = CAPACITY_END_GB - 1;
+        }
         let nr_requests = checks.within("nr_requests", &self.nr_requests, 4..65_537, "");
         let longest = checks.within("max_request_kib", &self.max_request_kib, 4..65_537, " KiB");
         let segments = self.max_segments.as_ref().map_or(BLK_MAX_SEGMENTS, |segments| {

@@ -236,7 +236,10 @@ fn misspelt_keys_missing_and_impossible_values_are_named_with_their_lines() {
         ("[costs]\nlist_op = { ns = 1 }\n", "mine.toml:3: `costs.list_op.source` is set neither"),
         ("[[node]]\nmemory_mb = 1\n", "mine.toml:3: unknown field `memory_mb`"),
         ("[[node]]\nmemory_mib = 1\n", "mine.toml:3: `memory_mib` is 1, expected 16..="),
-        ("[[node]]\nmemory_mib = \"x\"\n", "mine.toml:3: invalid type: string \"x\", expected u64"),
+        (
+            "[[node]]\nmemory_mib = \"x\"\n",
+            "mine.toml:3: invalid type: string \"x\", expected a whole number, at least 0",
+        ),
         ("[[node]]\ndistances = [10, 21]\n", "mine.toml:3: `distances` has 2 entries, expected 1"),
         ("node = 3\n", "mine.toml:2: invalid type: integer `3`, expected a sequence"),
         ("node = []\n", "mine.toml:2: no `[[node]]`, expected at least one"),
@@ -262,6 +265,11 @@ fn misspelt_keys_missing_and_impossible_values_are_named_with_their_lines() {
         let message = on(text);
         assert!(message.starts_with(expected), "{message}\nis not\n{expected}");
     }
+    // And nothing is said of the swap area that has no room then.
+    assert_eq!(
+        on("[[disk]]\ncapacity_gb = 0\nsource = \"x\"\n[[disk]]\n"),
+        "mine.toml:3: `capacity_gb` is 0, expected 1..=1000000 GB"
+    );
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! What there is by name: experiments, kernels, machines, workloads, knobs, published tables and claims.
 
 use crate::{Experiment, experiment};
-use highorder_input::InputError;
+use highorder_files::limits;
+use highorder_input::{InputError, Source};
 use highorder_kernels::KernelFile;
 use highorder_kernels::machine;
 use highorder_model::knobs;
 use highorder_record::published;
 use highorder_record::score::Claims;
+use serde::Deserialize;
+use serde_spanned::Spanned;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A kind of thing that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -185,36 +188,57 @@ fn is_file_of(form: &str, file: &str) -> bool {
 /// # Errors
 /// The file cannot be read, is no TOML, or describes none of them.
 pub fn kind_of_file(path: &Path) -> Result<Kind, InputError> {
-    /// As many files as may be based on each other.
-    const BASES_MAX: usize = 32;
-    let mut path = PathBuf::from(path);
-    for _ in 0..BASES_MAX {
-        let text = highorder_files::read_text(&path, highorder_files::limits::SETUP)
-            .map_err(|error| InputError::read(&path, error))?;
-        let table: toml::Table = highorder_input::read_toml(&path, &text)?;
-        if let Some(kind) = kind_of_table(&table) {
+    let mut files = vec![read(path)?];
+    loop {
+        let last = &files[files.len() - 1];
+        if let Some(kind) = kind_of_table(&last.values()?) {
             return Ok(kind);
         }
-        let unclear = || {
+        let Based { based_on } = last.values()?;
+        let Some(based_on) = based_on else {
             let expected = "expected an experiment (`[workload]`), a machine (`[[node]]`) or a kernel \
                             (`based_on` or policy values)";
-            InputError::file(&path, expected)
+            return Err(InputError::file(&last.path, expected));
         };
-        let base = table.get("based_on").and_then(toml::Value::as_str).ok_or_else(unclear)?;
-        let beside = path.parent().unwrap_or(Path::new("")).join(base);
+        let (at, base) = (based_on.span(), based_on.as_ref());
+        let beside = last.path.parent().unwrap_or(Path::new("")).join(base);
         let named = beside.with_file_name(format!("{base}.toml"));
-        path = match () {
+        let next = match () {
             () if base.ends_with(".toml") || base.contains('/') => beside,
             // A file of the name of its base is based on the one that comes with the program.
-            () if named != path && named.is_file() => named,
-            () if names(Kind::Machine).iter().any(|known| known == base) => {
-                return Ok(Kind::Machine);
-            }
-            // Whatever else is wrong with it is told by whoever reads kernels.
-            () => return Ok(Kind::Kernel),
+            () if named != last.path && named.is_file() => named,
+            () => return kind_of_base(base).map_err(|message| last.refuse(&at, message)),
         };
+        let next = read(&next).map_err(|error| last.refuse(&at, format!("`based_on`: {error}")))?;
+        if files.iter().any(|file| file.is_same_file(&next)) {
+            return Err(last.refuse(&at, "`based_on` goes round in a circle"));
+        }
+        files.push(next);
     }
-    Err(InputError::file(&path, "`based_on` goes round in a circle"))
+}
+
+/// What a file says of its base.
+#[derive(Deserialize)]
+struct Based {
+    based_on: Option<Spanned<String>>,
+}
+
+fn read(path: &Path) -> Result<Source, InputError> {
+    let text = highorder_files::read_text(path, limits::SETUP)
+        .map_err(|error| InputError::read(path, error))?;
+    Ok(Source { path: path.to_owned(), text, is_built_in: false })
+}
+
+/// The kind of a base that comes with the program.
+fn kind_of_base(base: &str) -> Result<Kind, String> {
+    let kinds = [Kind::Kernel, Kind::Machine];
+    let all: Vec<String> = kinds.into_iter().flat_map(names).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let found = kinds.into_iter().find(|kind| names(*kind).iter().any(|name| name == base));
+    found.ok_or_else(|| {
+        let expected = highorder_input::expected_or_file(base, &all);
+        format!("`based_on`: no kernel or machine `{base}`, {expected}")
+    })
 }
 
 /// What a file's keys belong to, if they belong to one kind alone.
@@ -306,7 +330,12 @@ mod tests {
         );
         assert!(kind("a = \n").unwrap_err().contains("mine.toml:1: "));
         std::fs::write(folder.path().join("yours.toml"), "based_on = \"mine\"\n").unwrap();
-        assert!(kind("based_on = \"yours\"\n").unwrap_err().contains("circle"));
+        let circle = kind("based_on = \"yours\"\n").unwrap_err();
+        assert!(circle.contains("yours.toml:1: `based_on` goes round in a circle"), "{circle}");
+        let missing = kind("\nbased_on = \"./nofile.toml\"\n").unwrap_err();
+        assert!(missing.contains("mine.toml:2: `based_on`: "), "{missing}");
+        let near = kind("based_on = \"one-node-8\"\n").unwrap_err();
+        assert!(near.ends_with("`one-node-8`, did you mean `one-node-8g`?"), "{near}");
         std::fs::write(folder.path().join("linux-6.12.toml"), "based_on = \"linux-6.12\"\n")
             .unwrap();
         assert_eq!(kind_of_file(&folder.path().join("linux-6.12.toml")), Ok(Kind::Kernel));

@@ -4,10 +4,10 @@
 //! there are, step by step; and the seeds. `docs/experiments.md` describes the file. Everything it names
 //! is read and checked before anything runs, and what is wrong is told all at once, each with its line.
 
-use crate::Target;
 use crate::demands::DemandValues;
 use crate::sweep::{self, Place, Setting, Sweep, SweepValues};
 use crate::unknowns::MachineNumber;
+use crate::{Target, catalogue};
 use highorder_files::limits;
 use highorder_input::{InputError, Source};
 use highorder_kernels::KernelFile;
@@ -206,7 +206,8 @@ impl Experiment {
 
     fn parse_for(path: &Path, text: &str, targets: &[Target]) -> Result<Self, InputError> {
         let source = Source { path: path.to_owned(), text: text.to_owned(), is_built_in: false };
-        let values: Values = source.values()?;
+        let values: Values =
+            source.values().map_err(|error| other_kind(&source).unwrap_or(error))?;
         let is_for_model = targets.contains(&Target::Model);
         let is_for_others = targets.iter().any(|target| *target != Target::Model);
         let wants_disk = targets.iter().any(|target| *target != Target::Host);
@@ -222,6 +223,21 @@ impl Experiment {
             true => Ok(experiment),
             false => Err(InputError::all(checks.problems)),
         }
+    }
+}
+
+/// The error of a file that is another kind's: it has a key that experiments lack.
+fn other_kind(source: &Source) -> Option<InputError> {
+    let table: toml::Table = source.values().ok()?;
+    if !["based_on", "release", "node"].iter().any(|key| table.contains_key(*key)) {
+        return None;
+    }
+    match catalogue::kind_of_file(&source.path) {
+        Ok(catalogue::Kind::Experiment) => None,
+        Ok(kind) => {
+            Some(InputError::file(&source.path, format!("a {kind}, expected an experiment")))
+        }
+        Err(error) => Some(error),
     }
 }
 
@@ -833,7 +849,7 @@ impl VariantValues {
 /// The steps that a file gives: a list, or `{ max = N }`.
 fn steps(threads: &Spanned<toml::Value>, checks: &mut Checks<'_>) -> Vec<u32> {
     let expected = format!(
-        "a list of thread counts, {}..={}, or {{ max = COUNT }}",
+        "a list of thread counts, {}..={}, or {{ max = COUNT }} of one",
         THREADS.start(),
         THREADS.end()
     );

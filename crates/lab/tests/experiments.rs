@@ -437,7 +437,7 @@ fn impossible_numbers_are_named_with_their_line() {
         "iterations = 2\nseeds = [1, 2]",
         "mine.toml:4: `iterations` beside `seeds`, expected either the list or the other two",
     );
-    let expected = "expected a list of thread counts, 1..=8192, or { max = COUNT }";
+    let expected = "expected a list of thread counts, 1..=8192, or { max = COUNT } of one";
     for bad in ["[]", "[0]", "[1, 9000]", "{ max = 0 }", "{ most = 3 }", "4", "\"all\""] {
         let error = refusal("[1, 2]", bad);
         assert!(error.starts_with("mine.toml:3: `threads` is "), "{bad}: {error}");

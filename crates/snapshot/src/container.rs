@@ -114,6 +114,9 @@ fn check_magic(bytes: &[u8]) -> Result<(), String> {
     if bytes.starts_with(&MAGIC) {
         return Ok(());
     }
+    if bytes.is_empty() {
+        return Err("an empty file, expected a snapshot".to_owned());
+    }
     let found = &bytes[..bytes.len().min(MAGIC.len())];
     Err(format!("not a snapshot file: begins with {found:02x?}, expected {MAGIC:02x?}"))
 }
@@ -302,7 +305,7 @@ mod tests {
     #[test]
     fn a_file_of_another_kind_is_refused_by_its_first_bytes() {
         assert!(refused(b"PK\x03\x04 and so on").contains("not a snapshot file"));
-        assert!(refused(b"").contains("not a snapshot file"));
+        assert!(refused(b"").contains("an empty file, expected a snapshot"));
     }
 
     #[test]

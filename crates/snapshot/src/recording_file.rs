@@ -72,12 +72,12 @@ impl RecordingFiles {
     /// Looks at what is there.
     ///
     /// # Errors
-    /// It is a file that is no recording's, or a damaged one.
+    /// There is nothing, or a file that is no recording's, or a damaged one.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, InputError> {
         let path = path.as_ref();
-        match path.is_file() {
-            true => Ok(Self::File(RecordingFile::open(path)?)),
-            false => Ok(Self::Folder(path.to_owned())),
+        match path.is_dir() {
+            true => Ok(Self::Folder(path.to_owned())),
+            false => Ok(Self::File(RecordingFile::open(path)?)),
         }
     }
 
@@ -236,6 +236,9 @@ impl RecordingFile {
         let io = |e: io::Error| InputError::io(path, "read", &e);
         let mut header = [0; HEADER_LEN as usize];
         let len = read_all(&mut file, &mut header).map_err(io)?;
+        if len == 0 {
+            return Err(bad("an empty file, expected a recording".to_owned()));
+        }
         if !header[..len].starts_with(&MAGIC) {
             let found = &header[..len.min(MAGIC.len())];
             return Err(bad(format!(

@@ -179,14 +179,15 @@ impl Kind {
         match self {
             Self::Count { least, most, .. } => format!("a whole number, {least}..={most}"),
             Self::Memory { .. } => {
-                "a share of memory such as 0.8, or a size such as \"12 GiB\"".to_owned()
+                format!(
+                    "a share of memory up to {SHARE_MAX:.1} such as 0.8 or 1.0, or a whole size such as \"12 GiB\""
+                )
             }
-            Self::MemoryOrNone { .. } => {
-                "a share of memory such as 0.16, a size such as \"12 GiB\", or 0.0 for none"
-                    .to_owned()
-            }
+            Self::MemoryOrNone { .. } => format!(
+                "a share of memory up to {SHARE_MAX:.1} such as 0.16, a whole size such as \"12 GiB\", or 0.0 for none"
+            ),
             Self::Size { .. } | Self::Fixed { .. } => {
-                "a size such as \"12 MiB\" (B, KiB, MiB, GiB or TiB)".to_owned()
+                "a whole size such as \"12 MiB\" (B, KiB, MiB, GiB or TiB)".to_owned()
             }
             Self::Word(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();

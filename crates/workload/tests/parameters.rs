@@ -105,12 +105,13 @@ fn wrong_parameters_are_told_with_what_was_found_and_expected() {
     );
     assert_eq!(
         told("usemem", "memory", Value::Integer(80)),
-        "`memory` is 80, expected a share of memory such as 0.8, or a size such as \"12 GiB\""
+        "`memory` is 80, expected a share of memory up to 16.0 such as 0.8 or 1.0, or a whole size \
+         such as \"12 GiB\""
     );
     assert_eq!(
         told("usemem", "file", Value::Float(-0.1)),
-        "`file` is -0.1, expected a share of memory such as 0.16, a size such as \"12 GiB\", or 0.0 for \
-         none"
+        "`file` is -0.1, expected a share of memory up to 16.0 such as 0.16, a whole size such as \
+         \"12 GiB\", or 0.0 for none"
     );
     assert_eq!(
         told("postmark", "size_min", Value::Text("6 MiB".to_owned())),
@@ -122,7 +123,7 @@ fn wrong_parameters_are_told_with_what_was_found_and_expected() {
     );
     assert_eq!(
         told("churn", "area_max", Value::Text("16MB".to_owned())),
-        "`area_max` is \"16MB\", expected a size such as \"12 MiB\" (B, KiB, MiB, GiB or TiB)"
+        "`area_max` is \"16MB\", expected a whole size such as \"12 MiB\" (B, KiB, MiB, GiB or TiB)"
     );
     assert_eq!(
         told("mmap-demo", "advice", Value::Bool(true)),
