@@ -1255,9 +1255,11 @@ mod tests {
         let recorded = Recorded::new();
         recorded.set("pcpmeta.csv", "node,zone,cpu,count,batch\n0,DMA32,0,2,2147483648\n");
         let zones = std::fs::read_to_string(recorded.path("zones.json")).unwrap();
-        let zones = zones.replace("\"low\":2", "\"low\":18446744073709551615");
-        let zones = zones.replace("\"zone\":", "\"compact_defer_shift\":40,\"zone\":");
-        recorded.set("zones.json", &zones);
+        let mut zones: Value = serde_json::from_str(&zones).unwrap();
+        let zone = &mut zones["zones"][0];
+        zone["watermark"]["low"] = u64::MAX.into();
+        zone["compact_defer_shift"] = 40.into();
+        recorded.set("zones.json", &zones.to_string());
         let problems = recorded.problems();
         let expected = [
             "zones.json: node 0 zone DMA32: `compact_defer_shift` is 40, expected a whole number up to 6",
