@@ -13,7 +13,6 @@ use highorder_record::Record;
 use highorder_snapshot::recording_file::{RecordingFile, open_trace};
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// What to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -143,12 +142,11 @@ fn ftrace(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut source = open_trace(path)?;
     let mut text = Vec::new();
     source.read_to_end(&mut text).map_err(|error| source.explain(error))?;
-    let text: Arc<[u8]> = text.into();
-    let unpacked = Source::new(source.file(), Cursor::new(Arc::clone(&text)))?;
+    let unpacked = Source::new(source.file(), Cursor::new(text.clone()))?;
     let mut has_events = false;
     TraceReader::new(unpacked).for_each(|entry| has_events |= matches!(entry, Entry::Event(..)))?;
     match has_events {
-        true => Ok(text.to_vec()),
+        true => Ok(text),
         false => Err(Failure::input(format!(
             "{}: no event in it, expected a recording or a trace",
             path.display()

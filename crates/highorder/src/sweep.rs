@@ -32,8 +32,8 @@ impl Results {
     pub(crate) fn sweep_as(&self, sweep: &Sweep, format: Format) -> Result<String, Failure> {
         let rows = self.measured(sweep);
         let mut findings = self.findings();
-        let text = self.not_measured(sweep, &rows);
-        findings.text.splice(0..0, text.map(|text| Paragraph { text, items: Vec::new() }));
+        let told = self.not_measured(sweep, &rows).into_iter().map(Paragraph::new);
+        findings.text.splice(0..0, told);
         let means =
             if findings.killed.is_empty() { String::new() } else { format!("{KILLED_MEANS}\n\n") };
         let tables: Vec<Table> = match sweep.one_axis() {
@@ -55,7 +55,7 @@ impl Results {
                 format!("{verdict}{tables}\n{means}{VERSION}; again with: `{command}`\n")
             }
             Format::Csv => {
-                self.not_measured(sweep, &rows).for_each(|line| output::say(&line));
+                self.not_measured(sweep, &rows).iter().for_each(|line| output::say(line));
                 self.long_table(sweep, &rows).csv()
             }
             Format::Json => {
@@ -137,7 +137,7 @@ impl Results {
     }
 
     /// A sentence for each name that the sweep wants to be shown and that no row has, and one if others are shown instead.
-    fn not_measured(&self, sweep: &Sweep, shown: &[ComparisonRow]) -> impl Iterator<Item = String> {
+    fn not_measured(&self, sweep: &Sweep, shown: &[ComparisonRow]) -> Vec<String> {
         let tables = self.unpublished();
         let known: Vec<String> =
             tables.iter().flat_map(|table| &table.rows).flat_map(names).collect();
@@ -153,7 +153,7 @@ impl Results {
             let meant = meant.map(|meant| format!(", {meant}")).unwrap_or(".".to_owned());
             format!("Not measured: `{wanted}`{meant}")
         };
-        missing.into_iter().map(told).chain(instead).collect::<Vec<_>>().into_iter()
+        missing.into_iter().map(told).chain(instead).collect()
     }
 
     /// Where the sweep's values are among the results' columns, value by value.

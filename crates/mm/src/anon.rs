@@ -959,18 +959,14 @@ impl Memory {
 
     /// The base pages of a page that are mapped, by their places in it.
     fn parts_mapped(&self, head: Pfn) -> impl Iterator<Item = u32> {
-        let vpn = self.vpn_of(head);
-        let huge = vpn.and_then(|vpn| match self.spaces.table.pmd(vpn) {
-            Pmd::Huge(pte) => Some(pte.pfn() == Some(head)),
-            _ => None,
+        let table = &self.spaces.table;
+        let places = self.vpn_of(head).map(|vpn| {
+            let is_whole = matches!(table.pmd(vpn), Pmd::Huge(pte) if pte.pfn() == Some(head));
+            let is_mapped =
+                move |i: &u32| is_whole || table.pte(Vpn(vpn.0 + i)).pfn() == Some(head + *i);
+            (0..self.frames.order(head).pages()).filter(is_mapped)
         });
-        let pages = if vpn.is_some() { self.frames.order(head).pages() } else { 0 };
-        (0..pages).filter(move |&i| {
-            huge.unwrap_or_else(|| {
-                let part = vpn.map(|vpn| Vpn(vpn.0 + i));
-                part.is_some_and(|part| self.spaces.table.pte(part).pfn() == Some(head + i))
-            })
-        })
+        places.into_iter().flatten()
     }
 
     /// Maps a huge page by base pages' entries; the page stays whole (`split_huge_pmd`).

@@ -195,7 +195,9 @@ pub struct Paragraph {
 }
 
 impl Paragraph {
-    fn new(text: impl Into<String>) -> Self {
+    /// Sentences without a list.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), items: Vec::new() }
     }
 }

@@ -13,7 +13,7 @@ use super::policy::{DirectCompaction, KcompactdWake};
 use super::slowpath::{COSTLY_ORDER, Want};
 use super::trace::{self, TraceEvent, Wake};
 use super::work::spend_work;
-use super::{Kernel, KernelCx, Stall, TENTH, Waiter, filemap, throttle};
+use super::{Kernel, KernelCx, Stall, TENTH, Waiter, filemap, swap, throttle};
 use crate::sched::WaitQueue;
 use crate::task::Wakeup;
 use highorder_mm::alloc::Request;
@@ -209,19 +209,15 @@ fn wait_on_obstacle(cx: &mut KernelCx<'_>, pfn: Pfn, obstacle: Obstacle) {
             filemap::wait_on_page(cx, pfn);
         }
         Obstacle::Writeback => {
-            let kernel = cx.world();
-            let queue = kernel.written_wait;
-            kernel.nr_awaiting_swap_writes += 1;
-            cx.wait_for_io_in(queue, Some(TENTH));
-            cx.world().nr_awaiting_swap_writes -= 1;
+            swap::wait_for_any_write(cx, Some(TENTH));
         }
         Obstacle::Gone | Obstacle::Pinned => cx.cond_resched(),
     }
 }
 
-/// What is looked for once per zone in `try_to_compact_pages`.
+/// The zones that a request may use, in the order of its list: `try_to_compact_pages` goes through them.
 #[doc(alias = "try_to_compact_pages")]
-fn zones(cx: &mut KernelCx<'_>, want: Want) -> Vec<ZoneId> {
+pub(super) fn zones(cx: &mut KernelCx<'_>, want: Want) -> Vec<ZoneId> {
     let Request { gfp, node, .. } = want.request;
     let kernel = cx.world();
     let zones = kernel.memory.zones_for(node, gfp).into_iter();

@@ -11,7 +11,7 @@ use super::kswapd::{wakeup_for_boosts, wakeup_kswapd};
 use super::policy::{CostlyExit, DirectCompaction, FragmentStall, Retry, ThisnodeExit};
 use super::work::spend_work;
 use super::{
-    Kernel, KernelCx, Stall, TENTH, direct, fragment_stall, node_reclaim, oom, throttle, trace,
+    KernelCx, Stall, TENTH, compaction, direct, fragment_stall, node_reclaim, oom, throttle, trace,
 };
 use crate::task::Mode;
 use highorder_mm::alloc::Request;
@@ -20,7 +20,6 @@ use highorder_mm::gfp::{AllocFlags, Gfp};
 use highorder_mm::reclaim::DEF_PRIORITY;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
-use highorder_mm::zone::ZoneId;
 use highorder_mm::{Order, Pfn, ZoneKind};
 use highorder_words::Ns;
 
@@ -386,7 +385,7 @@ fn get_page_after_reclaim(cx: &mut KernelCx<'_>, want: Want, flags: AllocFlags) 
     if let Some(pfn) = get_page(cx, want, Some(Mark::Min), flags) {
         return Some(pfn);
     }
-    unreserve_highatomic(cx.world(), want, false);
+    unreserve_highatomic(cx, want, false);
     cx.world().memory.drain_all_pages(None);
     get_page(cx, want, Some(Mark::Min), flags)
 }
@@ -394,16 +393,11 @@ fn get_page_after_reclaim(cx: &mut KernelCx<'_>, want: Want, flags: AllocFlags) 
 /// Gives a block of the reserve for atomic requests to those like this one, of the first of its zones that has one.
 /// Whether there was any.
 #[doc(alias = "unreserve_highatomic_pageblock")]
-fn unreserve_highatomic(kernel: &mut Kernel, want: Want, force: bool) -> bool {
-    let Request { node, gfp, .. } = want.request;
-    let memory = &mut kernel.memory;
-    let migratetype = memory.request_type(gfp);
-    let zones = memory.zones_for(node, gfp).into_iter();
-    let mut allowed = zones
-        .filter(|id| want.allowed & memory.zones[id.index()].node.bit() != 0)
-        .collect::<Vec<ZoneId>>()
-        .into_iter();
-    allowed.any(|id| memory.unreserve_highatomic(id, migratetype, force))
+fn unreserve_highatomic(cx: &mut KernelCx<'_>, want: Want, force: bool) -> bool {
+    let zones = compaction::zones(cx, want);
+    let memory = &mut cx.world().memory;
+    let migratetype = memory.request_type(want.request.gfp);
+    zones.into_iter().any(|id| memory.unreserve_highatomic(id, migratetype, force))
 }
 
 /// Whether another round could help: some zone would pass the mark if all that is reclaimable were free.
@@ -415,11 +409,11 @@ fn should_reclaim_retry(
 ) -> bool {
     let Request { order, gfp, .. } = want.request;
     let highest_zoneidx = gfp.highest_zone();
-    let kernel = cx.world();
     if no_progress > RECLAIM_RETRIES_MAX {
         // The reserve is the last thing to try.
-        return unreserve_highatomic(kernel, want, true);
+        return unreserve_highatomic(cx, want, true);
     }
+    let kernel = cx.world();
     let nodes = kernel.memory.nodes_by_distance(want.request.node, want.allowed);
     let hopeful = nodes.into_iter().any(|node| {
         kernel.zones_of(node, highest_zoneidx).any(|id| {

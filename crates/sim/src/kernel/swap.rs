@@ -27,6 +27,7 @@ use highorder_mm::types::Access;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
+use highorder_words::Ns;
 
 /// Serves a fault on a page that is in swap: reads it, and some around it, unless there is a copy.
 ///
@@ -176,11 +177,17 @@ fn wait_until_written(cx: &mut KernelCx<'_>, slot: Slot) {
         if !kernel.memory.frames().has(pfn, PageFlags::WRITEBACK) {
             return;
         }
-        kernel.nr_awaiting_swap_writes += 1;
-        let queue = kernel.written_wait;
-        cx.wait_for_io_in(queue, None);
-        cx.world().nr_awaiting_swap_writes -= 1;
+        wait_for_any_write(cx, None);
     }
+}
+
+/// Waits until some page was written, to a file or to swap.
+pub(super) fn wait_for_any_write(cx: &mut KernelCx<'_>, timeout: Option<Ns>) {
+    let kernel = cx.world();
+    kernel.nr_awaiting_swap_writes += 1;
+    let queue = kernel.written_wait;
+    cx.wait_for_io_in(queue, timeout);
+    cx.world().nr_awaiting_swap_writes -= 1;
 }
 
 /// Begins to read what is planned for a slot, if anything is: else there is a copy. `page` finds memory. Whether it
