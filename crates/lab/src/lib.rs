@@ -7,6 +7,7 @@ pub mod compact_memory;
 mod demands;
 pub mod experiment;
 pub mod fallbacks;
+mod family;
 pub mod free_running;
 pub mod future;
 pub mod lockstep;

@@ -1,10 +1,11 @@
 //! The run matrix: every run of an experiment, over all cores, into a store.
 //!
-//! A run on the model is on one core from beginning to end and shares nothing with the others, so what a
-//! store holds of them in the end does not depend on the number of workers, on what was there before, or on
-//! interruptions. Those on real kernels come after them: first guests, few at once, then the host's, alone.
+//! A run on the model is on one core from beginning to end. It shares at most its beginning with others that are alike
+//! at first, so what a store holds of them in the end does not depend on the number of workers, on what was there
+//! before, or on interruptions. Those on real kernels come after them: first guests, few at once, then the host's, alone.
 
 use crate::experiment::{Experiment, Scale, Variant};
+use crate::family::{self, Idle, Made, families};
 use crate::run_inputs::{kernel_values, machine_values};
 use crate::start::Start;
 use crate::target::{NO_FOLDER, Ready, Real, RealError, RealOptions, Target, different};
@@ -14,7 +15,8 @@ use highorder_input::InputError;
 use highorder_kernels::KernelFile;
 use highorder_mm::Memory;
 use highorder_model::{self as model, Found, ModelSpec, knob_scaling};
-use highorder_record::{Inputs, Named, Record, Source, Store, StoreError};
+use highorder_record::{Identity, Inputs, Named, Record, Source, Store, StoreError};
+use highorder_sim::kernel::Kernel;
 use highorder_sim::kernel::demand::Demand;
 use highorder_sim::{Machine, Ns, RunError};
 use highorder_workload::Configured;
@@ -121,6 +123,25 @@ impl ModelSize {
             frame_table_bytes: memory.frames().bytes() as u64,
             bytes_per_frame: memory.bytes_per_frame(),
         }
+    }
+
+    /// For another process of this program.
+    pub(crate) fn to_bytes(self) -> [u8; 24] {
+        let Self { nr_frames, frame_table_bytes, bytes_per_frame } = self;
+        let words = [nr_frames, frame_table_bytes, bytes_per_frame.to_bits()];
+        let mut bytes = [0; 24];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What [`Self::to_bytes`] made.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 24] = bytes.try_into().ok()?;
+        let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+        let bytes_per_frame = f64::from_bits(word(16)?);
+        Some(Self { nr_frames: word(0)?, frame_table_bytes: word(8)?, bytes_per_frame })
     }
 }
 
@@ -462,28 +483,24 @@ impl Run {
         Ok(found)
     }
 
-    /// Makes the run, on this thread; a model's record has a picture of memory. `traced` is given its
-    /// events, if that is wanted.
-    fn make(
-        &self,
-        traced: Option<&mut OnTrace<'_>>,
-    ) -> Result<(Record, Option<ModelSize>), ExecuteError> {
-        let (mut record, size) = self.make_unnoted(traced)?;
-        record.notes.splice(0..0, self.notes.iter().cloned());
-        Ok((record, size))
+    /// What it runs.
+    pub(crate) const fn workload(&self) -> &Configured {
+        &self.workload
     }
 
-    fn make_unnoted(
-        &self,
-        traced: Option<&mut OnTrace<'_>>,
-    ) -> Result<(Record, Option<ModelSize>), ExecuteError> {
-        let name = || self.inputs.readable_name();
-        if let Some(real) = &self.real {
-            let made = real.make(self.inputs.clone(), &self.workload);
-            let made = made.map_err(|error| ExecuteError::Real { name: name(), error })?;
-            return Ok((made, None));
-        }
-        let spec = ModelSpec {
+    /// Whether its record is to show what became of pageblocks.
+    pub(crate) const fn shows_blocks(&self) -> bool {
+        self.shows_blocks
+    }
+
+    /// Whether what it does at first may serve others, too: nobody looks at it or keeps something of it meanwhile.
+    const fn may_share(&self) -> bool {
+        self.real.is_none() && self.start.is_none() && !self.is_checked
+    }
+
+    /// Everything that determines it on the model, but the workload.
+    pub(crate) fn model_spec(&self) -> ModelSpec {
+        ModelSpec {
             machine: self.machine.clone(),
             policy: self.kernel.policy.clone(),
             flows: self.kernel.flows.clone(),
@@ -493,7 +510,50 @@ impl Run {
             sample_interval: self.sample_interval,
             draw: Some(memory_map::draw),
             watch: self.shows_blocks.then_some(block_lives::watch),
-        };
+        }
+    }
+
+    /// Puts what a model left of it into a store, unless it failed.
+    pub(crate) fn put(
+        &self,
+        made: Result<(Record, Kernel), RunError>,
+        store: &Store,
+    ) -> Result<(Record, ModelSize), ExecuteError> {
+        let failed = |error| ExecuteError::Run { name: self.inputs.readable_name(), error };
+        let (mut record, world) = made.map_err(failed)?;
+        self.finish(&mut record);
+        store.put(&record)?;
+        Ok((record, ModelSize::of(&world.memory)))
+    }
+
+    /// Adds to its record what its plan knows of it.
+    fn finish(&self, record: &mut Record) {
+        record.notes.splice(0..0, self.notes.iter().cloned());
+        record.column = Some(self.column as u32);
+    }
+
+    /// Makes the run, on this thread; a model's record has a picture of memory. `traced` is given its
+    /// events, if that is wanted.
+    fn make(
+        &self,
+        traced: Option<&mut OnTrace<'_>>,
+    ) -> Result<(Record, Option<ModelSize>), ExecuteError> {
+        let (mut record, size) = self.make_unfinished(traced)?;
+        self.finish(&mut record);
+        Ok((record, size))
+    }
+
+    fn make_unfinished(
+        &self,
+        traced: Option<&mut OnTrace<'_>>,
+    ) -> Result<(Record, Option<ModelSize>), ExecuteError> {
+        let name = || self.inputs.readable_name();
+        if let Some(real) = &self.real {
+            let made = real.make(self.inputs.clone(), &self.workload);
+            let made = made.map_err(|error| ExecuteError::Real { name: name(), error })?;
+            return Ok((made, None));
+        }
+        let spec = self.model_spec();
         let failed = |error| ExecuteError::Run { name: name(), error };
         let code = self.workload.code();
         if let Some(start) = &self.start {
@@ -652,50 +712,103 @@ fn make_all(
     workers: usize,
     watch: &dyn Watch,
 ) -> Result<usize, ExecuteError> {
-    let (next, nr_made) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let is_interrupted = AtomicBool::new(false);
-    let failures: Mutex<Vec<(usize, ExecuteError)>> = Mutex::default();
-    let work = || {
-        loop {
-            let has_ended = !lock(&failures).is_empty() || is_interrupted.load(Ordering::Relaxed);
-            if has_ended || watch.should_stop() {
+    let families = families(runs, |run| !run.may_share() || watch.wants_trace(run));
+    let next = AtomicUsize::new(0);
+    let work = Work {
+        store,
+        watch,
+        idle: Idle::new(workers.saturating_sub(families.len())),
+        nr_made: AtomicUsize::new(0),
+        has_ended: AtomicBool::new(false),
+        failures: Mutex::default(),
+    };
+    let work_on = || {
+        while !work.is_over() {
+            let Some(family) = families.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                work.idle.add();
                 return;
-            }
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(run) = runs.get(number) else { return };
-            watch.begun(run);
-            let mut goes_on = true;
-            let mut traced = |text: &[u8]| goes_on = watch.traced(run, text);
-            let is_traced = run.is_model() && watch.wants_trace(run);
-            let made = run.make(is_traced.then_some(&mut traced)).and_then(|mut made| {
-                made.0.column = Some(run.column as u32);
-                store.put(&made.0)?;
-                Ok(made)
-            });
-            if !goes_on {
-                is_interrupted.store(true, Ordering::Relaxed);
-            }
-            match made {
-                Ok((record, size)) => {
-                    nr_made.fetch_add(1, Ordering::Relaxed);
-                    watch.ended(run, &record, size);
-                }
-                Err(ExecuteError::Real { error, .. }) if error.is_interrupt() => {
-                    is_interrupted.store(true, Ordering::Relaxed);
-                }
-                Err(error) => lock(&failures).push((number, error)),
-            }
+            };
+            work.make(family);
         }
     };
     thread::scope(|scope| {
-        for _ in 0..workers.min(runs.len()) {
-            scope.spawn(work);
+        for _ in 0..workers.min(families.len()) {
+            scope.spawn(work_on);
         }
     });
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match failures.into_iter().min_by_key(|(number, _)| *number) {
+    let failures = work.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let number = |failed: Identity| runs.iter().position(|run| run.inputs.identity() == failed);
+    match failures.into_iter().min_by_key(|(failed, _)| number(*failed)) {
         Some((_, error)) => Err(error),
-        None => Ok(nr_made.into_inner()),
+        None => Ok(work.nr_made.into_inner()),
+    }
+}
+
+/// Runs that are being made, on whatever thread.
+struct Work<'a> {
+    store: &'a Store,
+    watch: &'a dyn Watch,
+    idle: Idle,
+    nr_made: AtomicUsize,
+    /// Nobody begins another.
+    has_ended: AtomicBool,
+    failures: Mutex<Vec<(Identity, ExecuteError)>>,
+}
+
+impl Work<'_> {
+    fn is_over(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed) || self.watch.should_stop()
+    }
+
+    /// Makes runs that are alike at first.
+    fn make(&self, family: &[&Run]) {
+        self.watch.begun(family[0]);
+        if let [run] = family {
+            return self.make_alone(run);
+        }
+        let Made { made, lost } = family::make(family, self.store, self.watch, &self.idle);
+        let are_done: BTreeSet<usize> = made.iter().map(|(number, _)| *number).collect();
+        for (number, made) in made {
+            self.note(family[number], made);
+        }
+        for number in (0..family.len()).filter(|number| !are_done.contains(number)) {
+            if self.is_over() {
+                return;
+            }
+            if !lost.contains(&number) {
+                self.watch.begun(family[number]);
+            }
+            self.make_alone(family[number]);
+        }
+    }
+
+    /// Makes a run that has begun.
+    fn make_alone(&self, run: &Run) {
+        let mut goes_on = true;
+        let mut traced = |text: &[u8]| goes_on = self.watch.traced(run, text);
+        let is_traced = run.is_model() && self.watch.wants_trace(run);
+        let made = run.make(is_traced.then_some(&mut traced)).and_then(|(record, size)| {
+            self.store.put(&record)?;
+            self.watch.ended(run, &record, size);
+            Ok(())
+        });
+        if !goes_on {
+            self.has_ended.store(true, Ordering::Relaxed);
+        }
+        self.note(run, made);
+    }
+
+    /// Notes what became of a run.
+    fn note(&self, run: &Run, made: Result<(), ExecuteError>) {
+        match made {
+            Ok(()) => {
+                self.nr_made.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            Err(ExecuteError::Real { error, .. }) if error.is_interrupt() => {}
+            Err(error) => lock(&self.failures).push((run.inputs.identity(), error)),
+        }
+        self.has_ended.store(true, Ordering::Relaxed);
     }
 }
 

@@ -71,6 +71,11 @@ pub trait Watch {
 /// Draws what the memory of a run with these inputs holds, as SVG; equal memory has to give equal text.
 pub type Draw = fn(&Kernel, &Inputs, Moment) -> String;
 
+/// Asked once, when the workload says that parameters matter from now on which did not before
+/// ([`System::part`](highorder_system::System::part)): returns the inputs of the run that goes on, whose record it will
+/// be. It may return more than once, each time in a process of its own.
+pub type Part = Box<dyn FnOnce() -> Inputs>;
+
 /// When memory is drawn: when the workload notes that its mappings are there, and the last such time counts;
 /// at the end, if it never does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +130,8 @@ struct Shared {
     /// What had been spent by then.
     so_far: Spent,
     inputs: Inputs,
+    /// Who is asked when the workload's ways part.
+    part: Option<Part>,
     draw: Option<Draw>,
     pictures: BTreeMap<String, String>,
     threads: Vec<ThreadState>,
@@ -197,6 +204,24 @@ pub fn run_checked(
     run_in(sim, settings, Course { is_checked: true, ..course }, inputs, workload)
 }
 
+/// As [`run_on`], of several runs that are alike until the workload parts: `inputs` are those of the one whose record it
+/// is if the workload ends before.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_parting(
+    spec: ModelSpec,
+    inputs: Inputs,
+    workload: Code,
+    part: Part,
+) -> Result<(Record, Kernel), RunError> {
+    let (sim, settings, course) = boot(spec);
+    run_in(sim, settings, Course { part: Some(part), ..course }, inputs, workload)
+}
+
 /// Events of a run, in the order in which they happened.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -248,7 +273,8 @@ pub fn run_from(
     if sets_marks {
         settings.apply_to_marks(sim.world_mut());
     }
-    let course = Course { seed, demands, sample_interval, draw, watch, is_checked: false };
+    let course =
+        Course { seed, demands, sample_interval, draw, watch, is_checked: false, part: None };
     if residents.is_empty() {
         return run_in(sim, settings, course, inputs, workload);
     }
@@ -273,7 +299,11 @@ fn boot(spec: ModelSpec) -> (Sim<Kernel>, Settings, Course) {
     settings.apply(&mut policy);
     let mut sim = kernel::boot(&machine, policy, flows, settings.knobs);
     settings.apply_to_marks(sim.world_mut());
-    (sim, settings, Course { seed, demands, sample_interval, draw, watch, is_checked: false })
+    (
+        sim,
+        settings,
+        Course { seed, demands, sample_interval, draw, watch, is_checked: false, part: None },
+    )
 }
 
 fn settings_of(policy: &Policy, flows: &Flows, knobs: &BTreeMap<String, String>) -> Settings {
@@ -293,6 +323,7 @@ struct Course {
     watch: Option<NewWatch>,
     /// Whether invariants are checked on the way.
     is_checked: bool,
+    part: Option<Part>,
 }
 
 fn run_in(
@@ -323,6 +354,7 @@ fn run_named(
         before: None,
         so_far: Spent::default(),
         inputs: inputs.clone(),
+        part: course.part,
         draw: course.draw,
         pictures: BTreeMap::new(),
         threads: Vec::new(),
@@ -412,6 +444,7 @@ fn finish(sim: &Sim<Kernel>, shared: &SharedRef, elapsed: Ns, record: &mut Recor
     let kernel = sim.world();
     record.after = state::of(kernel);
     let mut shared = shared.borrow_mut();
+    record.inputs = shared.inputs.clone();
     record.held = shared.held.take();
     if let Some(before) = shared.before.take() {
         record.before = before;

@@ -815,6 +815,14 @@ impl System for Thread<'_, '_> {
         latencies.entry(class.to_owned()).or_default().record(latency.0);
     }
 
+    fn part(&mut self) {
+        let part = self.shared.borrow_mut().part.take();
+        if let Some(part) = part {
+            let inputs = part();
+            self.shared.borrow_mut().inputs = inputs;
+        }
+    }
+
     fn note_before(&mut self) {
         let before = state::of(self.cx.world());
         let so_far = Spent {

@@ -13,7 +13,7 @@ mod blocks;
 mod files;
 mod memory;
 mod message;
-mod process;
+pub(crate) mod process;
 mod shared;
 mod thread;
 

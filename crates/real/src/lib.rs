@@ -15,6 +15,7 @@ mod proc;
 pub mod signals;
 #[doc(hidden)]
 pub mod testing;
+pub mod twin;
 pub mod vm;
 
 pub use host::{HostError, HostSpec, MemoryRule};

@@ -416,6 +416,10 @@ pub trait System {
     /// Adds a latency to a class.
     fn latency(&mut self, class: &str, latency: Ns);
 
+    /// Says that what the workload does from here on depends on parameters of its that did not matter until now. A
+    /// system that can goes on from here once for each run that differs in these alone; others do nothing.
+    fn part(&mut self) {}
+
     /// Says that what came until now was preparation: the run's counters and durations begin here.
     fn note_before(&mut self);
 

@@ -58,6 +58,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |settings| settings.check_at_most("area_min", "area_max"),
+    late: &[],
     needs_files: |_| false,
     run,
 };

@@ -33,6 +33,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    late: &[],
     needs_files: |_| true,
     run,
 };

@@ -125,6 +125,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check,
+    late: &[],
     needs_files: |_| true,
     run,
 };

@@ -60,6 +60,7 @@ pub use parameters::{ParameterError, ParameterInfo, Value};
 use highorder_system::{Code, Failure, System};
 use parameters::{Parameter, Setting, Settings};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A workload: its parameters and what it does.
 #[derive(Debug)]
@@ -68,6 +69,9 @@ struct Workload {
     /// What it does, in one line.
     about: &'static str,
     parameters: &'static [Parameter],
+    /// Those that it looks at in [`Settings::later`] alone: what it does until then serves all runs that differ in
+    /// nothing else.
+    late: &'static [&'static str],
     /// Says what is wrong with values that are each possible, but not together.
     check: fn(&Settings) -> Result<(), ParameterError>,
     run: fn(&mut dyn System, &Settings) -> Result<(), Failure>,
@@ -205,5 +209,38 @@ impl Configured {
     pub fn code(&self) -> Code {
         let Self { workload, settings } = self.clone();
         Box::new(move |sys| (workload.run)(sys, &settings))
+    }
+
+    /// What of its parameters matters until its system parts ([`System::part`]): workloads of one name for which this
+    /// is equal do the same until then. `None` if all of them matter from the start.
+    #[must_use]
+    pub fn values_at_first(&self) -> Option<BTreeMap<String, String>> {
+        let late = self.workload.late;
+        let is_early = |(name, _): &(String, String)| !late.contains(&name.as_str());
+        (!late.is_empty()).then(|| self.values().into_iter().filter(is_early).collect())
+    }
+
+    /// As [`Self::code`], for a system that parts: which workload it goes on as then has to be chosen by the time that
+    /// [`System::part`] returns.
+    #[must_use]
+    pub fn code_until_chosen(&self, choice: &Choice) -> Code {
+        let Self { workload, settings } = self.clone();
+        let settings = settings.until_chosen(workload.late, choice);
+        Box::new(move |sys| (workload.run)(sys, &settings))
+    }
+}
+
+/// Which workload a run goes on as that was alike for several.
+#[derive(Clone, Debug, Default)]
+pub struct Choice(Arc<Mutex<Option<Settings>>>);
+
+impl Choice {
+    /// Has the run go on as this one.
+    pub fn choose(&self, workload: &Configured) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(workload.settings.clone());
+    }
+
+    fn chosen(&self) -> Option<Settings> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

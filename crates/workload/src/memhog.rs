@@ -34,6 +34,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    late: &[],
     needs_files: |_| false,
     run,
 };

@@ -54,6 +54,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    late: &[],
     needs_files: |settings| {
         settings.count("fragment") > 0 && settings.word("fragment_with") == "file"
     },

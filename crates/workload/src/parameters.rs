@@ -1,6 +1,7 @@
 //! Parameters of workloads: which values they take, and how these are read and printed.
 
-use highorder_system::MachineInfo;
+use crate::Choice;
+use highorder_system::{MachineInfo, System};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -255,8 +256,12 @@ impl fmt::Display for Setting {
 }
 
 /// Values of all parameters of a workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings(BTreeMap<&'static str, Setting>);
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    values: BTreeMap<&'static str, Setting>,
+    /// Who says what the values are that are missing, where they do not matter yet.
+    choice: Option<Choice>,
+}
 
 impl Settings {
     /// The values given, and defaults for the rest.
@@ -279,20 +284,37 @@ impl Settings {
             })?;
             Ok((*name, setting))
         };
-        parameters.iter().map(read).collect::<Result<_, _>>().map(Self)
+        let values = parameters.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Self { values, choice: None })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, Setting)> {
-        self.0.iter().map(|(name, setting)| (*name, *setting))
+        self.values.iter().map(|(name, setting)| (*name, *setting))
     }
 
     pub(crate) fn set(&mut self, name: &'static str, setting: Setting) {
-        self.0.insert(name, setting);
+        self.values.insert(name, setting);
+    }
+
+    /// The same without the parameters that are still to be chosen.
+    pub(crate) fn until_chosen(mut self, late: &[&str], choice: &Choice) -> Self {
+        self.values.retain(|name, _| !late.contains(name));
+        Self { choice: Some(choice.clone()), ..self }
+    }
+
+    /// All values, of which those of late parameters did not matter until now.
+    ///
+    /// # Panics
+    /// If they were to be chosen and nobody did: a mistake of whoever parted the system.
+    pub(crate) fn later(&self, sys: &mut dyn System) -> Self {
+        sys.part();
+        let Some(choice) = &self.choice else { return self.clone() };
+        choice.chosen().expect("whoever parts a system says what goes on")
     }
 
     /// Multiplies sizes in bytes.
     pub(crate) fn scale(&mut self, numerator: u32, denominator: u32) {
-        for setting in self.0.values_mut() {
+        for setting in self.values.values_mut() {
             if let Setting::Size(bytes) = setting {
                 let scaled = u128::from(*bytes) * u128::from(numerator) / u128::from(denominator);
                 *bytes = (scaled as u64).clamp(1, SIZE_MAX);
@@ -305,7 +327,7 @@ impl Settings {
         if self.size(name) <= self.size(most) {
             return Ok(());
         }
-        let (found, limit) = (self.0[name], self.0[most]);
+        let (found, limit) = (self.values[name], self.values[most]);
         let message = format!("`{name}` is {found}, expected at most `{most}`, {limit}");
         Err(ParameterError::new(name, message))
     }
@@ -315,7 +337,7 @@ impl Settings {
     /// # Panics
     /// If the workload has no such parameter, or it is no count: here and below, a mistake in its table.
     pub(crate) fn count(&self, name: &str) -> u64 {
-        match self.0[name] {
+        match self.values[name] {
             Setting::Count(count) => count,
             other => panic!("`{name}` is {other}, no count"),
         }
@@ -327,7 +349,7 @@ impl Settings {
     }
 
     pub(crate) fn word(&self, name: &str) -> &'static str {
-        match self.0[name] {
+        match self.values[name] {
             Setting::Word(word) => word,
             other => panic!("`{name}` is {other}, no word"),
         }
@@ -335,7 +357,7 @@ impl Settings {
 
     /// Bytes of a size.
     pub(crate) fn size(&self, name: &str) -> u64 {
-        match self.0[name] {
+        match self.values[name] {
             Setting::Size(bytes) | Setting::Fixed(bytes) => bytes,
             other => panic!("`{name}` is {other}, no size"),
         }
@@ -343,12 +365,12 @@ impl Settings {
 
     /// Whether an amount of memory is more than none.
     pub(crate) fn has_memory(&self, name: &str) -> bool {
-        self.0[name] != Setting::Share(0)
+        self.values[name] != Setting::Share(0)
     }
 
     /// Base pages of a size or of a share of memory.
     pub(crate) fn pages(&self, name: &str, machine: &MachineInfo) -> u64 {
-        self.0[name].pages(machine)
+        self.values[name].pages(machine)
     }
 }
 

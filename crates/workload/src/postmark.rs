@@ -57,6 +57,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |settings| settings.check_at_most("size_min", "size_max"),
+    late: &[],
     needs_files: |_| true,
     run,
 };

@@ -41,6 +41,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         WRITERS,
     ],
     check: |settings| settings.check_at_most("block", "file_size"),
+    late: &[],
     needs_files: |_| true,
     run,
 };

@@ -83,6 +83,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    late: &[],
     needs_files: |settings| settings.word("rested") == "yes" || settings.word("builds") == "yes",
     run,
 };

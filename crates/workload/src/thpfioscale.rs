@@ -64,6 +64,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         WRITERS,
     ],
     check: |settings| settings.check_at_most("block", "file_size"),
+    late: &["advice", "area", THREADS],
     needs_files: |_| true,
     run,
 };
@@ -81,7 +82,6 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let machine = sys.machine();
     let writers = settings.count_u32("writers");
     let files = Files::new(machine, settings, "thpfioscale")?;
-    let huge = Huge::new(machine, settings, writers);
     let wrote = run_processes(
         sys,
         processes("write", writers, move |sys, n| write_in_turns(sys, files, n)),
@@ -98,6 +98,8 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let end = sys.now() + Ns::from_secs(settings.count("read_seconds"));
     let readers = start_readers(sys, files, writers, (&stop, end))?;
     sys.sleep(wrote.elapsed)?;
+    let settings = settings.later(sys);
+    let huge = Huge::new(sys.machine(), &settings, writers);
     let ended = fill_huge(sys, huge);
     stop.raise();
     let read = join_all(sys, &readers);

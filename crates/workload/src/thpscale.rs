@@ -47,6 +47,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    late: &["advice", THREADS],
     needs_files: |_| true,
     run,
 };
@@ -74,16 +75,17 @@ struct Plan {
 }
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
-    let threads = settings.count_u32(THREADS);
     let machine = sys.machine();
     let (page_bytes, huge) = (machine.page_bytes, machine.huge_pages);
     let file_pages = settings.pages("memory", machine);
-    let exact = file_pages / u64::from(threads);
-    let share = exact + SHARE_EXTRA / page_bytes;
     write_by_process(sys, FILE, file_pages * page_bytes, BLOCK)?;
     sys.sync()?;
     sys.drop_caches(Caches::All)?;
     sys.note_before();
+    let settings = settings.later(sys);
+    let threads = settings.count_u32(THREADS);
+    let exact = file_pages / u64::from(threads);
+    let share = exact + SHARE_EXTRA / page_bytes;
     let plan = Plan {
         threads,
         share: share.next_multiple_of(huge),

@@ -57,6 +57,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
     ],
     check: |_| Ok(()),
+    late: &["advice", "passes", THREADS],
     needs_files: |settings| settings.has_memory("file"),
     run,
 };
@@ -71,17 +72,19 @@ const BLOCK: u64 = 1 << 20;
 const LATER: Ns = Ns::from_millis(1);
 
 fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
-    let threads = settings.count_u32(THREADS);
-    let passes = settings.count("passes");
     let machine = sys.machine();
     let page_bytes = machine.page_bytes;
-    let each = settings.pages("memory", machine) / u64::from(threads);
+    let pages = settings.pages("memory", machine);
     let file_pages = settings.pages("file", machine);
     if file_pages > 0 {
         write_by_process(sys, FILE, file_pages * page_bytes + FILE_EXTRA, BLOCK)?;
         sys.sync()?;
         sys.note_before();
     }
+    let settings = settings.later(sys);
+    let threads = settings.count_u32(THREADS);
+    let passes = settings.count("passes");
+    let each = pages / u64::from(threads);
     let advice = advice(settings.word("advice"));
     let writers: Code = Box::new(move |sys| anonymous(sys, threads, each, passes, advice));
     let mut processes = vec![(ThreadSpec::process("usemem"), writers)];

@@ -8,7 +8,7 @@ use highorder_system::{
     Access, Advice, Caches, Failure, KernelBlock, MemPolicy, NodeId, Ns, Pattern, Place,
 };
 use highorder_workload::recorded::{Program, Script};
-use highorder_workload::{Configured, Value, find};
+use highorder_workload::{Choice, Configured, Value, find};
 use std::collections::BTreeMap;
 
 /// A machine of 64 MiB.
@@ -885,22 +885,56 @@ fn a_recorded_highalloc_makes_trees_of_files_first() {
     }
 }
 
+/// The workload with these values, so small that it does not take long; one of another name has its defaults.
+fn small(name: &str) -> Configured {
+    let one = Value::Integer(1);
+    let values = match name {
+        "churn" => vec![("operations", Value::Integer(100))],
+        "numa-thp-bench" => vec![("area", text("4 MiB")), ("writes", Value::Integer(1000))],
+        "postmark" => vec![("transactions", Value::Integer(100))],
+        "stutter" => vec![("mapping", text("1 MiB")), ("rounds", one)],
+        "small-files" => vec![("memory", Value::Float(0.1))],
+        "thpfioscale" => vec![("memory", Value::Float(0.1)), ("read_seconds", one)],
+        "usemem" => vec![("passes", one)],
+        _ => Vec::new(),
+    };
+    with_values(name, values)
+}
+
+fn with_values(name: &str, values: Vec<(&str, Value)>) -> Configured {
+    let values = values.into_iter().map(|(key, value)| (key.to_owned(), value));
+    find(name, &values.collect()).unwrap().scaled(1, 64)
+}
+
+#[test]
+fn a_workload_looks_at_late_parameters_once_it_has_parted_and_not_before() {
+    let mut names = Vec::new();
+    for name in highorder_workload::names() {
+        let workload = small(name);
+        let Some(early) = workload.values_at_first() else { continue };
+        assert!(early.len() < workload.values().len(), "{name}");
+        let mut whole = Fake::new(PAGES);
+        whole.run(workload.code()).unwrap();
+        let choice = Choice::default();
+        let mut parted = Fake::new(PAGES);
+        parted.at_part = Some(Box::new({
+            let (choice, workload) = (choice.clone(), workload.clone());
+            move || choice.choose(&workload)
+        }));
+        // Whoever looks at what is still to be chosen panics.
+        parted.run(workload.code_until_chosen(&choice)).unwrap();
+        assert_eq!((whole.nr_parts, parted.nr_parts), (1, 1), "{name}");
+        assert!(whole.events == parted.events && whole.rows == parted.rows, "{name}");
+        names.push(*name);
+    }
+    assert_eq!(names, ["thpfioscale", "thpscale", "usemem"]);
+}
+
 #[test]
 fn a_workload_says_whether_it_needs_files_and_creates_some_exactly_then() {
-    let (one, zero) = (Value::Integer(1), Value::Integer(0));
-    // So that none takes long; a workload that is not named here runs with its defaults.
-    let small: [(&str, Vec<(&str, Value)>); 7] = [
-        ("churn", vec![("operations", Value::Integer(100))]),
-        ("numa-thp-bench", vec![("area", text("4 MiB")), ("writes", Value::Integer(1000))]),
-        ("postmark", vec![("transactions", Value::Integer(100))]),
-        ("stutter", vec![("mapping", text("1 MiB")), ("rounds", one.clone())]),
-        ("small-files", vec![("memory", Value::Float(0.1))]),
-        ("thpfioscale", vec![("memory", Value::Float(0.1)), ("read_seconds", one.clone())]),
-        ("usemem", vec![("passes", one.clone())]),
-    ];
-    let check = |name: &str, values: Vec<(&str, Value)>| {
-        let values = values.into_iter().map(|(key, value)| (key.to_owned(), value));
-        let workload = find(name, &values.collect()).unwrap().scaled(1, 64);
+    let zero = Value::Integer(0);
+    let check = |workload: Configured| {
+        let name = workload.name();
         let mut sys = Fake::new(PAGES);
         // The sampler of stutter would never end.
         sys.naps_max = 20;
@@ -912,15 +946,17 @@ fn a_workload_says_whether_it_needs_files_and_creates_some_exactly_then() {
     // Its threads meet at a barrier, and the fake system runs one after another.
     assert!(configured("fleet", []).needs_files());
     for name in highorder_workload::names().iter().filter(|name| **name != "fleet") {
-        let values = small.iter().find(|(of, _)| of == name).map(|(_, values)| values.clone());
-        check(name, values.unwrap_or_default());
+        check(small(name));
     }
     let passes = || ("passes", Value::Integer(1));
-    assert!(!check("usemem", vec![passes(), ("file", NONE)]));
-    assert!(!check("stress-highalloc", vec![("rested", text("no"))]));
+    assert!(!check(with_values("usemem", vec![passes(), ("file", NONE)])));
+    assert!(!check(with_values("stress-highalloc", vec![("rested", text("no"))])));
     let fragment =
         |with| vec![passes(), ("fragment", Value::Integer(10)), ("fragment_with", text(with))];
-    assert!(check("mmap-demo", fragment("file")));
-    assert!(!check("mmap-demo", fragment("anon")));
-    assert!(!check("mmap-demo", vec![("fragment", zero), ("fragment_with", text("file"))]));
+    assert!(check(with_values("mmap-demo", fragment("file"))));
+    assert!(!check(with_values("mmap-demo", fragment("anon"))));
+    assert!(!check(with_values(
+        "mmap-demo",
+        vec![("fragment", zero), ("fragment_with", text("file"))]
+    )));
 }

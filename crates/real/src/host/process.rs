@@ -42,13 +42,19 @@ const OOM_SCORE_ADJ: &str = "1000";
 /// Stack of a thread that waits for a child.
 const WAITER_STACK_BYTES: usize = 64 << 10;
 
-/// Whether this process is one of a run's, whose panics are told in its record or its error. Its hook for panics stays
-/// the program's: to set another takes a lock, which some thread may have held when this process was forked.
+/// Whether this process is one of a run's, whose panics are told in its record or its error, or a copy
+/// ([`crate::twin`]), of whose run they are told once it is made again. Its hook for panics stays the program's: to set
+/// another takes a lock, which some thread may have held when this process was forked.
 static IS_FORK: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is one of a run's: then the program's hook has nothing to tell of a panic.
 pub fn is_fork() -> bool {
     IS_FORK.load(SeqCst)
+}
+
+/// Notes in a process that was forked that it is one.
+pub(crate) fn note_fork() {
+    IS_FORK.store(true, SeqCst);
 }
 
 /// What all processes of a run know.
@@ -138,7 +144,7 @@ pub(crate) fn start(
             let (read, write) = lifeline;
             drop(write);
             let end = panic::catch_unwind(AssertUnwindSafe(|| {
-                IS_FORK.store(true, SeqCst);
+                note_fork();
                 warden(world, first, read.as_fd(), journal);
             }));
             exit(i32::from(end.is_err()))
@@ -148,7 +154,7 @@ pub(crate) fn start(
 }
 
 /// Ends this process at once: what the program would do at its end is not the business of its forks.
-fn exit(status: i32) -> ! {
+pub(crate) fn exit(status: i32) -> ! {
     // SAFETY: always.
     unsafe { libc::_exit(status) }
 }

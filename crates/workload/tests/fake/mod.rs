@@ -105,6 +105,9 @@ pub(crate) struct Fake {
     pub(crate) naps_max: usize,
     /// Mappings that are granted; the next is refused.
     pub(crate) mappings_max: usize,
+    /// What is done when it parts.
+    pub(crate) at_part: Option<Box<dyn Fn()>>,
+    pub(crate) nr_parts: usize,
     processes: Vec<Process>,
     /// Files by name, with their sizes.
     pub(crate) files: BTreeMap<String, u64>,
@@ -151,6 +154,8 @@ impl Fake {
             capacity: u64::MAX,
             faults_are_huge: false,
             naps_max: usize::MAX,
+            at_part: None,
+            nr_parts: 0,
             mappings_max: usize::MAX,
             files: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -619,6 +624,13 @@ impl System for Fake {
 
     fn latency(&mut self, class: &str, _: Ns) {
         *self.latencies.entry(class.to_owned()).or_default() += 1;
+    }
+
+    fn part(&mut self) {
+        self.nr_parts += 1;
+        if let Some(at_part) = &self.at_part {
+            at_part();
+        }
     }
 
     fn note_before(&mut self) {
