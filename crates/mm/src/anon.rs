@@ -28,6 +28,7 @@ use crate::tlb::TlbUsers;
 use crate::types::{Access, CpuId, MemPolicy, Migratetype, NodeId, Order, Pfn};
 use crate::vma::{HugeAdvice, ProcessId, Vma};
 use crate::vmstat::Vm;
+use crate::warm::AHEAD;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 use core::ops::Range;
@@ -806,7 +807,13 @@ impl Memory {
         self.lru_add_drain(cpu);
         let mut batch = Vec::new();
         for chunk in gather.chunks(GATHER_MAX) {
-            for &pfn in chunk {
+            for (number, &pfn) in chunk.iter().enumerate() {
+                if let Some(&later) = chunk.get(number + 2 * AHEAD) {
+                    self.frames.warm(later);
+                }
+                if let Some(&soon) = chunk.get(number + AHEAD) {
+                    self.frames.warm_beside(soon);
+                }
                 if self.frames.has(pfn, PageFlags::SWAPCACHE) && !self.try_to_free_swap(pfn) {
                     // Being read or written, or of a huge page partly in swap: reclaim finds it.
                     continue;
@@ -879,6 +886,12 @@ impl Memory {
         let mut any_file = false;
         for at in range.start.0..range.end.0 {
             let vpn = Vpn(at);
+            let soon = at + AHEAD as u32;
+            if soon < range.end.0
+                && let Some(pfn) = self.spaces.table.pte(Vpn(soon)).pfn()
+            {
+                self.frames.warm(pfn);
+            }
             let pte = self.spaces.table.pte(vpn);
             if pte.is_none() {
                 continue;

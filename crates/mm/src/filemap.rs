@@ -22,6 +22,7 @@ use crate::page_table::Slot;
 use crate::slab::{CacheId, Object};
 use crate::types::{CpuId, Pfn};
 use crate::vmstat::Vm;
+use crate::warm::warm;
 use dirty::DirtyFiles;
 use nodes::Node;
 use smallvec::SmallVec;
@@ -190,6 +191,30 @@ impl PageCache {
     fn held_at(&self, owner: u32) -> CachedPage {
         let chunk = self.chunks.get(owner as usize / CHUNK);
         chunk.map_or(CachedPage::None, |chunk| chunk.held(owner as usize % CHUNK))
+    }
+
+    /// Asks for what a frame's owner names.
+    pub(crate) fn warm(&self, owner: u32) {
+        let chunk = self.chunks.get(owner as usize / CHUNK);
+        if let Some(entry) = chunk.and_then(|chunk| chunk.entries.get(owner as usize % CHUNK)) {
+            warm(entry);
+        }
+    }
+
+    /// Where the dirty pages end of which the first is page `first` of a file: after `most` of them at the latest.
+    #[must_use]
+    pub fn end_of_dirty(&self, file: FileId, first: u64, most: u64) -> u64 {
+        let end = first + most;
+        let mut index = first;
+        while index < end {
+            let Some((chunk, at)) = self.place(file, index) else { break };
+            let dirty = u64::from((!(self.chunks[chunk].dirty >> at)).trailing_zeros());
+            index += dirty;
+            if dirty < (CHUNK - at) as u64 {
+                break;
+            }
+        }
+        index.min(end)
     }
 
     fn place_to_fill(&mut self, file: FileId, index: u64) -> (usize, usize) {

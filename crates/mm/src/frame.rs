@@ -8,6 +8,7 @@
 //! which state and of which order the block is, or [`State::Inner`].
 
 use crate::types::{CpuId, Migratetype, Order, Pfn};
+use crate::warm::warm;
 use bitflags::bitflags;
 use std_alloc::vec;
 use std_alloc::vec::Vec;
@@ -242,6 +243,22 @@ impl Frames {
         }
     }
 
+    /// Asks for the frame at `pfn`, if there is one.
+    #[inline]
+    pub(crate) fn warm(&self, pfn: Pfn) {
+        if let Some(frame) = self.frames.get(pfn.index()) {
+            warm(frame);
+        }
+    }
+
+    /// Asks for the frames that stand beside `pfn` on its list.
+    #[inline]
+    pub(crate) fn warm_beside(&self, pfn: Pfn) {
+        let Frame { next, prev, .. } = self.frames[pfn.index()];
+        self.warm(Pfn(next));
+        self.warm(Pfn(prev));
+    }
+
     /// State of the block that begins at `pfn`; a frame beyond the table is a hole.
     #[inline]
     #[must_use]
@@ -387,6 +404,14 @@ impl Frames {
             f.word & (STATE_BITS | ORDER_BITS)
                 == (State::Free as u32 | u32::from(order.0) << ORDER_SHIFT)
         })
+    }
+
+    /// Whether the block that begins at `pfn` is one page in use.
+    #[inline]
+    #[must_use]
+    pub fn is_page_in_use(&self, pfn: Pfn) -> bool {
+        let word = self.frames.get(pfn.index()).map_or(0, |frame| frame.word);
+        word & (STATE_BITS | ORDER_BITS) == State::Allocated as u32
     }
 
     /// The head of the block that holds `pfn`: itself, or the head that an [`State::Inner`] frame

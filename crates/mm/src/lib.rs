@@ -50,6 +50,7 @@ pub mod tlb;
 pub mod validate;
 pub mod vma;
 pub mod vmstat;
+pub mod warm;
 pub mod watermark;
 pub mod workingset;
 pub mod zone;

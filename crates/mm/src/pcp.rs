@@ -20,6 +20,7 @@ use crate::gfp::AllocFlags;
 use crate::memory::Memory;
 use crate::policy::{ListType, PcpDrain, PcpHigh, PcpOrders};
 use crate::types::{COSTLY_ORDER, CpuId, Migratetype, Order, Pfn, ZoneKind};
+use crate::warm::AHEAD;
 use crate::watermark::Mark;
 use crate::zone::ZoneId;
 
@@ -352,10 +353,30 @@ impl Memory {
     #[doc(alias = "free_pcppages_bulk")]
     pub fn drain_pcp_bulk(&mut self, id: ZoneId, cpu: CpuId, drain: Drain) {
         let mut cursor = DrainCursor::new(self.policy.pcp.drain, drain, self.pcp(id, cpu).count);
+        let mut soon = None;
         while let Some((pfn, index)) = cursor.next_block(self, id, cpu) {
+            soon = self.warm_buddies(pfn, index, soon);
             self.drain_pcp_block(id, cpu, pfn, index);
         }
         self.work.drains += 1;
+    }
+
+    /// Asks for the frames with which a page may merge that is drained soon after this one, from list `index`; those
+    /// nearest to it come with its own. `soon` is that page for the block before, with its list; returns it for this.
+    fn warm_buddies(
+        &self,
+        pfn: Pfn,
+        index: usize,
+        soon: Option<(Pfn, usize)>,
+    ) -> Option<(Pfn, usize)> {
+        let soon = match soon {
+            Some((pfn, list)) if list == index => self.frames.prev(pfn)?,
+            _ => (0..AHEAD / 2).try_fold(pfn, |pfn, _| self.frames.prev(pfn))?,
+        };
+        for order in (2..=4).map(Order) {
+            self.frames.warm(soon.buddy(order));
+        }
+        Some((soon, index))
     }
 
     /// Gives one block of a CPU's list back to the free lists.

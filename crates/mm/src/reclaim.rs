@@ -716,6 +716,7 @@ impl Memory {
         sc: &ScanControl,
         shrunk: &mut Shrunk,
     ) -> Vec<Pfn> {
+        self.warm_places(&pages);
         // The next page is the last: parts of a page that is split come next.
         pages.reverse();
         let mut kept = Vec::new();

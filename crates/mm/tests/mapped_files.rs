@@ -177,6 +177,9 @@ impl World {
             let Some(id) = self.files[number].id else { continue };
             let mut from = 0;
             while let Some(index) = self.memory.files.next_dirty(id, from).filter(|_| left > 0) {
+                let is_dirty = |&page: &u64| self.memory.files.next_dirty(id, page) == Some(page);
+                let nr = (index..index + 70).take_while(is_dirty).count() as u64;
+                assert_eq!(self.memory.files.end_of_dirty(id, index, 70), index + nr);
                 let CachedPage::Page(pfn) = self.memory.files.get(id, index) else { panic!() };
                 self.begin(pfn, number, index);
                 (from, left) = (index + 1, left - 1);

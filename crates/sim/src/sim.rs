@@ -23,6 +23,7 @@ use crate::sched::{
 use crate::task::{Affinity, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use highorder_mm::types::NodeId;
+use highorder_mm::warm::AHEAD;
 use highorder_words::{CpuId, Ns};
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -75,6 +76,7 @@ pub struct Sim<W: 'static> {
     /// By task number; none when the task is done.
     coroutines: Vec<Option<TaskCoroutine<W>>>,
     on_completion: Option<Handler<W>>,
+    on_expected: Option<fn(&W, &Completion)>,
     failed: Option<RunError>,
     still: Still,
 }
@@ -102,6 +104,7 @@ impl<W: 'static> Sim<W> {
             core: Some(Box::new(core)),
             coroutines: Vec::new(),
             on_completion: None,
+            on_expected: None,
             failed: None,
             still: Still::default(),
         }
@@ -142,6 +145,11 @@ impl<W: 'static> Sim<W> {
         handler: impl FnMut(&mut W, &mut Waker<'_>, DeviceId, Completion) + 'static,
     ) {
         self.on_completion = Some(Box::new(handler));
+    }
+
+    /// Sets who is told of a completion a few completions before it is handled, to have at hand what is needed then.
+    pub fn on_expected(&mut self, handler: fn(&W, &Completion)) {
+        self.on_expected = Some(handler);
     }
 
     /// Creates a queue to wait in.
@@ -384,6 +392,11 @@ impl<W: 'static> Sim<W> {
         core.sched.complete(device);
         while let Some(completion) = core.sched.completed.pop_front() {
             if let Some(handler) = &mut self.on_completion {
+                if let (Some(expect), Some(soon)) =
+                    (self.on_expected, core.sched.completed.get(AHEAD))
+                {
+                    expect(&core.world, soon);
+                }
                 let waker = &mut Waker { sched: &mut core.sched };
                 handler(&mut core.world, waker, DeviceId(device), completion);
             }

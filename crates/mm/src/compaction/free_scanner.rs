@@ -413,6 +413,11 @@ impl Memory {
         let before = pfn;
         while pfn < end {
             scanned.nr_scanned += 1;
+            // Most of what is passed: where the next block begins need not wait for this one's order.
+            if self.frames.is_page_in_use(pfn) {
+                pfn.0 += stride;
+                continue;
+            }
             match self.frames.state(pfn) {
                 State::Free => {
                     let order = self.frames.order(pfn);

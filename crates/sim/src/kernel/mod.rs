@@ -535,6 +535,11 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         sim.world_mut().nodes.push(state);
     }
     sim.on_completion(complete);
+    sim.on_expected(|kernel, soon| {
+        if soon.io.tag != journal::TAG {
+            kernel.memory.warm_frame(Pfn(soon.io.tag as u32));
+        }
+    });
     for (node, spec) in NodeId::all(nr_nodes).zip(&machine.nodes) {
         if spec.memory_bytes > 0 {
             let place = if spec.cpus.is_empty() { Affinity::Any } else { Affinity::Node(node) };

@@ -33,6 +33,7 @@ use crate::task::Mode;
 use highorder_mm::filemap::{CachedPage, FileId};
 use highorder_mm::lru::LruList;
 use highorder_mm::vma::ProcessId;
+use highorder_mm::warm::AHEAD;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::Zone;
 use highorder_mm::{Memory, Pfn};
@@ -599,11 +600,7 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         let kernel = cx.world();
         let Some(first) = kernel.memory.files.next_dirty(file, from) else { break };
         // A run of neighbours, as long as a request may be.
-        let mut end = first + 1;
-        while end - first < left.min(128) && kernel.memory.files.next_dirty(file, end) == Some(end)
-        {
-            end += 1;
-        }
+        let end = kernel.memory.files.end_of_dirty(file, first, left.min(128));
         let Ok(is_placed) = kernel.allocate_space(file, first, end - first) else {
             kernel.lose_dirty(file, first..end);
             left = left.saturating_sub(end - first);
@@ -617,6 +614,9 @@ pub(crate) fn write_file_pages(cx: &mut KernelCx<'_>, file: FileId, most: u64) {
         let device = kernel.file(file).device;
         let mut ios: Vec<Io> = Vec::new();
         for index in first..end {
+            if let CachedPage::Page(soon) = kernel.memory.files.get(file, index + AHEAD as u64) {
+                kernel.memory.warm_frame(soon);
+            }
             let CachedPage::Page(pfn) = kernel.memory.files.get(file, index) else { continue };
             if !kernel.memory.begin_page_writeback(pfn) {
                 continue;
