@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -193,6 +194,7 @@ fn an_interrupted_experiment_says_how_it_goes_on() {
         .current_dir(project())
         .args(["run", &scene.experiment(), "--scale", "1/16", "--workers", "1"])
         .args(["--store", text(&store)])
+        .process_group(0)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -201,19 +203,21 @@ fn an_interrupted_experiment_says_how_it_goes_on() {
     while !is_there() && child.try_wait().expect("a child").is_none() {
         thread::sleep(Duration::from_millis(1));
     }
-    interrupt(&child);
+    // As a terminal does: whatever else goes on for the program is told, too.
+    interrupt(&format!("-{}", child.id()));
     let output = child.wait_with_output().expect("its output");
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{told}");
     assert!(told.contains("of 12 runs are in "), "{told}");
+    assert!(!told.contains("ended: "), "one interrupt is not two: {told}");
     let command = format!("highorder run {} --scale 1/16 --store ", scene.experiment());
     assert!(told.contains(&command), "{told}");
     assert!(output.stdout.is_empty(), "no tables of half an experiment");
 }
 
-/// Sends SIGINT to a child of ours.
-fn interrupt(child: &Child) {
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+/// Sends SIGINT to a child of ours, or to its group.
+fn interrupt(child: &str) {
+    let kill = Command::new("kill").args(["-INT", "--", child]).status();
     assert!(kill.expect("kill(1)").success());
 }
 
@@ -241,14 +245,14 @@ fn ended_by_a_second_interrupt() -> bool {
         thread::sleep(Duration::from_millis(1));
     }
     // The first is told of before the second comes: of two at once the kernel makes one.
-    interrupt(&child);
+    interrupt(&child.id().to_string());
     let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut line = String::new();
     told.read_line(&mut line).expect("a line");
     let nr_runs = || format!("{} of 12 runs are in {}; ", runs(), store.display());
     let waits = "interrupted: waiting for the runs under way; once more ends at once\n";
     if line == waits {
-        interrupt(&child);
+        interrupt(&child.id().to_string());
     }
     let mut rest = String::new();
     told.read_to_string(&mut rest).expect("its last words");

@@ -2,15 +2,17 @@
 //!
 //! Many runs of an experiment fill memory and write files in the same way, and differ in what they do then. What they
 //! have in common is computed once; then the process goes on as each of them in turn, in a copy of itself
-//! ([`highorder_real::twin`]), and as the last one itself. A record does not tell whether it was made so.
+//! ([`highorder_real::twin`]), and as the last one itself. A record does not tell whether it was made so. While copies go
+//! on, the original keeps its memory, of which they share what neither changes.
 
 use crate::run::{ExecuteError, ModelSize, Run, Watch};
 use highorder_model as model;
 use highorder_real::twin::{self, Copied, Teller, Twin};
 use highorder_record::{Inputs, Named, Record, Store};
+use highorder_sim::kernel::Kernel;
 use highorder_workload::Choice;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,9 +68,10 @@ struct Here {
     copy: Option<Teller>,
     /// Copies that have not ended yet.
     copies: Copies,
+    in_idle_place: bool,
 }
 
-/// Workers who have nothing to do: whoever has more to do than one can takes their places.
+/// Workers who have nothing to do: another who has several runs to make may use their places.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Idle(Arc<AtomicUsize>);
 
@@ -90,26 +93,37 @@ impl Idle {
     }
 }
 
-/// What became of a family's runs.
+/// What became of a family's runs, by their numbers in it. What is in neither was not begun: the workload ended before
+/// ways part, or it was to stop.
+#[derive(Default)]
 pub(crate) struct Made {
-    /// Those that were made or failed, by their numbers in the family; they have begun and ended, or failed.
-    pub(crate) made: Vec<(usize, Result<(), ExecuteError>)>,
-    /// Those that have begun, and whose copies left nothing: to be made alone, so that it is seen why.
-    pub(crate) lost: Vec<usize>,
+    /// Those that were made or failed: they have begun, and ended unless they failed.
+    pub(crate) made: BTreeMap<usize, Result<(), ExecuteError>>,
+    /// Those that have begun, and left nothing: to be made alone, so that it is seen why.
+    pub(crate) lost: BTreeSet<usize>,
 }
 
-/// Makes a family's runs, of which the first has begun already. What is in neither list was not begun: the workload
-/// ended before ways part, or it was to stop.
-pub(crate) fn make(family: &[&Run], store: &Store, watch: &dyn Watch, idle: &Idle) -> Made {
+/// Makes a family's runs, of which the first has begun already, until it is `over`.
+pub(crate) fn make(
+    family: &[&Run],
+    store: &Store,
+    watch: &dyn Watch,
+    idle: &Idle,
+    over: &(dyn Fn() -> bool + Sync),
+) -> Made {
     thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
         let (answer, goes_on) = mpsc::channel();
-        let books = scope.spawn(move || keep_books(family, store, watch, &told, &answer));
+        let keep = move || keep_books(family, store, watch, over, &told, &answer);
+        let Ok(books) = thread::Builder::new().spawn_scoped(scope, keep) else {
+            // No room for another thread, and none for processes then.
+            return Made { lost: BTreeSet::from([0]), ..Made::default() };
+        };
         let copies = Copies { idle: idle.clone(), tell: Some(tell), ..Copies::default() };
         let (number, made) = make_own(family, store, copies, goes_on);
         let mut all = books.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
         let made = made.map(|(record, size)| watch.ended(family[number], &record, Some(size)));
-        all.made.push((number, made));
+        all.made.insert(number, made);
         all
     })
 }
@@ -119,18 +133,19 @@ fn keep_books(
     family: &[&Run],
     store: &Store,
     watch: &dyn Watch,
+    over: &dyn Fn() -> bool,
     told: &Receiver<Told>,
     answer: &Sender<bool>,
 ) -> Made {
-    let mut all = Made { made: Vec::new(), lost: Vec::new() };
+    let mut all = Made::default();
     for told in told {
         match told {
             Told::Begun(number) => {
                 if number > 0 {
                     watch.begun(family[number]);
                 }
-                // Whoever asked may have failed meanwhile.
-                let _ = answer.send(!watch.should_stop());
+                // Whoever asked may have failed meanwhile. After a copy that was lost comes, most likely, a failure.
+                let _ = answer.send(!over() && all.lost.is_empty());
             }
             Told::Ended(number, size) => {
                 let run = family[number];
@@ -138,9 +153,11 @@ fn keep_books(
                 match record {
                     Some(record) => {
                         watch.ended(run, &record, size);
-                        all.made.push((number, Ok(())));
+                        all.made.insert(number, Ok(()));
                     }
-                    None => all.lost.push(number),
+                    None => {
+                        all.lost.insert(number);
+                    }
                 }
             }
         }
@@ -172,21 +189,31 @@ fn make_own(
         *went_on.borrow_mut() = here;
         run.inputs.clone()
     });
-    let made = panic::catch_unwind(AssertUnwindSafe(|| {
-        let made = model::run_parting(first.model_spec(), first.inputs.clone(), code, part);
-        let number = here.borrow().run;
-        family[number].put(made, store)
-    }));
-    let Here { run, copy, mut copies } = here.take();
-    let Some(teller) = copy else {
-        copies.wait_for_all();
-        return (run, made.unwrap_or_else(|panic| panic::resume_unwind(panic)));
+    let done = |record, kernel: &Kernel| {
+        let run = here.borrow().run;
+        let put = family[run].put(record, kernel, store);
+        // A copy ends here: to take its machine apart takes time, and locks of the unwinder's that somebody may have
+        // held who does not go on in it.
+        match (here.borrow_mut().copy.take(), put) {
+            (None, put) => put,
+            (Some(teller), Ok((_, size))) => teller.end(&size.to_bytes()),
+            (Some(teller), Err(_)) => teller.fail(),
+        }
     };
-    // Nothing may return in a copy: whoever would be waited for does not go on in it.
-    match made {
-        Ok(Ok((_, size))) => teller.end(&size.to_bytes()),
-        _ => teller.fail(),
+    let made = panic::catch_unwind(AssertUnwindSafe(|| {
+        model::run_parting(first.model_spec(), first.inputs.clone(), code, part, done)
+    }));
+    let Here { run, copy, mut copies, in_idle_place } = here.take();
+    if let Some(teller) = copy {
+        // Nothing may return in a copy: whoever would be waited for does not go on in it.
+        teller.fail();
     }
+    if in_idle_place {
+        copies.idle.add();
+    }
+    copies.wait_for_all();
+    let made = made.unwrap_or_else(|panic| panic::resume_unwind(panic));
+    (run, made.map_err(|error| family[run].failed(error)).flatten())
 }
 
 /// Goes on as each of so many runs, in the process that was there as the last one or as the one at which it was to
@@ -197,20 +224,22 @@ fn go_on(runs: usize, mut copies: Copies, goes_on: &Receiver<bool>) -> Here {
         let in_idle_place = copies.wait_for_place();
         copies.tell(Told::Begun(run));
         if !goes_on.recv().unwrap_or(false) || run + 1 == runs {
-            if in_idle_place {
-                copies.idle.add();
-            }
-            return Here { run, copy: None, copies };
+            return Here { run, copy: None, copies, in_idle_place };
         }
         match twin::part() {
             Ok(Twin::Copy(teller)) => {
                 leave(copies);
-                return Here { run, copy: Some(teller), copies: Copies::default() };
+                return Here { run, copy: Some(teller), ..Here::default() };
             }
             Ok(Twin::Original(copied)) => {
-                copies.under_way.push_back(UnderWay { run, copied, in_idle_place });
+                copies.under_way.push(UnderWay { run, copied, in_idle_place });
             }
-            Err(_) => copies.tell(Told::Ended(run, None)),
+            Err(_) => {
+                if in_idle_place {
+                    copies.idle.add();
+                }
+                copies.tell(Told::Ended(run, None));
+            }
         }
         run += 1;
     }
@@ -225,7 +254,7 @@ fn leave<T>(others: T) {
 /// Copies of a process, in which runs go on.
 #[derive(Default)]
 struct Copies {
-    under_way: VecDeque<UnderWay>,
+    under_way: Vec<UnderWay>,
     idle: Idle,
     tell: Option<Sender<Told>>,
 }
@@ -253,14 +282,13 @@ impl Copies {
             if self.idle.take() {
                 return true;
             }
-            self.wait_for_first();
+            self.wait_for_any();
         }
     }
 
-    fn wait_for_first(&mut self) {
-        let Some(UnderWay { run, copied, in_idle_place }) = self.under_way.pop_front() else {
-            return;
-        };
+    fn wait_for_any(&mut self) {
+        let ended = twin::wait_for_any(self.under_way.iter().map(|copy| &copy.copied));
+        let UnderWay { run, copied, in_idle_place } = self.under_way.remove(ended);
         let said = copied.wait();
         if in_idle_place {
             self.idle.add();
@@ -270,7 +298,7 @@ impl Copies {
 
     fn wait_for_all(&mut self) {
         while !self.under_way.is_empty() {
-            self.wait_for_first();
+            self.wait_for_any();
         }
     }
 }

@@ -513,17 +513,21 @@ impl Run {
         }
     }
 
-    /// Puts what a model left of it into a store, unless it failed.
+    /// Puts into a store what a model left of it.
     pub(crate) fn put(
         &self,
-        made: Result<(Record, Kernel), RunError>,
+        mut record: Record,
+        kernel: &Kernel,
         store: &Store,
     ) -> Result<(Record, ModelSize), ExecuteError> {
-        let failed = |error| ExecuteError::Run { name: self.inputs.readable_name(), error };
-        let (mut record, world) = made.map_err(failed)?;
         self.finish(&mut record);
         store.put(&record)?;
-        Ok((record, ModelSize::of(&world.memory)))
+        Ok((record, ModelSize::of(&kernel.memory)))
+    }
+
+    /// Why it could not be made.
+    pub(crate) fn failed(&self, error: RunError) -> ExecuteError {
+        ExecuteError::Run { name: self.inputs.readable_name(), error }
     }
 
     /// Adds to its record what its plan knows of it.
@@ -554,7 +558,7 @@ impl Run {
             return Ok((made, None));
         }
         let spec = self.model_spec();
-        let failed = |error| ExecuteError::Run { name: name(), error };
+        let failed = |error| self.failed(error);
         let code = self.workload.code();
         if let Some(start) = &self.start {
             let found =
@@ -766,19 +770,18 @@ impl Work<'_> {
         if let [run] = family {
             return self.make_alone(run);
         }
-        let Made { made, lost } = family::make(family, self.store, self.watch, &self.idle);
-        let are_done: BTreeSet<usize> = made.iter().map(|(number, _)| *number).collect();
-        for (number, made) in made {
-            self.note(family[number], made);
-        }
-        for number in (0..family.len()).filter(|number| !are_done.contains(number)) {
-            if self.is_over() {
-                return;
+        let is_over = || self.is_over();
+        let Made { mut made, lost } =
+            family::make(family, self.store, self.watch, &self.idle, &is_over);
+        for (number, run) in family.iter().enumerate() {
+            if let Some(made) = made.remove(&number) {
+                self.note(run, made);
+            } else if lost.contains(&number) {
+                self.make_alone(run);
+            } else if !self.is_over() {
+                self.watch.begun(run);
+                self.make_alone(run);
             }
-            if !lost.contains(&number) {
-                self.watch.begun(family[number]);
-            }
-            self.make_alone(family[number]);
         }
     }
 

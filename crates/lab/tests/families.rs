@@ -6,9 +6,13 @@ use highorder_record::{Record, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroUsize;
+use std::panic;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 /// Every file of a store, by its path in it.
 fn files(store: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -125,6 +129,36 @@ fn workers_without_work_of_their_own_take_copies() {
     let mut plan = built_in("thp-defrag-usemem", 12).plan(scale("1/64")).unwrap();
     plan.runs.retain(|run| run.column == 0);
     check(&plan, 4);
+}
+
+/// Kills the children of this process until it is told to stop; returns how many.
+fn kill_children(stop: &AtomicBool) -> usize {
+    let mut nr_killed = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for thread in fs::read_dir("/proc/self/task").unwrap().flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            for child in children.split_whitespace() {
+                let killed = Command::new("kill").args(["-KILL", child]).status().unwrap();
+                nr_killed += usize::from(killed.success());
+            }
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    nr_killed
+}
+
+#[test]
+fn runs_whose_copies_are_killed_are_made_alone() {
+    let plan = built_in("thp-defrag-usemem", 12).plan(scale("1/64")).unwrap();
+    let stop = AtomicBool::new(false);
+    let nr_killed = thread::scope(|scope| {
+        let killer = scope.spawn(|| kill_children(&stop));
+        let checked = panic::catch_unwind(|| check(&plan, 2));
+        stop.store(true, Ordering::Relaxed);
+        checked.unwrap();
+        killer.join().unwrap()
+    });
+    assert!(nr_killed > 0, "a copy was there to be killed");
 }
 
 #[test]

@@ -205,21 +205,25 @@ pub fn run_checked(
 }
 
 /// As [`run_on`], of several runs that are alike until the workload parts: `inputs` are those of the one whose record it
-/// is if the workload ends before.
+/// is if the workload ends before. `done` is given what the workload left, before the machine is taken apart; returns
+/// what it returns.
 ///
 /// # Errors
 /// As [`run`].
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_parting(
+pub fn run_parting<T>(
     spec: ModelSpec,
     inputs: Inputs,
     workload: Code,
     part: Part,
-) -> Result<(Record, Kernel), RunError> {
-    let (sim, settings, course) = boot(spec);
-    run_in(sim, settings, Course { part: Some(part), ..course }, inputs, workload)
+    done: impl FnOnce(Record, &Kernel) -> T,
+) -> Result<T, RunError> {
+    let (mut sim, settings, course) = boot(spec);
+    let course = Course { part: Some(part), ..course };
+    let record = run_to_end(&mut sim, settings, course, inputs, workload)?;
+    Ok(done(record, sim.world()))
 }
 
 /// Events of a run, in the order in which they happened.
@@ -344,6 +348,20 @@ fn run_named(
     inputs: Inputs,
     workload: Code,
 ) -> Result<(Record, Kernel, Vec<String>), RunError> {
+    let record = run_to_end(&mut sim, settings, course, inputs, workload)?;
+    let tasks = (0..sim.nr_tasks() as u32).map(|task| sim.task_name(TaskId(task)).to_owned());
+    let tasks = tasks.collect();
+    Ok((record, sim.into_world(), tasks))
+}
+
+/// Runs a workload to its end; the machine stays as the workload left it.
+fn run_to_end(
+    sim: &mut Sim<Kernel>,
+    settings: Settings,
+    course: Course,
+    inputs: Inputs,
+    workload: Code,
+) -> Result<Record, RunError> {
     let shared = Rc::new(RefCell::new(Shared {
         machine: machine_info(sim.world()),
         seed: course.seed,
@@ -377,8 +395,8 @@ fn run_named(
     kernel.memory.keeps_extfrag = kernel.trace.is_some();
     let mut record = Record::new(inputs);
     record.before = state::of(sim.world());
-    demand::start(&mut sim, &course.demands, course.seed);
-    start_main(&mut sim, &shared, workload);
+    demand::start(sim, &course.demands, course.seed);
+    start_main(sim, &shared, workload);
     let mut watch = course.watch.map(|begin| begin(sim.world()));
     let mut look = |now: Ns, sim: &Sim<Kernel>| {
         if course.is_checked {
@@ -388,15 +406,13 @@ fn run_named(
             watch.look(now, sim.world());
         }
     };
-    let elapsed = run_and_sample(&mut sim, course.sample_interval, &mut record, &mut look)?;
-    finish(&sim, &shared, elapsed, &mut record);
+    let elapsed = run_and_sample(sim, course.sample_interval, &mut record, &mut look)?;
+    finish(sim, &shared, elapsed, &mut record);
     if let Some(watch) = watch {
         let (name, picture) = watch.draw(&record.inputs);
         record.pictures.insert(name.to_owned(), picture);
     }
-    let tasks = (0..sim.nr_tasks() as u32).map(|task| sim.task_name(TaskId(task)).to_owned());
-    let tasks = tasks.collect();
-    Ok((record, sim.into_world(), tasks))
+    Ok(record)
 }
 
 fn start_main(sim: &mut Sim<Kernel>, shared: &SharedRef, workload: Code) {

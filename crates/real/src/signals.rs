@@ -69,6 +69,43 @@ pub(crate) fn forget() {
     CAME.store(0, Ordering::SeqCst);
 }
 
+/// Has the watched signals mean nothing to this process, a copy of the one whose business they are.
+pub(crate) fn ignore() {
+    let mut action = default();
+    action.sa_sigaction = libc::SIG_IGN;
+    for signal in WATCHED {
+        replace(signal, &action);
+    }
+}
+
+/// Keeps the watched signals from this thread for as long as it lives.
+pub(crate) struct Held(libc::sigset_t);
+
+impl Held {
+    #[allow(unsafe_code, reason = "no safe interface")]
+    pub(crate) fn new() -> Self {
+        // SAFETY: all three point to sets that live; all zeros is a set, and is emptied all the same.
+        unsafe {
+            let (mut held, mut former): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+            libc::sigemptyset(&mut held);
+            for signal in WATCHED {
+                libc::sigaddset(&mut held, signal);
+            }
+            let done = libc::pthread_sigmask(libc::SIG_BLOCK, &held, &mut former);
+            assert_eq!(done, 0, "signals can be held");
+            Self(former)
+        }
+    }
+}
+
+impl Drop for Held {
+    #[allow(unsafe_code, reason = "no safe interface")]
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that the thread had before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
 fn noting() -> libc::sigaction {
     // No SA_RESTART: a wait ends, and its loop looks at `CAME`.
     let mut action = default();

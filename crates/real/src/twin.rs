@@ -2,17 +2,20 @@
 //!
 //! The copy has one thread, the one that asked, with its stack and all memory as they were; other threads do not go on
 //! in it. So it must not wait for them, nor use what they may have locked: memory can be had (glibc and musl make their
-//! allocators fit for that), files can be written, and in the end it says something short and is gone.
+//! allocators fit for that), files can be written, and in the end it says something short and is gone. An interrupt is
+//! the original's to act upon: a copy goes on, and ends with the original if that ends.
 
 #![allow(unsafe_code, reason = "fork and waitpid have no safe interface")]
 
 use crate::host::process::{exit, note_fork};
+use crate::signals;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, pidfd_open, waitpid};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// What a copy can say at its end: a pipe takes that much without anybody reading.
 pub const SAID_MAX: usize = 4096;
@@ -30,6 +33,8 @@ pub enum Twin {
 #[derive(Debug)]
 pub struct Copied {
     pid: Pid,
+    /// Ready once it has ended; none from a kernel that has none (before 5.3).
+    end: Option<OwnedFd>,
     said: File,
 }
 
@@ -44,24 +49,28 @@ pub struct Teller(File);
 pub fn part() -> io::Result<Twin> {
     let (said, tell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let original = getpid();
+    // A handler may tell of a signal by what a copy shares, so that the original would hear of it twice.
+    let held = signals::Held::new();
     // SAFETY: see the module's comment.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             note_fork();
-            drop(said);
+            signals::ignore();
+            drop((said, held));
             end_with_original(original);
             Ok(Twin::Copy(Teller(File::from(tell))))
         }
         pid => {
             drop::<OwnedFd>(tell);
             let pid = Pid::from_raw(pid).expect("a process id");
-            Ok(Twin::Original(Copied { pid, said: File::from(said) }))
+            let end = pidfd_open(pid, PidfdFlags::empty()).ok();
+            Ok(Twin::Original(Copied { pid, end, said: File::from(said) }))
         }
     }
 }
 
-/// Has this process be killed when the thread ends that it is a copy of.
+/// Has the kernel kill this process when the thread ends of which it is a copy.
 fn end_with_original(original: Pid) {
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     // It may have ended before it was asked for.
@@ -70,22 +79,38 @@ fn end_with_original(original: Pid) {
     }
 }
 
+/// Waits until one of these has ended, and says which; where the kernel does not tell, it is taken for the first.
+#[must_use]
+pub fn wait_for_any<'a>(copies: impl IntoIterator<Item = &'a Copied>) -> usize {
+    let ends: Option<Vec<_>> =
+        copies.into_iter().map(|copy| copy.end.as_ref().map(AsFd::as_fd)).collect();
+    let mut ends: Vec<PollFd<'_>> = ends
+        .into_iter()
+        .flatten()
+        .map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN))
+        .collect();
+    while poll(&mut ends, None) == Err(Errno::INTR) {}
+    ends.iter().position(|end| !end.revents().is_empty()).unwrap_or(0)
+}
+
 impl Copied {
     /// Waits for its end; returns what it said, or `None` if it ended in another way.
     #[must_use]
     pub fn wait(mut self) -> Option<Vec<u8>> {
-        let status = loop {
+        loop {
             match waitpid(Some(self.pid), WaitOptions::empty()) {
                 Err(Errno::INTR) => {}
-                Err(_) | Ok(None) => return None,
-                Ok(Some((_, status))) => break status,
+                // Where nobody is told how children end (SIGCHLD is ignored), what it said says that it ended well.
+                Err(Errno::CHILD) => break,
+                Ok(Some((_, status))) if status.exit_status() == Some(0) => break,
+                _ => return None,
             }
-        };
+        }
         // The end of the pipe may not come: a process that another thread started meanwhile may have it open, too.
         let mut said = vec![0; SAID_MAX];
         let bytes = self.said.read(&mut said).ok()?;
         said.truncate(bytes);
-        (status.exit_status() == Some(0)).then_some(said)
+        Some(said)
     }
 }
 
@@ -110,6 +135,7 @@ impl Teller {
 mod tests {
     use super::*;
     use std::panic::{self, AssertUnwindSafe};
+    use std::time::Duration;
 
     /// What a copy says that does so much.
     fn said(copy: impl FnOnce(Teller)) -> Option<Vec<u8>> {
@@ -134,11 +160,33 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_ends_in_another_way_has_said_nothing() {
+    fn a_copy_that_fails_or_is_killed_has_said_nothing_and_an_interrupt_is_not_its_own() {
         assert_eq!(said(|teller| teller.fail()), None);
         assert_eq!(said(|_| panic!("in the copy")), None);
+        let interrupted = said(|teller| {
+            rustix::process::kill_process(getpid(), Signal::INT).unwrap();
+            teller.end(b"went on")
+        });
+        assert_eq!(interrupted, Some(b"went on".to_vec()));
         let killed = said(|_| rustix::process::kill_process(getpid(), Signal::KILL).unwrap());
         assert_eq!(killed, None);
+    }
+
+    #[test]
+    fn the_first_that_ends_is_waited_for_first() {
+        let copy = |after: Duration| match part().unwrap() {
+            Twin::Original(copied) => copied,
+            Twin::Copy(teller) => {
+                std::thread::sleep(after);
+                teller.end(b"slept")
+            }
+        };
+        let mut copies = vec![copy(Duration::from_secs(60)), copy(Duration::ZERO)];
+        assert_eq!(wait_for_any(&copies), 1);
+        assert_eq!(copies.remove(1).wait(), Some(b"slept".to_vec()));
+        rustix::process::kill_process(copies[0].pid, Signal::KILL).unwrap();
+        assert_eq!(wait_for_any(&copies), 0);
+        assert_eq!(copies.remove(0).wait(), None);
     }
 
     #[test]

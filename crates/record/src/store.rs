@@ -54,6 +54,17 @@ const PART: &str = ".part-";
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
+/// The lock of a store, as long as it lives: a process that was forked meanwhile has the file open as well, and would
+/// hold the lock for longer.
+struct Held(File);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // One that was not held, or that a kernel does not have, is as free as it was.
+        let _ = self.0.unlock();
+    }
+}
+
 /// A folder of records.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -351,7 +362,7 @@ impl Store {
 
     /// Keeps others from removing what is being written. A kernel without locks (CONFIG_FILE_LOCKING) keeps nobody, and
     /// nobody removes anything there.
-    fn lock_shared(&self) -> Result<File, StoreError> {
+    fn lock_shared(&self) -> Result<Held, StoreError> {
         let lock = self.lock_file()?;
         let path = self.folder.join(LOCK);
         for _ in 0..LOCK_TRIES {
@@ -360,7 +371,7 @@ impl Store {
                 Err(TryLockError::Error(error)) if error.kind() != io::ErrorKind::Unsupported => {
                     return Err(at(&path)(error));
                 }
-                _ => return Ok(lock),
+                _ => return Ok(Held(lock)),
             }
         }
         let holder = highorder_files::lock_holder(&lock);
@@ -388,7 +399,7 @@ impl Store {
 
     /// Removes parts, if nobody writes: then their writers are dead.
     fn remove_parts(&self) -> Result<(), StoreError> {
-        let lock = self.lock_file()?;
+        let Held(lock) = &Held(self.lock_file()?);
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(()),
