@@ -1,24 +1,21 @@
 //! Runs that are alike at first are made once until their ways part.
 //!
 //! Many runs of an experiment fill memory and write files in the same way, and differ in what they do then. What they
-//! have in common is computed once; then the process goes on as each of them in turn, in a copy of itself
-//! ([`highorder_real::twin`]), and as the last one itself. A record does not tell whether it was made so. While copies go
-//! on, the original keeps its memory, of which they share what neither changes.
+//! have in common is computed once, in a process of its own; then that goes on as each of them in turn, in a copy of
+//! itself ([`highorder_real::twin`]), and as the last one itself. A record does not tell whether it was made so. While
+//! copies go on, the process keeps its memory, of which they share what they do not change.
 
-use crate::run::{ExecuteError, ModelSize, Run, Watch};
+use crate::run::{ModelSize, Run, Watch};
 use highorder_model as model;
 use highorder_real::twin::{self, Copied, Teller, Twin};
-use highorder_record::{Inputs, Named, Record, Store};
+use highorder_record::{Inputs, Named, Store};
 use highorder_sim::kernel::Kernel;
 use highorder_workload::Choice;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 
 /// Puts runs together that are alike at first, in the order of the first of each family. Those that are `alone` have a
 /// family of their own.
@@ -52,33 +49,14 @@ fn name(run: &Run) -> Option<String> {
     Some(format!("{} {inputs:?}", run.shows_blocks()))
 }
 
-/// What the run's thread tells the one that keeps its family's books.
-enum Told {
-    /// A run goes on from where ways part.
-    Begun(usize),
-    /// The copy that it went on in has ended, and has its record in the store if it says its size.
-    Ended(usize, Option<ModelSize>),
-}
-
-/// Who goes on in this process.
-#[derive(Default)]
-struct Here {
-    run: usize,
-    /// If it is a copy.
-    copy: Option<Teller>,
-    /// Copies that have not ended yet.
-    copies: Copies,
-    in_idle_place: bool,
-}
-
 /// Workers who have nothing to do: another who has several runs to make may use their places.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Idle(Arc<AtomicUsize>);
+#[derive(Debug, Default)]
+pub(crate) struct Idle(AtomicUsize);
 
 impl Idle {
     /// So many.
-    pub(crate) fn new(workers: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(workers)))
+    pub(crate) const fn new(workers: usize) -> Self {
+        Self(AtomicUsize::new(workers))
     }
 
     /// There is one more.
@@ -95,10 +73,10 @@ impl Idle {
 
 /// What became of a family's runs, by their numbers in it. What is in neither was not begun: the workload ended before
 /// ways part, or it was to stop.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// Those that were made or failed: they have begun, and ended unless they failed.
-    pub(crate) made: BTreeMap<usize, Result<(), ExecuteError>>,
+    /// Those that have begun and ended, with their records in the store.
+    pub(crate) made: BTreeSet<usize>,
     /// Those that have begun, and left nothing: to be made alone, so that it is seen why.
     pub(crate) lost: BTreeSet<usize>,
 }
@@ -109,177 +87,215 @@ pub(crate) fn make(
     store: &Store,
     watch: &dyn Watch,
     idle: &Idle,
-    over: &(dyn Fn() -> bool + Sync),
+    over: &dyn Fn() -> bool,
 ) -> Made {
-    thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let (answer, goes_on) = mpsc::channel();
-        let keep = move || keep_books(family, store, watch, over, &told, &answer);
-        let Ok(books) = thread::Builder::new().spawn_scoped(scope, keep) else {
-            // No room for another thread, and none for processes then.
-            return Made { lost: BTreeSet::from([0]), ..Made::default() };
-        };
-        let copies = Copies { idle: idle.clone(), tell: Some(tell), ..Copies::default() };
-        let (number, made) = make_own(family, store, copies, goes_on);
-        let mut all = books.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
-        let made = made.map(|(record, size)| watch.ended(family[number], &record, Some(size)));
-        all.made.insert(number, made);
-        all
-    })
+    match twin::part() {
+        Ok(Twin::Original(copied)) => keep_books(family, store, (watch, idle, over), copied),
+        Ok(Twin::Copy(teller)) => make_all(family, store, teller),
+        // There is no room for another process.
+        Err(_) => Made { lost: BTreeSet::from([0]), ..Made::default() },
+    }
 }
 
-/// Tells who looks on what the copies do, and whether to go on with another.
+/// What the family's process tells the program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    /// It is about to go on as a run. The answer: whether others may follow.
+    Begins(usize),
+    /// It or a copy of it has gone on as a run, whose record is in the store if a size is told.
+    Ended(usize, Option<ModelSize>),
+    /// It has use for an idle worker's place. The answer: whether it has one now.
+    TakesPlace,
+    /// It no longer has.
+    LeavesPlace,
+}
+
+/// Bytes of what is told: what it is, which run, and a size.
+const TOLD_BYTES: usize = 1 + 8 + ModelSize::BYTES;
+
+impl Told {
+    fn to_bytes(self) -> [u8; TOLD_BYTES] {
+        let (kind, run, size) = match self {
+            Self::Begins(run) => (0, run, None),
+            Self::Ended(run, None) => (1, run, None),
+            Self::Ended(run, Some(size)) => (2, run, Some(size)),
+            Self::TakesPlace => (3, 0, None),
+            Self::LeavesPlace => (4, 0, None),
+        };
+        let mut bytes = [0; TOLD_BYTES];
+        bytes[0] = kind;
+        bytes[1..9].copy_from_slice(&(run as u64).to_le_bytes());
+        if let Some(size) = size {
+            bytes[9..].copy_from_slice(&size.to_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; TOLD_BYTES]) -> Option<Self> {
+        let run = u64::from_le_bytes(bytes[1..9].try_into().ok()?) as usize;
+        match bytes[0] {
+            0 => Some(Self::Begins(run)),
+            1 => Some(Self::Ended(run, None)),
+            2 => Some(Self::Ended(run, Some(ModelSize::from_bytes(&bytes[9..])?))),
+            3 => Some(Self::TakesPlace),
+            4 => Some(Self::LeavesPlace),
+            _ => None,
+        }
+    }
+}
+
+/// Does as the family's process tells until that has ended.
 fn keep_books(
     family: &[&Run],
     store: &Store,
-    watch: &dyn Watch,
-    over: &dyn Fn() -> bool,
-    told: &Receiver<Told>,
-    answer: &Sender<bool>,
+    (watch, idle, over): (&dyn Watch, &Idle, &dyn Fn() -> bool),
+    mut copied: Copied,
 ) -> Made {
-    let mut all = Made::default();
-    for told in told {
+    let mut begun = BTreeSet::from([0]);
+    let (mut made, mut has_lost) = (BTreeSet::new(), false);
+    let mut nr_places = 0;
+    let mut bytes = [0; TOLD_BYTES];
+    while copied.hear(&mut bytes) {
+        // Another word would be a fault of this file; the runs are made alone then.
+        let Some(told) = Told::from_bytes(&bytes) else { break };
         match told {
-            Told::Begun(number) => {
-                if number > 0 {
-                    watch.begun(family[number]);
+            Told::Begins(run) => {
+                if begun.insert(run) {
+                    watch.begun(family[run]);
                 }
-                // Whoever asked may have failed meanwhile. After a copy that was lost comes, most likely, a failure.
-                let _ = answer.send(!over() && all.lost.is_empty());
+                // What follows one that was lost would fail as well, most likely.
+                copied.answer(!over() && !has_lost);
             }
             Told::Ended(number, size) => {
                 let run = family[number];
-                let record = size.and_then(|_| store.get(run.inputs.identity()).ok().flatten());
-                match record {
+                match size.and_then(|_| store.get(run.inputs.identity()).ok().flatten()) {
                     Some(record) => {
                         watch.ended(run, &record, size);
-                        all.made.insert(number, Ok(()));
+                        made.insert(number);
                     }
-                    None => {
-                        all.lost.insert(number);
-                    }
+                    None => has_lost = true,
                 }
+            }
+            Told::TakesPlace => {
+                let has_one = idle.take();
+                nr_places += usize::from(has_one);
+                copied.answer(has_one);
+            }
+            Told::LeavesPlace => {
+                nr_places -= 1;
+                idle.add();
             }
         }
     }
-    all
+    let _ = copied.wait();
+    // It may have been killed, and its copies with it.
+    (0..nr_places).for_each(|_| idle.add());
+    Made { lost: begun.difference(&made).copied().collect(), made }
 }
 
-/// Computes what the runs have in common, and goes on as each of them. In the process that was there it returns which
-/// run it went on as itself, with what came of it, once all have ended.
-fn make_own(
-    family: &[&Run],
-    store: &Store,
-    copies: Copies,
-    goes_on: Receiver<bool>,
-) -> (usize, Result<(Record, ModelSize), ExecuteError>) {
-    let here = Rc::new(RefCell::new(Here::default()));
+/// Who goes on in this process.
+struct Here {
+    run: usize,
+    /// If it is a copy of the family's process.
+    copy: Option<Teller>,
+    /// If it is that.
+    own: Option<Own>,
+}
+
+/// Computes what the runs have in common, and goes on as each of them: in the family's process, which has one thread and
+/// ends here.
+fn make_all(family: &[&Run], store: &Store, teller: Teller) -> ! {
+    let own = Own { teller, under_way: Vec::new(), in_idle_place: false };
+    let here = Rc::new(RefCell::new(Here { run: 0, copy: None, own: Some(own) }));
     let choice = Choice::default();
     let first = family[0];
     let code = first.workload().code_until_chosen(&choice);
     let runs: Vec<Run> = family.iter().map(|&run| run.clone()).collect();
     let went_on = here.clone();
     let part = Box::new(move || {
-        let here = go_on(runs.len(), copies, &goes_on);
-        if here.copy.is_some() {
-            leave(goes_on);
-        }
+        let own = went_on.borrow_mut().own.take().expect("it parts once");
+        let here = own.go_on(runs.len());
         let run = &runs[here.run];
         choice.choose(run.workload());
         *went_on.borrow_mut() = here;
         run.inputs.clone()
     });
     let done = |record, kernel: &Kernel| {
-        let run = here.borrow().run;
-        let put = family[run].put(record, kernel, store);
-        // A copy ends here: to take its machine apart takes time, and locks of the unwinder's that somebody may have
-        // held who does not go on in it.
-        match (here.borrow_mut().copy.take(), put) {
-            (None, put) => put,
-            (Some(teller), Ok((_, size))) => teller.end(&size.to_bytes()),
-            (Some(teller), Err(_)) => teller.fail(),
+        let Here { run, ref mut copy, ref mut own } = *here.borrow_mut();
+        let size = family[run].put(record, kernel, store).ok().map(|(_, size)| size);
+        // It ends before its machine is taken apart, which takes time.
+        if let Some(teller) = copy.take() {
+            teller.end(&size.map(ModelSize::to_bytes).unwrap_or_default());
         }
+        own.take().expect("no copy").end(run, size)
     };
-    let made = panic::catch_unwind(AssertUnwindSafe(|| {
+    let failed = panic::catch_unwind(AssertUnwindSafe(|| {
         model::run_parting(first.model_spec(), first.inputs.clone(), code, part, done)
     }));
-    let Here { run, copy, mut copies, in_idle_place } = here.take();
-    if let Some(teller) = copy {
-        // Nothing may return in a copy: whoever would be waited for does not go on in it.
-        teller.fail();
-    }
-    if in_idle_place {
-        copies.idle.add();
-    }
-    copies.wait_for_all();
-    let made = made.unwrap_or_else(|panic| panic::resume_unwind(panic));
-    (run, made.map_err(|error| family[run].failed(error)).flatten())
-}
-
-/// Goes on as each of so many runs, in the process that was there as the last one or as the one at which it was to
-/// stop. Returns, in each process, who goes on there.
-fn go_on(runs: usize, mut copies: Copies, goes_on: &Receiver<bool>) -> Here {
-    let mut run = 0;
-    loop {
-        let in_idle_place = copies.wait_for_place();
-        copies.tell(Told::Begun(run));
-        if !goes_on.recv().unwrap_or(false) || run + 1 == runs {
-            return Here { run, copy: None, copies, in_idle_place };
-        }
-        match twin::part() {
-            Ok(Twin::Copy(teller)) => {
-                leave(copies);
-                return Here { run, copy: Some(teller), ..Here::default() };
-            }
-            Ok(Twin::Original(copied)) => {
-                copies.under_way.push(UnderWay { run, copied, in_idle_place });
-            }
-            Err(_) => {
-                if in_idle_place {
-                    copies.idle.add();
-                }
-                copies.tell(Told::Ended(run, None));
-            }
-        }
-        run += 1;
+    drop(failed);
+    let Here { run, copy, own } = &mut *here.borrow_mut();
+    match (copy.take(), own.take()) {
+        (Some(teller), _) => teller.fail(),
+        (None, Some(own)) => own.end(*run, None),
+        (None, None) => twin::fail(),
     }
 }
 
-/// Leaves what a copy has of others as it is: to drop the end of a channel takes locks, which a thread may have held
-/// that does not go on here.
-fn leave<T>(others: T) {
-    std::mem::forget(others);
-}
-
-/// Copies of a process, in which runs go on.
-#[derive(Default)]
-struct Copies {
+/// The family's process, apart from what it computes.
+struct Own {
+    teller: Teller,
     under_way: Vec<UnderWay>,
-    idle: Idle,
-    tell: Option<Sender<Told>>,
-}
-
-struct UnderWay {
-    run: usize,
-    copied: Copied,
-    /// It runs where a worker is idle, and not where the one would that waits for it.
+    /// It has itself gone on in an idle worker's place.
     in_idle_place: bool,
 }
 
-impl Copies {
-    fn tell(&self, told: Told) {
-        let tell = self.tell.as_ref().expect("a process that has copies has somebody to tell");
-        // Whom it tells may have panicked, which is told anyway.
-        let _ = tell.send(told);
+/// A run that goes on in a copy.
+struct UnderWay {
+    run: usize,
+    copied: Copied,
+    /// It goes on where a worker is idle, and not where the one would that waits for it.
+    in_idle_place: bool,
+}
+
+impl Own {
+    fn tell(&mut self, told: Told) {
+        self.teller.tell(&told.to_bytes());
     }
 
-    /// Waits until a run may begin: in the place of the worker who waits, or of an idle one, which is returned.
+    fn ask(&mut self, told: Told) -> bool {
+        self.tell(told);
+        self.teller.hear_answer()
+    }
+
+    /// Goes on as each of so many runs, and as the last one, or the one at which it is to stop, itself. Returns, in each
+    /// process, who goes on there.
+    fn go_on(mut self, runs: usize) -> Here {
+        let mut run = 0;
+        loop {
+            let in_idle_place = self.wait_for_place();
+            let may_others_follow = self.ask(Told::Begins(run));
+            if !may_others_follow || run + 1 == runs {
+                self.in_idle_place = in_idle_place;
+                return Here { run, copy: None, own: Some(self) };
+            }
+            match twin::part() {
+                Ok(Twin::Copy(teller)) => return Here { run, copy: Some(teller), own: None },
+                Ok(Twin::Original(copied)) => {
+                    self.under_way.push(UnderWay { run, copied, in_idle_place });
+                }
+                Err(_) => self.note_end(run, None, in_idle_place),
+            }
+            run += 1;
+        }
+    }
+
+    /// Waits until a run may begin: in this process's own place, or in that of an idle worker, which is returned.
     fn wait_for_place(&mut self) -> bool {
         loop {
             if self.under_way.iter().all(|copy| copy.in_idle_place) {
                 return false;
             }
-            if self.idle.take() {
+            if self.ask(Told::TakesPlace) {
                 return true;
             }
             self.wait_for_any();
@@ -289,16 +305,44 @@ impl Copies {
     fn wait_for_any(&mut self) {
         let ended = twin::wait_for_any(self.under_way.iter().map(|copy| &copy.copied));
         let UnderWay { run, copied, in_idle_place } = self.under_way.remove(ended);
-        let said = copied.wait();
-        if in_idle_place {
-            self.idle.add();
-        }
-        self.tell(Told::Ended(run, said.as_deref().and_then(ModelSize::from_bytes)));
+        let size = copied.wait().as_deref().and_then(ModelSize::from_bytes);
+        self.note_end(run, size, in_idle_place);
     }
 
-    fn wait_for_all(&mut self) {
+    fn note_end(&mut self, run: usize, size: Option<ModelSize>, in_idle_place: bool) {
+        if in_idle_place {
+            self.tell(Told::LeavesPlace);
+        }
+        self.tell(Told::Ended(run, size));
+    }
+
+    /// It has gone on as this run itself: waits for the others, and ends.
+    fn end(mut self, run: usize, size: Option<ModelSize>) -> ! {
+        self.note_end(run, size, self.in_idle_place);
         while !self.under_way.is_empty() {
             self.wait_for_any();
         }
+        self.teller.end(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_heard() {
+        let size = ModelSize { nr_frames: 1 << 40, frame_table_bytes: 7, bytes_per_frame: 16.25 };
+        let all = [
+            Told::Begins(3),
+            Told::Ended(usize::MAX, None),
+            Told::Ended(0, Some(size)),
+            Told::TakesPlace,
+            Told::LeavesPlace,
+        ];
+        for told in all {
+            assert_eq!(Told::from_bytes(&told.to_bytes()), Some(told));
+        }
+        assert_eq!(Told::from_bytes(&[5; TOLD_BYTES]), None);
     }
 }

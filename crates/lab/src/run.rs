@@ -125,11 +125,13 @@ impl ModelSize {
         }
     }
 
+    pub(crate) const BYTES: usize = 24;
+
     /// For another process of this program.
-    pub(crate) fn to_bytes(self) -> [u8; 24] {
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
         let Self { nr_frames, frame_table_bytes, bytes_per_frame } = self;
         let words = [nr_frames, frame_table_bytes, bytes_per_frame.to_bits()];
-        let mut bytes = [0; 24];
+        let mut bytes = [0; Self::BYTES];
         for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
@@ -138,7 +140,7 @@ impl ModelSize {
 
     /// What [`Self::to_bytes`] made.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 24] = bytes.try_into().ok()?;
+        let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
         let bytes_per_frame = f64::from_bits(word(16)?);
         Some(Self { nr_frames: word(0)?, frame_table_bytes: word(8)?, bytes_per_frame })
@@ -771,11 +773,11 @@ impl Work<'_> {
             return self.make_alone(run);
         }
         let is_over = || self.is_over();
-        let Made { mut made, lost } =
+        let Made { made, lost } =
             family::make(family, self.store, self.watch, &self.idle, &is_over);
         for (number, run) in family.iter().enumerate() {
-            if let Some(made) = made.remove(&number) {
-                self.note(run, made);
+            if made.contains(&number) {
+                self.note(run, Ok(()));
             } else if lost.contains(&number) {
                 self.make_alone(run);
             } else if !self.is_over() {

@@ -5,19 +5,19 @@
 //! allocators fit for that), files can be written, and in the end it says something short and is gone. An interrupt is
 //! the original's to act upon: a copy goes on, and ends with the original if that ends.
 
-#![allow(unsafe_code, reason = "fork and waitpid have no safe interface")]
+#![allow(unsafe_code, reason = "fork has no safe interface")]
 
 use crate::host::process::{exit, note_fork};
 use crate::signals;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, pidfd_open, waitpid};
-use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
-/// What a copy can say at its end: a pipe takes that much without anybody reading.
+/// What a copy can say at its end: the line takes that much without anybody reading.
 pub const SAID_MAX: usize = 4096;
 
 /// Which of two a process is that went on twice.
@@ -35,19 +35,19 @@ pub struct Copied {
     pid: Pid,
     /// Ready once it has ended; none from a kernel that has none (before 5.3).
     end: Option<OwnedFd>,
-    said: File,
+    line: UnixStream,
 }
 
-/// A copy's way to end.
+/// A copy's line to the original, and its way to end.
 #[derive(Debug)]
-pub struct Teller(File);
+pub struct Teller(UnixStream);
 
 /// Goes on twice.
 ///
 /// # Errors
-/// The kernel has no room for another process.
+/// The kernel has no room for another process, or the process may not open another file.
 pub fn part() -> io::Result<Twin> {
-    let (said, tell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let (line, other) = UnixStream::pair()?;
     let original = getpid();
     // A handler may tell of a signal by what a copy shares, so that the original would hear of it twice.
     let held = signals::Held::new();
@@ -57,15 +57,15 @@ pub fn part() -> io::Result<Twin> {
         0 => {
             note_fork();
             signals::ignore();
-            drop((said, held));
+            drop((line, held));
             end_with_original(original);
-            Ok(Twin::Copy(Teller(File::from(tell))))
+            Ok(Twin::Copy(Teller(other)))
         }
         pid => {
-            drop::<OwnedFd>(tell);
+            drop(other);
             let pid = Pid::from_raw(pid).expect("a process id");
             let end = pidfd_open(pid, PidfdFlags::empty()).ok();
-            Ok(Twin::Original(Copied { pid, end, said: File::from(said) }))
+            Ok(Twin::Original(Copied { pid, end, line }))
         }
     }
 }
@@ -77,6 +77,11 @@ fn end_with_original(original: Pid) {
     if asked.is_err() || getppid() != Some(original) {
         exit(1);
     }
+}
+
+/// Ends this process, a copy, as one that has nothing to say.
+pub fn fail() -> ! {
+    exit(1)
 }
 
 /// Waits until one of these has ended, and says which; where the kernel does not tell, it is taken for the first.
@@ -94,9 +99,26 @@ pub fn wait_for_any<'a>(copies: impl IntoIterator<Item = &'a Copied>) -> usize {
 }
 
 impl Copied {
-    /// Waits for its end; returns what it said, or `None` if it ended in another way.
+    /// Waits for what it tells next, which is as long as this; whether something came before it ended.
+    pub fn hear(&mut self, told: &mut [u8]) -> bool {
+        // The line's end may not come: a process that another thread started meanwhile may have it open, too.
+        let mut ready = vec![PollFd::new(&self.line, PollFlags::IN)];
+        ready.extend(self.end.as_ref().map(|end| PollFd::new(end, PollFlags::IN)));
+        while poll(&mut ready, None) == Err(Errno::INTR) {}
+        let has_come = !ready[0].revents().is_empty();
+        has_come && self.line.read_exact(told).is_ok()
+    }
+
+    /// Answers what it told, if it is still there to hear it.
+    pub fn answer(&mut self, yes: bool) {
+        let _ = self.line.write_all(&[u8::from(yes)]);
+    }
+
+    /// Waits for its end; returns what it said in the end, or `None` if it ended in another way.
     #[must_use]
     pub fn wait(mut self) -> Option<Vec<u8>> {
+        // If it waits for an answer, it waits no longer.
+        let _ = self.line.shutdown(Shutdown::Write);
         loop {
             match waitpid(Some(self.pid), WaitOptions::empty()) {
                 Err(Errno::INTR) => {}
@@ -106,28 +128,45 @@ impl Copied {
                 _ => return None,
             }
         }
-        // The end of the pipe may not come: a process that another thread started meanwhile may have it open, too.
+        self.line.set_nonblocking(true).ok()?;
         let mut said = vec![0; SAID_MAX];
-        let bytes = self.said.read(&mut said).ok()?;
+        let bytes = self.line.read(&mut said).ok()?;
         said.truncate(bytes);
         Some(said)
     }
 }
 
 impl Teller {
+    /// Tells the original something.
+    pub fn tell(&mut self, told: &[u8]) {
+        // Without an original there is nothing left to do.
+        if self.0.write_all(told).is_err() {
+            exit(1);
+        }
+    }
+
+    /// Waits for the original's answer to what it was told.
+    pub fn hear_answer(&mut self) -> bool {
+        let mut answer = [0];
+        if self.0.read_exact(&mut answer).is_err() {
+            exit(1);
+        }
+        answer == [1]
+    }
+
     /// Says this and ends the process, in which nothing else is done: nothing is dropped.
     ///
     /// # Panics
     /// If it is more than [`SAID_MAX`] bytes.
     pub fn end(mut self, said: &[u8]) -> ! {
         assert!(said.len() <= SAID_MAX, "{} bytes to say", said.len());
-        let told = self.0.write_all(said);
-        exit(i32::from(told.is_err()))
+        self.tell(said);
+        exit(0)
     }
 
     /// Ends the process as one that has nothing to say.
     pub fn fail(self) -> ! {
-        exit(1)
+        fail()
     }
 }
 
@@ -170,6 +209,45 @@ mod tests {
         assert_eq!(interrupted, Some(b"went on".to_vec()));
         let killed = said(|_| rustix::process::kill_process(getpid(), Signal::KILL).unwrap());
         assert_eq!(killed, None);
+    }
+
+    #[test]
+    fn a_copy_is_answered_until_it_has_ended() {
+        let mut copied = match part().unwrap() {
+            Twin::Original(copied) => copied,
+            Twin::Copy(mut teller) => {
+                teller.tell(b"one");
+                let first = teller.hear_answer();
+                teller.tell(b"two");
+                let second = teller.hear_answer();
+                teller.tell(if (first, second) == (true, false) { b"yes" } else { b"no!" });
+                teller.fail()
+            }
+        };
+        let mut told = [0; 3];
+        for (word, answer) in [(b"one", true), (b"two", false)] {
+            assert!(copied.hear(&mut told));
+            assert_eq!(&told, word);
+            copied.answer(answer);
+        }
+        assert!(copied.hear(&mut told));
+        assert_eq!(&told, b"yes");
+        assert!(!copied.hear(&mut told));
+        copied.answer(true);
+        assert_eq!(copied.wait(), None);
+    }
+
+    #[test]
+    fn a_copy_that_nobody_answers_ends() {
+        let copied = match part().unwrap() {
+            Twin::Original(copied) => copied,
+            Twin::Copy(mut teller) => {
+                teller.tell(b"?");
+                teller.hear_answer();
+                teller.end(b"never")
+            }
+        };
+        assert_eq!(copied.wait(), None);
     }
 
     #[test]
