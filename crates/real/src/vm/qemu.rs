@@ -36,6 +36,8 @@ pub(super) struct Said {
     pub(super) panic: Option<String>,
     /// The last lines of its console.
     pub(super) console: String,
+    /// Its first process had started.
+    pub(super) is_up: bool,
 }
 
 /// Files that QEMU finds under `/proc/self/fd`: they have no name, so nothing is left of them.
@@ -181,7 +183,8 @@ impl Guest {
             let has_ended = child.0.try_wait().map_err(VmError::os("QEMU"))?;
             self.read_all();
             if let Some(status) = has_ended {
-                let said = self.said();
+                let mut said = self.said();
+                said.is_up |= is_up;
                 // A guest that ends ends QEMU well; else QEMU itself says why.
                 if !status.success() && !matches!(said.answer, Received::Whole(_)) {
                     let text = self.complaints.as_ref().map(Stream::text).unwrap_or_default();
@@ -257,7 +260,8 @@ impl Guest {
         let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
         let panic = lines.iter().find_map(|line| line.split_once(PANIC));
         let panic = panic.map(|(_, why)| why.trim_start_matches(": ").to_owned());
-        Said { answer: self.answer(), panic, console: last.join("\n") }
+        let is_up = self.console.holds(TOLD);
+        Said { answer: self.answer(), panic, console: last.join("\n"), is_up }
     }
 }
 
