@@ -222,7 +222,7 @@ fn make_all(family: &[&Run], store: &Store, teller: Teller) -> ! {
     });
     let done = |record, kernel: &Kernel| {
         let Here { run, ref mut copy, ref mut own } = *here.borrow_mut();
-        let size = family[run].put(record, kernel, store).ok().map(|(_, size)| size);
+        let size = family[run].put(record, kernel, store).ok();
         // It ends before its machine is taken apart, which takes time.
         if let Some(teller) = copy.take() {
             teller.end(&size.map(ModelSize::to_bytes).unwrap_or_default());

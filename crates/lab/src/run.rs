@@ -521,15 +521,10 @@ impl Run {
         mut record: Record,
         kernel: &Kernel,
         store: &Store,
-    ) -> Result<(Record, ModelSize), ExecuteError> {
+    ) -> Result<ModelSize, StoreError> {
         self.finish(&mut record);
         store.put(&record)?;
-        Ok((record, ModelSize::of(&kernel.memory)))
-    }
-
-    /// Why it could not be made.
-    pub(crate) fn failed(&self, error: RunError) -> ExecuteError {
-        ExecuteError::Run { name: self.inputs.readable_name(), error }
+        Ok(ModelSize::of(&kernel.memory))
     }
 
     /// Adds to its record what its plan knows of it.
@@ -560,7 +555,7 @@ impl Run {
             return Ok((made, None));
         }
         let spec = self.model_spec();
-        let failed = |error| self.failed(error);
+        let failed = |error| ExecuteError::Run { name: name(), error };
         let code = self.workload.code();
         if let Some(start) = &self.start {
             let found =
