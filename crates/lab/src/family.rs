@@ -194,50 +194,50 @@ fn keep_books(
 }
 
 /// Who goes on in this process.
-struct Here {
-    run: usize,
-    /// If it is a copy of the family's process.
-    copy: Option<Teller>,
-    /// If it is that.
-    own: Option<Own>,
+enum Here {
+    /// The family's process itself.
+    Own(Own),
+    /// A copy of it.
+    Copy(Teller),
 }
 
 /// Computes what the runs have in common, and goes on as each of them: in the family's process, which has one thread and
 /// ends here.
 fn make_all(family: &[&Run], store: &Store, teller: Teller) -> ! {
     let own = Own { teller, under_way: Vec::new(), in_idle_place: false };
-    let here = Rc::new(RefCell::new(Here { run: 0, copy: None, own: Some(own) }));
+    let here = Rc::new(RefCell::new(Some((0, Here::Own(own)))));
     let choice = Choice::default();
     let first = family[0];
     let code = first.workload().code_until_chosen(&choice);
     let runs: Vec<Run> = family.iter().map(|&run| run.clone()).collect();
     let went_on = here.clone();
     let part = Box::new(move || {
-        let own = went_on.borrow_mut().own.take().expect("it parts once");
-        let here = own.go_on(runs.len());
-        let run = &runs[here.run];
-        choice.choose(run.workload());
-        *went_on.borrow_mut() = here;
-        run.inputs.clone()
+        let Some((_, Here::Own(own))) = went_on.take() else { unreachable!("it parts once") };
+        let (number, here) = own.go_on(runs.len());
+        went_on.replace(Some((number, here)));
+        choice.choose(runs[number].workload());
+        runs[number].inputs.clone()
     });
     let done = |record, kernel: &Kernel| {
-        let Here { run, ref mut copy, ref mut own } = *here.borrow_mut();
+        let run = here.borrow().as_ref().map_or(0, |(run, _)| *run);
         let size = family[run].put(record, kernel, store).ok();
         // It ends before its machine is taken apart, which takes time.
-        if let Some(teller) = copy.take() {
-            teller.end(&size.map(ModelSize::to_bytes).unwrap_or_default());
-        }
-        own.take().expect("no copy").end(run, size)
+        end(&here, size)
     };
     let failed = panic::catch_unwind(AssertUnwindSafe(|| {
         model::run_parting(first.model_spec(), first.inputs.clone(), code, part, done)
     }));
+    // Whoever makes the run again sees why.
     drop(failed);
-    let Here { run, copy, own } = &mut *here.borrow_mut();
-    match (copy.take(), own.take()) {
-        (Some(teller), _) => teller.fail(),
-        (None, Some(own)) => own.end(*run, None),
-        (None, None) => twin::fail(),
+    end(&here, None)
+}
+
+/// Ends this process, which has gone on as a run, with this model in the end if its record is in the store.
+fn end(here: &RefCell<Option<(usize, Here)>>, size: Option<ModelSize>) -> ! {
+    match (here.take(), size) {
+        (Some((run, Here::Own(own))), size) => own.end(run, size),
+        (Some((_, Here::Copy(teller))), Some(size)) => teller.end(&size.to_bytes()),
+        (Some((_, Here::Copy(_))) | None, _) => twin::fail(),
     }
 }
 
@@ -268,18 +268,18 @@ impl Own {
     }
 
     /// Goes on as each of so many runs, and as the last one, or the one at which it is to stop, itself. Returns, in each
-    /// process, who goes on there.
-    fn go_on(mut self, runs: usize) -> Here {
+    /// process, as which run it goes on and who it is.
+    fn go_on(mut self, runs: usize) -> (usize, Here) {
         let mut run = 0;
         loop {
             let in_idle_place = self.wait_for_place();
             let may_others_follow = self.ask(Told::Begins(run));
             if !may_others_follow || run + 1 == runs {
                 self.in_idle_place = in_idle_place;
-                return Here { run, copy: None, own: Some(self) };
+                return (run, Here::Own(self));
             }
             match twin::part() {
-                Ok(Twin::Copy(teller)) => return Here { run, copy: Some(teller), own: None },
+                Ok(Twin::Copy(teller)) => return (run, Here::Copy(teller)),
                 Ok(Twin::Original(copied)) => {
                     self.under_way.push(UnderWay { run, copied, in_idle_place });
                 }

@@ -409,7 +409,7 @@ impl Frames {
     /// Whether the block that begins at `pfn` is one page in use.
     #[inline]
     #[must_use]
-    pub fn is_page_in_use(&self, pfn: Pfn) -> bool {
+    pub(crate) fn is_page_in_use(&self, pfn: Pfn) -> bool {
         let word = self.frames.get(pfn.index()).map_or(0, |frame| frame.word);
         word & (STATE_BITS | ORDER_BITS) == State::Allocated as u32
     }

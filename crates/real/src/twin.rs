@@ -163,11 +163,6 @@ impl Teller {
         self.tell(said);
         exit(0)
     }
-
-    /// Ends the process as one that has nothing to say.
-    pub fn fail(self) -> ! {
-        fail()
-    }
 }
 
 #[cfg(test)]
@@ -200,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_fails_or_is_killed_has_said_nothing_and_an_interrupt_is_not_its_own() {
-        assert_eq!(said(|teller| teller.fail()), None);
+        assert_eq!(said(|_| fail()), None);
         assert_eq!(said(|_| panic!("in the copy")), None);
         let interrupted = said(|teller| {
             rustix::process::kill_process(getpid(), Signal::INT).unwrap();
@@ -221,7 +216,7 @@ mod tests {
                 teller.tell(b"two");
                 let second = teller.hear_answer();
                 teller.tell(if (first, second) == (true, false) { b"yes" } else { b"no!" });
-                teller.fail()
+                fail()
             }
         };
         let mut told = [0; 3];

@@ -88,6 +88,7 @@ pub(super) fn run(
         console: Stream::new(console)?,
         port: Stream::new(port)?,
         complaints: complaints.map(Stream::new).transpose()?,
+        is_up: false,
     };
     guest.watch(&mut child, limits, watch)
 }
@@ -167,6 +168,8 @@ struct Guest {
     console: Stream,
     port: Stream,
     complaints: Option<Stream>,
+    /// Its first process has started.
+    is_up: bool,
 }
 
 impl Guest {
@@ -178,13 +181,11 @@ impl Guest {
     ) -> Result<Said, VmError> {
         let began = now_ns();
         let mut answered = None;
-        let mut is_up = false;
         loop {
             let has_ended = child.0.try_wait().map_err(VmError::os("QEMU"))?;
             self.read_all();
             if let Some(status) = has_ended {
-                let mut said = self.said();
-                said.is_up |= is_up;
+                let said = self.said();
                 // A guest that ends ends QEMU well; else QEMU itself says why.
                 if !status.success() && !matches!(said.answer, Received::Whole(_)) {
                     let text = self.complaints.as_ref().map(Stream::text).unwrap_or_default();
@@ -206,8 +207,7 @@ impl Guest {
             if answered.is_some_and(|at| now - at > FAREWELL_NS) {
                 return Ok(self.said());
             }
-            is_up = is_up || self.console.holds(TOLD);
-            if !is_up && now - began > limits.boot.0 {
+            if !self.is_up && now - began > limits.boot.0 {
                 let console = self.said().console;
                 return Err(VmError::NotUp { limit: limits.boot, times: 1, console });
             }
@@ -242,6 +242,7 @@ impl Guest {
 
     fn read_all(&mut self) {
         self.console.read();
+        self.is_up = self.is_up || self.console.holds(TOLD);
         self.console.keep_last(CONSOLE_BYTES_MAX);
         self.port.read();
         if let Some(complaints) = &mut self.complaints {
@@ -260,7 +261,7 @@ impl Guest {
         let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
         let panic = lines.iter().find_map(|line| line.split_once(PANIC));
         let panic = panic.map(|(_, why)| why.trim_start_matches(": ").to_owned());
-        let is_up = self.console.holds(TOLD);
+        let is_up = self.is_up;
         Said { answer: self.answer(), panic, console: last.join("\n"), is_up }
     }
 }
