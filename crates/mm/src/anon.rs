@@ -1077,7 +1077,11 @@ impl Memory {
     /// pages freed.
     pub fn split_deferred(&mut self, cpu: CpuId) -> Option<u64> {
         let head = self.lru.deferred_split.iter().find(|&head| {
-            let busy = PageFlags::LOCKED | PageFlags::WRITEBACK | PageFlags::SWAPCACHE;
+            // Whoever holds it besides its mappings keeps it whole.
+            let busy = PageFlags::LOCKED
+                | PageFlags::WRITEBACK
+                | PageFlags::SWAPCACHE
+                | PageFlags::ISOLATED;
             !self.frames.has(head, busy)
         })?;
         let freed = u64::from(self.frames.order(head).pages() - self.mapped_parts(head));

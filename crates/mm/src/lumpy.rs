@@ -170,7 +170,7 @@ impl Memory {
         let file = !self.frames.has(pfn, PageFlags::ANON);
         let mut shrunk = Shrunk { mode: Some(mode), ..Shrunk::default() };
         let kept = self.shrink_page_list(vec![pfn], sc, &mut shrunk);
-        self.putback_pages(lruvec, kept);
+        self.putback_pages(lruvec, kept.expect("kernels that look again do not pause"));
         self.count_steal(lruvec, file, shrunk.nr_reclaimed, sc.who);
         Some(shrunk)
     }

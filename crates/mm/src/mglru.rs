@@ -709,7 +709,21 @@ impl Memory {
         let isolated: u64 = pages.iter().map(|&pfn| self.nr_pages(pfn)).sum();
         self.count_scan(lruvec, file == 1, isolated, sc.who);
         let mut shrunk = Shrunk { nr_scanned: isolated, nr_taken: isolated, ..Shrunk::default() };
-        let kept = self.shrink_page_list(pages, sc, &mut shrunk);
+        if let Some(kept) = self.shrink_page_list(pages, sc, &mut shrunk) {
+            self.finish_eviction(lruvec, file == 1, kept, sc, &shrunk);
+        }
+        Eviction { shrunk, progress }
+    }
+
+    /// The pages of a batch that stay go back to their lists.
+    pub(crate) fn finish_eviction(
+        &mut self,
+        lruvec: LruvecId,
+        file: bool,
+        kept: Vec<Pfn>,
+        sc: &ScanControl,
+        shrunk: &Shrunk,
+    ) {
         for pfn in kept {
             let busy = PageFlags::DIRTY | PageFlags::WRITEBACK;
             let writing = self.frames.has(pfn, PageFlags::RECLAIM) && self.frames.has(pfn, busy);
@@ -722,8 +736,7 @@ impl Memory {
             }
             self.putback_lru_page(pfn);
         }
-        self.count_steal(lruvec, file == 1, shrunk.nr_reclaimed, sc.who);
-        Eviction { shrunk, progress }
+        self.count_steal(lruvec, file, shrunk.nr_reclaimed, sc.who);
     }
 
     /// What becomes of pages of a batch that have been written since they were isolated.
@@ -754,7 +767,7 @@ impl Memory {
             return shrunk;
         }
         let kept = self.shrink_page_list(written, sc, &mut shrunk);
-        self.putback_pages(lruvec, kept);
+        self.putback_pages(lruvec, kept.expect("base pages are not split"));
         self.count_steal(lruvec, false, shrunk.nr_reclaimed, sc.who);
         shrunk
     }

@@ -93,14 +93,21 @@ impl Memory {
     /// there.
     #[doc(alias = "putback_movable_pages")]
     pub fn putback_movable_page(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
+        let is_there = self.take_back_isolated(pfn, cpu);
+        if is_there && !self.frames.has(pfn, PageFlags::MOVABLE_OPS) {
+            self.putback_lru_page(pfn);
+        }
+        is_there
+    }
+
+    /// An isolated page is its holder's alone again, who knows what becomes of it, or is freed if nobody has it any more.
+    /// Whether it is still there.
+    pub(crate) fn take_back_isolated(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         if self.is_abandoned_isolated(pfn) {
             self.free_abandoned(pfn, cpu);
             return false;
         }
         self.frames.clear_flags(pfn, PageFlags::ISOLATED);
-        if !self.frames.has(pfn, PageFlags::MOVABLE_OPS) {
-            self.putback_lru_page(pfn);
-        }
         true
     }
 

@@ -147,6 +147,18 @@ pub struct Shrunk {
     pub in_writeback: Vec<Pfn>,
     /// What was taken off which list, if anything was looked at.
     pub isolation: Option<Isolation>,
+    /// The pages about which is still to be decided, if the last thing done was to split a huge page: [`Memory::shrink_rest`]
+    /// goes on with them.
+    pub rest: Option<Rest>,
+}
+
+/// What is left of a batch when one of its huge pages has been split.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// About which is to be decided, the next one last.
+    pages: Vec<Pfn>,
+    /// Which go back to their list in the end.
+    kept: Vec<Pfn>,
 }
 
 /// What a step took off a list.
@@ -650,12 +662,43 @@ impl Memory {
         if taken.pages.is_empty() {
             return shrunk;
         }
-        let kept = self.shrink_page_list(taken.pages, sc, &mut shrunk);
+        if let Some(kept) = self.shrink_page_list(taken.pages, sc, &mut shrunk) {
+            self.finish_inactive(lruvec, file, kept, sc, &shrunk);
+        }
+        shrunk
+    }
+
+    fn finish_inactive(
+        &mut self,
+        lruvec: LruvecId,
+        file: bool,
+        kept: Vec<Pfn>,
+        sc: &ScanControl,
+        shrunk: &Shrunk,
+    ) {
         self.putback_pages(lruvec, kept);
         self.count_steal(lruvec, file, shrunk.nr_reclaimed, sc.who);
         let in_vain = shrunk.nr_scanned.saturating_sub(shrunk.nr_reclaimed);
         self.note_lru_cost(lruvec, file, shrunk.nr_pageout, in_vain);
-        shrunk
+    }
+
+    /// Goes on with a batch of anonymous pages after one of its huge pages was split, and the time of that was spent. It may
+    /// split another one; without `rest` in `shrunk` nothing is done.
+    pub fn shrink_rest(&mut self, lruvec: LruvecId, shrunk: &mut Shrunk, sc: &ScanControl) {
+        let Some(rest) = shrunk.rest.take() else { return };
+        let pages = self.still_there(rest.pages, sc.cpu);
+        let kept = self.still_there(rest.kept, sc.cpu);
+        let Some(kept) = self.decide_about(pages, kept, sc, shrunk) else { return };
+        match self.policy.lru.kind {
+            LruKind::Classic => self.finish_inactive(lruvec, false, kept, sc, shrunk),
+            LruKind::MultiGenerational => self.finish_eviction(lruvec, false, kept, sc, shrunk),
+        }
+    }
+
+    /// The pages of a batch that somebody still has; the others are freed.
+    fn still_there(&mut self, mut pages: Vec<Pfn>, cpu: CpuId) -> Vec<Pfn> {
+        pages.retain(|&pfn| self.take_back_isolated(pfn, cpu));
+        pages
     }
 
     /// Counts pages that were taken off lists of either kind and state as scanned, and forgets that some of them
@@ -708,20 +751,36 @@ impl Memory {
     }
 
     /// Decides about each isolated page: frees it, has it written, or keeps it. Returns those kept, in
-    /// the order in which they go back.
+    /// the order in which they go back, or none if a huge page has been split and `shrunk` has the rest.
     #[doc(alias = "shrink_folio_list")]
     pub(crate) fn shrink_page_list(
         &mut self,
         mut pages: Vec<Pfn>,
         sc: &ScanControl,
         shrunk: &mut Shrunk,
-    ) -> Vec<Pfn> {
+    ) -> Option<Vec<Pfn>> {
         self.warm_places(&pages);
         // The next page is the last: parts of a page that is split come next.
         pages.reverse();
-        let mut kept = Vec::new();
+        self.decide_about(pages, Vec::new(), sc, shrunk)
+    }
+
+    /// Whether a batch pauses where it has split a huge page, since others who look for the process's mappings meanwhile do
+    /// not wait.
+    fn pauses_at_splits(&self) -> bool {
+        self.policy.reclaim.busy_mappings == BusyMappings::Keep
+    }
+
+    fn decide_about(
+        &mut self,
+        mut pages: Vec<Pfn>,
+        mut kept: Vec<Pfn>,
+        sc: &ScanControl,
+        shrunk: &mut Shrunk,
+    ) -> Option<Vec<Pfn>> {
         let mut freed = Vec::with_capacity(pages.len());
         let mut unmapped = TlbUsers::NONE;
+        let nr_splits = shrunk.splits.len();
         while let Some(pfn) = pages.pop() {
             match self.shrink_page(pfn, sc, shrunk, &mut pages, &mut unmapped) {
                 Fate::Keep => {
@@ -756,10 +815,20 @@ impl Memory {
                     freed.push(pfn);
                 }
             }
+            if shrunk.splits.len() > nr_splits && self.pauses_at_splits() {
+                break;
+            }
         }
         self.flush_tlb(unmapped);
         self.free_cold_batch(&mut freed, sc.cpu);
-        kept
+        if shrunk.splits.len() > nr_splits && self.pauses_at_splits() {
+            for &pfn in pages.iter().chain(&kept) {
+                self.frames.set_flags(pfn, PageFlags::ISOLATED);
+            }
+            shrunk.rest = Some(Rest { pages, kept });
+            return None;
+        }
+        Some(kept)
     }
 
     fn shrink_page(
@@ -821,6 +890,8 @@ impl Memory {
             && self.policy.reclaim.busy_mappings == BusyMappings::Keep
             && self.are_mappings_locked(pfn)
         {
+            // The walk to its entries ends where it begins.
+            self.work.rmap_walks += 1;
             shrunk.nr_ref_keep += nr;
             return Fate::Keep;
         }
@@ -959,9 +1030,11 @@ impl Memory {
             splits.extend(self.process_of(pfn));
             self.split_huge_page(pfn, sc.cpu);
             let mapped = |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn + i);
-            let parts = (1..HUGE_ORDER.pages()).rev().filter(|&i| mapped(i));
+            // Where the batch pauses here, the first part is looked at as the others are.
+            let first = u32::from(!self.pauses_at_splits());
+            let parts = (first..HUGE_ORDER.pages()).rev().filter(|&i| mapped(i));
             pages.extend(parts.map(|i| pfn + i));
-            if !mapped(0) {
+            if first == 0 || !mapped(0) {
                 return Slotted::Gone;
             }
         }
@@ -1021,12 +1094,19 @@ impl Memory {
     ///
     /// Departs: a process has one lock for all its mappings, where each has an `anon_vma` of its own. Visible as: a process
     /// that keeps memory in several mappings has its pages kept more often.
+    ///
+    /// Returns whether they are this caller's: not while somebody else has them.
     #[doc(alias = "anon_vma_lock_write")]
-    pub fn lock_mappings(&mut self, process: ProcessId) {
-        self.locked_mappings.push(process);
+    #[must_use]
+    pub fn try_lock_mappings(&mut self, process: ProcessId) -> bool {
+        let is_free = !self.locked_mappings.contains(&process);
+        if is_free {
+            self.locked_mappings.push(process);
+        }
+        is_free
     }
 
-    /// The end of [`Self::lock_mappings`].
+    /// The end of what [`Self::try_lock_mappings`] began.
     ///
     /// # Panics
     /// If they were not locked.

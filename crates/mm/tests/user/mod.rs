@@ -233,7 +233,10 @@ impl User {
             }
             let mut scanned = 0;
             while scanned < plan.nr_to_scan && reclaimed < sc.nr_to_reclaim {
-                let evicted = self.memory.lru_gen_evict(lruvec, &sc);
+                let mut evicted = self.memory.lru_gen_evict(lruvec, &sc);
+                while evicted.shrunk.rest.is_some() {
+                    self.memory.shrink_rest(lruvec, &mut evicted.shrunk, &sc);
+                }
                 scanned += evicted.progress;
                 reclaimed += evicted.shrunk.nr_reclaimed;
                 self.take(evicted.shrunk);
@@ -244,7 +247,10 @@ impl User {
             return reclaimed;
         }
         let mut plan = self.memory.plan_scan(lruvec, &sc);
-        while let Some(shrunk) = self.memory.shrink_step(lruvec, &mut plan, &sc) {
+        while let Some(mut shrunk) = self.memory.shrink_step(lruvec, &mut plan, &sc) {
+            while shrunk.rest.is_some() {
+                self.memory.shrink_rest(lruvec, &mut shrunk, &sc);
+            }
             reclaimed += shrunk.nr_reclaimed;
             self.take(shrunk);
         }

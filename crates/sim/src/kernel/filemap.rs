@@ -169,6 +169,7 @@ fn take_page_past_end(
     let kernel = cx.world();
     room.use_node(kernel, file, index, cpu);
     kernel.memory.add_to_page_cache(file, index, room.pfn, false, cpu);
+    kernel.forget_paid_work();
     let clear = kernel.costs.clear_base_page.once();
     cx.spend(clear, Mode::System);
     Ok(())
@@ -364,6 +365,7 @@ fn read_pages(
             }
         }
         kernel.use_new_metadata(file, pfn, cpu);
+        kernel.forget_paid_work();
         if mark == Some(index) {
             kernel.memory.set_readahead(pfn);
         }
@@ -437,7 +439,9 @@ fn room_for(
     }
     let room = found?.map(|pfn| Room { pfn, node });
     if room.is_some() {
-        let put = cx.world().costs.cache_page.once();
+        let kernel = cx.world();
+        kernel.forget_paid_work();
+        let put = kernel.costs.cache_page.once();
         cx.spend(put, Mode::System);
     }
     Ok(room)
@@ -653,6 +657,7 @@ fn page_to_write(
         room.use_node(kernel, file, index, cpu);
         kernel.memory.add_to_page_cache(file, index, pfn, false, cpu);
         kernel.use_new_metadata(file, pfn, cpu);
+        kernel.forget_paid_work();
         if !kernel.wants_buffer(file) {
             return Ok(pfn);
         }
@@ -953,6 +958,11 @@ fn spend_frees(cx: &mut KernelCx<'_>, pfn: Pfn) {
 }
 
 impl Kernel {
+    /// What lists had to do with a page that comes into the cache is part of what that costs as a whole: it is paid.
+    fn forget_paid_work(&mut self) {
+        self.memory.take_work();
+    }
+
     /// Whether pages of a file that are written have buffer heads.
     pub(super) fn wants_buffer(&self, file: FileId) -> bool {
         let is_ext4 = self.vfs.file_system(self.file(file).device) == FileSystem::Ext4;

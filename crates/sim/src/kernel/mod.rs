@@ -291,6 +291,8 @@ pub struct Kernel {
     pub(crate) reads: BTreeMap<Pfn, crate::device::Ticket>,
     /// Where tasks wait for another one to begin a read.
     pub(crate) reads_begin: WaitQueue,
+    /// Where tasks wait for the mappings of a process to be unlocked.
+    pub(crate) mappings_wait: WaitQueue,
     pub(crate) oom_wait: WaitQueue,
     /// Files, by number.
     pub(crate) file_table: Vec<Option<files::File>>,
@@ -462,6 +464,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
         swap_devices,
         reads: BTreeMap::new(),
         reads_begin: WaitQueue(0),
+        mappings_wait: WaitQueue(0),
         oom_wait: WaitQueue(0),
         interruptible: Vec::new(),
         file_table: Vec::new(),
@@ -507,6 +510,8 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
     }
     let reads_begin = sim.add_queue("reads begin");
     sim.world_mut().reads_begin = reads_begin;
+    let mappings_wait = sim.add_queue("mappings");
+    sim.world_mut().mappings_wait = mappings_wait;
     for zone in 0..nr_zones {
         let lock = sim.add_lock(format!("zone {zone}"), LockKind::Spin);
         sim.world_mut().zone_locks.push(lock);

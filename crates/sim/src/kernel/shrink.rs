@@ -6,7 +6,7 @@
 use super::policy::{Continues, StallRule, WakesFlushers, ZoneCongested};
 use super::slowpath::COSTLY_ORDER;
 use super::trace::{self, ReclaimEvent, WritePass};
-use super::work::spend_work;
+use super::work::{spend_taken, spend_work};
 use super::{
     Kernel, KernelCx, LruFlags, TENTH, Waiter, slab, swap, throttle, vmpressure, writeback,
 };
@@ -164,7 +164,7 @@ fn shrink_lists(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
         let Some(shrunk) = cx.world().memory.shrink_step(lruvec, &mut plan, &scan.control) else {
             break;
         };
-        finish_step(cx, lruvec, scan, &mut batch, shrunk);
+        plan.nr_reclaimed += finish_step(cx, lruvec, scan, &mut batch, shrunk);
     }
     scan.skipped_deactivate |= plan.skipped_deactivate;
     prepare(cx, lruvec, scan);
@@ -275,22 +275,36 @@ fn prepare(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     scan.control.dirty_flag = dirty;
 }
 
-/// Spends what a step took, hands over what it wants written, and waits where the kernel does. Suspends.
+/// Spends what a step took, goes on with what it has left for the time of a split, hands over what it wants written, and
+/// waits where the kernel does. Returns how many pages were freed by going on. Suspends.
 fn finish_step(
     cx: &mut KernelCx<'_>,
     lruvec: LruvecId,
     scan: &mut Scan,
     batch: &mut Batch,
     mut shrunk: Shrunk,
-) {
+) -> u64 {
+    let at_first = shrunk.nr_reclaimed;
+    // What others do while a split takes its time is not this step's.
+    let mut work = cx.world().memory.take_work();
+    let zone = cx.world().zone_of_lists(lruvec);
+    let mut nr_spent = 0;
+    while shrunk.rest.is_some() {
+        spend_taken(cx, zone, work);
+        spend_split(cx, shrunk.splits[nr_spent]);
+        nr_spent += 1;
+        prepare(cx, lruvec, scan);
+        cx.world().memory.shrink_rest(lruvec, &mut shrunk, &scan.control);
+        work = cx.world().memory.take_work();
+    }
+    let by_going_on = shrunk.nr_reclaimed - at_first;
     slab::note_freed_files(cx, &shrunk.freed_files);
     scan.nr_scanned += shrunk.nr_scanned;
     scan.nr_reclaimed += shrunk.nr_reclaimed;
-    for &process in &shrunk.splits {
+    for &process in &shrunk.splits[nr_spent..] {
         spend_split(cx, process);
     }
-    let zone = cx.world().zone_of_lists(lruvec);
-    spend_work(cx, zone);
+    spend_taken(cx, zone, work);
     if shrunk.splits.is_empty() {
         swap::write_out(cx, &shrunk.writes);
     } else {
@@ -326,10 +340,12 @@ fn finish_step(
         StallRule::Throttle => {}
     }
     batch.add(&shrunk);
+    by_going_on
 }
 
 /// Spends the time in which a huge page of a process was split: each of its parts becomes a page of its own, and is
-/// mapped anew. Meanwhile the process's mappings are locked. Suspends.
+/// mapped anew. Meanwhile the process's mappings are locked: whoever splits another of its pages waits until they are free,
+/// and goes on just when the first comes to the parts of its own, which it then finds locked in its turn. Suspends.
 ///
 /// Models: `split_huge_page_to_list_to_order`, mm/huge_memory.c, v6.12. A guest of it in QEMU (tcg) takes 1 to 2 ms for most,
 /// which its costs come to; the others waited for the lock or for a CPU.
@@ -337,12 +353,17 @@ fn finish_step(
 #[doc(alias = "split_huge_page_to_list_to_order")]
 fn spend_split(cx: &mut KernelCx<'_>, process: ProcessId) {
     const PARTS: u64 = PTRS_PER_TABLE as u64;
+    while !cx.world().memory.try_lock_mappings(process) {
+        let queue = cx.world().mappings_wait;
+        cx.wait(queue);
+    }
     let kernel = cx.world();
-    kernel.memory.lock_mappings(process);
     let costs = &kernel.costs;
     let time = costs.list_op.times(PARTS) + costs.rmap_walk.times(PARTS);
     cx.spend(time, Mode::System);
     cx.world().memory.unlock_mappings(process);
+    let queue = cx.world().mappings_wait;
+    cx.wake_all(queue);
 }
 
 /// Tells what a step took off its list.

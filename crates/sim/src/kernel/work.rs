@@ -55,9 +55,15 @@ pub(crate) fn price(cx: &mut KernelCx<'_>, work: Work) -> Price {
 }
 
 /// Spends the time of the work done since the last call, in a zone and on LRU lists. Suspends.
+///
+/// Work is one heap for all tasks: whoever suspends before it has taken its own leaves it to the next one that takes.
 pub(crate) fn spend_work(cx: &mut KernelCx<'_>, zone: ZoneId) {
-    let kernel = cx.world();
-    let work = kernel.memory.take_work();
+    let work = cx.world().memory.take_work();
+    spend_taken(cx, zone, work);
+}
+
+/// As [`spend_work`], of work that was taken before. Suspends.
+pub(crate) fn spend_taken(cx: &mut KernelCx<'_>, zone: ZoneId, work: Work) {
     let price = price(cx, work);
     let kernel = cx.world();
     let zone_lock = kernel.zone_locks[zone.index()];

@@ -1,0 +1,106 @@
+//! Batches of reclaim in which a huge page is split, worked by hand.
+
+mod naive;
+mod scene;
+mod user;
+
+use highorder_mm::CpuId;
+use highorder_mm::lru::{LruList, LruvecId};
+use highorder_mm::page_table::Vpn;
+use highorder_mm::policy::{BusyMappings, LruKind, Policy};
+use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
+use highorder_mm::types::{Access, MemPolicy};
+use highorder_mm::vma::ProcessId;
+use scene::{all_free, linux_6_1, linux_6_12, single_zone};
+use user::User;
+
+const HUGE: u64 = 512;
+const LISTS: LruvecId = LruvecId(0);
+
+fn control() -> ScanControl {
+    ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60)
+}
+
+/// Two huge pages of process 0, of which one has just been split to be written; what is done so far.
+fn after_a_split(policy: &Policy) -> (User, Vpn, Shrunk) {
+    let mut user = User::new(all_free(&single_zone(8192), policy));
+    user.memory.swapon(4096, 0, true);
+    user.huge = true;
+    let start = user.mmap(0, 1024, MemPolicy::Default);
+    user.touch_range(start, 1024, Access::Write, CpuId(0));
+    let sc = control();
+    for _ in 0..6 {
+        let shrunk = match policy.lru.kind {
+            LruKind::Classic => {
+                user.memory.shrink_inactive_list(LISTS, LruList::InactiveAnon, 32, &sc)
+            }
+            LruKind::MultiGenerational => {
+                user.memory.lru_gen_age(LISTS, &sc);
+                user.memory.lru_gen_evict(LISTS, &sc).shrunk
+            }
+        };
+        if !shrunk.splits.is_empty() {
+            return (user, start, shrunk);
+        }
+    }
+    panic!("no huge page was split");
+}
+
+fn on_lists(user: &User) -> u64 {
+    let lists = &user.memory.lru.lruvecs[LISTS];
+    lists.size(LruList::InactiveAnon) + lists.size(LruList::ActiveAnon)
+}
+
+#[test]
+fn a_batch_goes_on_when_the_split_is_over_and_writes_all_parts() {
+    for policy in [linux_6_1(), linux_6_12()] {
+        let (mut user, _, mut shrunk) = after_a_split(&policy);
+        assert_eq!(shrunk.splits, [ProcessId(0)]);
+        assert!(shrunk.rest.is_some() && shrunk.writes.is_empty());
+        assert_eq!(on_lists(&user), HUGE, "the parts are held");
+        user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+        assert!(shrunk.rest.is_none());
+        assert_eq!((shrunk.nr_pageout, shrunk.nr_ref_keep), (HUGE, 0));
+        assert_eq!(on_lists(&user), 2 * HUGE, "they are back until they are written");
+        user.memory.audit().unwrap();
+    }
+}
+
+#[test]
+fn whoever_has_split_a_page_keeps_its_parts_while_another_splits_the_next() {
+    for policy in [linux_6_1(), linux_6_12()] {
+        let (mut user, _, mut shrunk) = after_a_split(&policy);
+        assert!(user.memory.try_lock_mappings(ProcessId(0)));
+        assert!(!user.memory.try_lock_mappings(ProcessId(0)), "one at a time");
+        user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+        user.memory.unlock_mappings(ProcessId(0));
+        assert_eq!((shrunk.nr_pageout, shrunk.nr_ref_keep), (0, HUGE));
+        assert_eq!(on_lists(&user), 2 * HUGE);
+        user.memory.audit().unwrap();
+    }
+}
+
+#[test]
+fn what_is_unmapped_while_a_batch_pauses_is_freed_by_it() {
+    for policy in [linux_6_1(), linux_6_12()] {
+        let (mut user, start, mut shrunk) = after_a_split(&policy);
+        user.memory.munmap(start..Vpn(start.0 + 1024), CpuId(0));
+        let free = |user: &User| user.memory.zones[0].nr_free_pages;
+        let before = free(&user);
+        user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+        user.memory.drain_all_pages(None);
+        assert!(free(&user) >= before + HUGE, "{} and {before}", free(&user));
+        assert_eq!((shrunk.nr_pageout, on_lists(&user)), (0, 0));
+        assert_eq!(user.memory.lru.total_stats().nr_isolated, [0, 0]);
+        user.memory.audit().unwrap();
+    }
+}
+
+#[test]
+fn kernels_that_wait_for_the_lock_decide_about_the_whole_batch_at_once() {
+    let mut policy = linux_6_1();
+    policy.reclaim.busy_mappings = BusyMappings::Wait;
+    let (_, _, shrunk) = after_a_split(&policy);
+    assert!(shrunk.rest.is_none());
+    assert_eq!(shrunk.nr_pageout, HUGE);
+}
