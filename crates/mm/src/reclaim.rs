@@ -781,6 +781,7 @@ impl Memory {
         let mut freed = Vec::with_capacity(pages.len());
         let mut unmapped = TlbUsers::NONE;
         let nr_splits = shrunk.splits.len();
+        let mut pauses = false;
         while let Some(pfn) = pages.pop() {
             match self.shrink_page(pfn, sc, shrunk, &mut pages, &mut unmapped) {
                 Fate::Keep => {
@@ -815,13 +816,14 @@ impl Memory {
                     freed.push(pfn);
                 }
             }
-            if shrunk.splits.len() > nr_splits && self.pauses_at_splits() {
+            pauses = self.pauses_at_splits() && shrunk.splits.len() > nr_splits;
+            if pauses {
                 break;
             }
         }
         self.flush_tlb(unmapped);
         self.free_cold_batch(&mut freed, sc.cpu);
-        if shrunk.splits.len() > nr_splits && self.pauses_at_splits() {
+        if pauses {
             for &pfn in pages.iter().chain(&kept) {
                 self.frames.set_flags(pfn, PageFlags::ISOLATED);
             }
