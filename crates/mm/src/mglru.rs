@@ -709,21 +709,12 @@ impl Memory {
         let isolated: u64 = pages.iter().map(|&pfn| self.nr_pages(pfn)).sum();
         self.count_scan(lruvec, file == 1, isolated, sc.who);
         let mut shrunk = Shrunk { nr_scanned: isolated, nr_taken: isolated, ..Shrunk::default() };
-        if let Some(kept) = self.shrink_page_list(pages, sc, &mut shrunk) {
-            self.finish_eviction(lruvec, file == 1, kept, sc, &shrunk);
-        }
+        self.shrink_batch(lruvec, file == 1, pages, sc, &mut shrunk);
         Eviction { shrunk, progress }
     }
 
     /// The pages of a batch that stay go back to their lists.
-    pub(crate) fn finish_eviction(
-        &mut self,
-        lruvec: LruvecId,
-        file: bool,
-        kept: Vec<Pfn>,
-        sc: &ScanControl,
-        shrunk: &Shrunk,
-    ) {
+    pub(crate) fn putback_rejected(&mut self, kept: Vec<Pfn>) {
         for pfn in kept {
             let busy = PageFlags::DIRTY | PageFlags::WRITEBACK;
             let writing = self.frames.has(pfn, PageFlags::RECLAIM) && self.frames.has(pfn, busy);
@@ -736,7 +727,6 @@ impl Memory {
             }
             self.putback_lru_page(pfn);
         }
-        self.count_steal(lruvec, file, shrunk.nr_reclaimed, sc.who);
     }
 
     /// What becomes of pages of a batch that have been written since they were isolated.

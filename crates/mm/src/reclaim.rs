@@ -662,13 +662,26 @@ impl Memory {
         if taken.pages.is_empty() {
             return shrunk;
         }
-        if let Some(kept) = self.shrink_page_list(taken.pages, sc, &mut shrunk) {
-            self.finish_inactive(lruvec, file, kept, sc, &shrunk);
-        }
+        self.shrink_batch(lruvec, file, taken.pages, sc, &mut shrunk);
         shrunk
     }
 
-    fn finish_inactive(
+    /// Decides about a batch of isolated pages, as far as it goes without a pause.
+    pub(crate) fn shrink_batch(
+        &mut self,
+        lruvec: LruvecId,
+        file: bool,
+        pages: Vec<Pfn>,
+        sc: &ScanControl,
+        shrunk: &mut Shrunk,
+    ) {
+        if let Some(kept) = self.shrink_page_list(pages, sc, shrunk) {
+            self.finish_batch(lruvec, file, kept, sc, shrunk);
+        }
+    }
+
+    /// The pages of a batch that stay go back to their lists, and what became of the others is counted.
+    fn finish_batch(
         &mut self,
         lruvec: LruvecId,
         file: bool,
@@ -676,10 +689,15 @@ impl Memory {
         sc: &ScanControl,
         shrunk: &Shrunk,
     ) {
-        self.putback_pages(lruvec, kept);
+        match self.policy.lru.kind {
+            LruKind::Classic => {
+                self.putback_pages(lruvec, kept);
+                let in_vain = shrunk.nr_scanned.saturating_sub(shrunk.nr_reclaimed);
+                self.note_lru_cost(lruvec, file, shrunk.nr_pageout, in_vain);
+            }
+            LruKind::MultiGenerational => self.putback_rejected(kept),
+        }
         self.count_steal(lruvec, file, shrunk.nr_reclaimed, sc.who);
-        let in_vain = shrunk.nr_scanned.saturating_sub(shrunk.nr_reclaimed);
-        self.note_lru_cost(lruvec, file, shrunk.nr_pageout, in_vain);
     }
 
     /// Goes on with a batch of anonymous pages after one of its huge pages was split, and the time of that was spent. It may
@@ -688,10 +706,8 @@ impl Memory {
         let Some(rest) = shrunk.rest.take() else { return };
         let pages = self.still_there(rest.pages, sc.cpu);
         let kept = self.still_there(rest.kept, sc.cpu);
-        let Some(kept) = self.decide_about(pages, kept, sc, shrunk) else { return };
-        match self.policy.lru.kind {
-            LruKind::Classic => self.finish_inactive(lruvec, false, kept, sc, shrunk),
-            LruKind::MultiGenerational => self.finish_eviction(lruvec, false, kept, sc, shrunk),
+        if let Some(kept) = self.decide_about(pages, kept, sc, shrunk) {
+            self.finish_batch(lruvec, false, kept, sc, shrunk);
         }
     }
 
