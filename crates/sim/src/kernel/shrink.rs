@@ -6,7 +6,7 @@
 use super::policy::{Continues, StallRule, WakesFlushers, ZoneCongested};
 use super::slowpath::COSTLY_ORDER;
 use super::trace::{self, ReclaimEvent, WritePass};
-use super::work::{spend_taken, spend_work};
+use super::work::{spend_batch, spend_taken, spend_work};
 use super::{
     Kernel, KernelCx, LruFlags, TENTH, Waiter, slab, swap, throttle, vmpressure, writeback,
 };
@@ -304,7 +304,7 @@ fn finish_step(
     for &process in &shrunk.splits[nr_spent..] {
         spend_split(cx, process);
     }
-    spend_taken(cx, zone, work);
+    spend_batch(cx, zone, work);
     if shrunk.splits.is_empty() {
         swap::write_out(cx, &shrunk.writes);
     } else {
