@@ -194,7 +194,7 @@ impl Generations {
 /// What a pass over generations has to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GenerationPlan {
-    /// Pages to look at.
+    /// Pages to look at: none where only the two youngest generations are left, which nothing goes from.
     pub nr_to_scan: u64,
     /// A new generation is due first: [`Memory::lru_gen_age`], after which this pass ends.
     pub age: bool,
@@ -454,14 +454,13 @@ impl Memory {
                 }
             }
         }
-        let due = if min + MIN_NR_GENS > generations.max_seq {
-            true
-        } else if min + MIN_NR_GENS < generations.max_seq {
-            false
-        } else {
-            young * 2 > total || old * 4 < total
-        };
-        GenerationPlan { nr_to_scan: total >> sc.priority, age: due && sc.priority < DEF_PRIORITY }
+        let is_out_of_cold = min + MIN_NR_GENS > generations.max_seq;
+        let is_uneven =
+            min + MIN_NR_GENS == generations.max_seq && (young * 2 > total || old * 4 < total);
+        GenerationPlan {
+            nr_to_scan: if is_out_of_cold { 0 } else { total >> sc.priority },
+            age: (is_out_of_cold || is_uneven) && sc.priority < DEF_PRIORITY,
+        }
     }
 
     /// Begins a new generation: every page whose entry was accessed belongs to the one that was the

@@ -8,7 +8,7 @@ use highorder_mm::CpuId;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::lru::{LruList, LruvecId, inactive_ratio};
 use highorder_mm::machine::ZoneSpec;
-use highorder_mm::mglru::{ControlPosition, comes_back_no_more};
+use highorder_mm::mglru::{ControlPosition, GenerationPlan, comes_back_no_more};
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::{AnonEntry, Lru, LruKind, Policy, RefaultRule};
 use highorder_mm::reclaim::{
@@ -480,7 +480,8 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).progress, 0);
     assert_eq!((generations(&user).min_seq, generations(&user).max_seq), ([2, 2], 3));
     // With two left nothing can go: a new one is due. The entries were accessed by the faults.
-    assert!(user.memory.lru_gen_plan(LruvecId(0), &sc).age);
+    let plan = user.memory.lru_gen_plan(LruvecId(0), &sc);
+    assert_eq!(plan, GenerationPlan { nr_to_scan: 0, age: true });
     user.memory.lru_gen_age(LruvecId(0), &sc);
     assert_eq!(generations(&user).size(3), [124, 0]);
     assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).progress, 0);
