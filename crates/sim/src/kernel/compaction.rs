@@ -193,7 +193,7 @@ fn spend_step(cx: &mut KernelCx<'_>, run: &CompactRun, is_free_search: bool) -> 
 fn finds_lock_taken(cx: &mut KernelCx<'_>, run: &CompactRun) -> bool {
     let kernel = cx.world();
     let zone = kernel.zone_locks[run.cc.zone.index()];
-    let lru = kernel.lru_locks[kernel.memory.lru.of_zone(run.cc.zone).index()];
+    let lru = kernel.lru_lock(run.cc.zone);
     cx.is_taken(zone) || cx.is_taken(lru)
 }
 

@@ -13,7 +13,7 @@
 use super::mmap_lock::{self, Hold};
 use super::slowpath::{Want, alloc_pages, note_fallbacks};
 use super::swap::swap_in;
-use super::work::price;
+use super::work::{hold_lru_lock, hold_zone_lock, price};
 use super::{Kernel, KernelCx, filemap, numa, oom, thp, writeback};
 use crate::task::Mode;
 use highorder_mm::anon::{Fault, FaultKind, PTES_PER_LINE, RemotePages, TouchRange};
@@ -224,19 +224,11 @@ fn spend_faults(
     let mmap_lock = &kernel.process(process).mmap_lock;
     let cpus = |node| kernel.memory.machine.nr_cpus(node);
     let line = mmap_lock.line_time(&kernel.costs, cpus, node, nr_faults, rest + locked);
-    let locks = near.map(|pfn| {
-        let zone = kernel.memory.zone_of(pfn);
-        let lru = kernel.memory.lru.of_zone(zone);
-        (kernel.zone_locks[zone.index()], kernel.lru_locks[lru.index()])
-    });
+    let zone = near.map(|pfn| kernel.memory.zone_of(pfn));
     cx.spend(rest + line, Mode::System);
-    if let Some((zone, lru)) = locks {
-        if price.zone > Ns::ZERO {
-            cx.hold(zone, price.zone);
-        }
-        if price.lru > Ns::ZERO {
-            cx.hold(lru, price.lru);
-        }
+    if let Some(zone) = zone {
+        hold_zone_lock(cx, zone, price.zone);
+        hold_lru_lock(cx, zone, price.lru);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Time for the work that steps did.
 
 use super::{Kernel, KernelCx};
+use crate::sched::LockId;
 use crate::task::Mode;
 use highorder_mm::memory::Work;
 use highorder_mm::zone::ZoneId;
@@ -15,6 +16,11 @@ pub(crate) struct Price {
 }
 
 impl Kernel {
+    /// The lock of the LRU lists that a zone's pages are on.
+    pub(super) fn lru_lock(&self, zone: ZoneId) -> LockId {
+        self.lru_locks[self.memory.lru.of_zone(zone).index()]
+    }
+
     /// What some work costs, other CPUs having to be told of entries or not.
     fn price(&self, work: Work, tells_others: bool) -> Price {
         let costs = &self.costs;
@@ -87,15 +93,16 @@ pub(crate) fn spend_batch(cx: &mut KernelCx<'_>, zone: ZoneId, work: Work) {
     hold_zone_lock(cx, zone, price.zone);
 }
 
-fn hold_lru_lock(cx: &mut KernelCx<'_>, zone: ZoneId, time: Ns) {
+/// Holds the lock of a zone's LRU lists for so long. Suspends.
+pub(super) fn hold_lru_lock(cx: &mut KernelCx<'_>, zone: ZoneId, time: Ns) {
     if time > Ns::ZERO {
-        let kernel = cx.world();
-        let lock = kernel.lru_locks[kernel.memory.lru.of_zone(zone).index()];
+        let lock = cx.world().lru_lock(zone);
         cx.hold(lock, time);
     }
 }
 
-fn hold_zone_lock(cx: &mut KernelCx<'_>, zone: ZoneId, time: Ns) {
+/// Holds a zone's lock for so long. Suspends.
+pub(super) fn hold_zone_lock(cx: &mut KernelCx<'_>, zone: ZoneId, time: Ns) {
     if time > Ns::ZERO {
         let lock = cx.world().zone_locks[zone.index()];
         cx.hold(lock, time);
