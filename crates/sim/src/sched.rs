@@ -1092,6 +1092,9 @@ impl Scheduler {
             .max_by_key(|&(from, _)| rank(from))?;
         let task = self.take_from_queue(entry, from);
         self.move_to(task, cpu);
+        if self.picks == Picks::EarliestDeadline {
+            self.place(task, cpu);
+        }
         Some(task)
     }
 

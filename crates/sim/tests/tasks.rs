@@ -386,6 +386,35 @@ fn where_deadlines_count_tasks_of_one_cpu_share_it_fairly() {
 }
 
 #[test]
+fn whoever_moves_to_an_idle_cpu_begins_a_slice_there() {
+    let mut sim = Sim::new(SimSpec { picks: Picks::EarliestDeadline, ..spec(&[0, 0]) }, Log::new());
+    // CPU 0 has run for a second, CPU 1 for next to nothing, when it takes one of those that wait.
+    sim.spawn(TaskSpec::user("old").on(Affinity::Cpu(CpuId(0))), |cx| {
+        cx.spend(Ns(1000 * MS), Mode::User);
+        let there = Affinity::Cpu(CpuId(1));
+        for _ in 0..2 {
+            cx.spawn(TaskSpec::user("short").on(there), |cx| cx.spend(Ns(MS), Mode::User));
+        }
+        for _ in 0..2 {
+            cx.spawn(TaskSpec::user("moved"), |cx| {
+                cx.spend(Ns(100 * MS), Mode::User);
+                say(cx, "moved");
+            });
+        }
+        cx.spend(Ns(10 * MS), Mode::User);
+        cx.spawn(TaskSpec::user("beside").on(there), |cx| {
+            cx.spend(Ns(50 * MS), Mode::User);
+            say(cx, "beside");
+        });
+        cx.spend(Ns(300 * MS), Mode::User);
+    });
+    sim.run().unwrap();
+    let words: Vec<_> = sim.world().iter().map(|&(_, word)| word).collect();
+    assert_eq!(words, ["beside", "moved", "moved"], "{:?}", sim.world());
+    conserves(&sim);
+}
+
+#[test]
 fn a_waiting_task_moves_to_a_cpu_that_falls_idle() {
     let mut sim = sim(&[0, 0]);
     for (name, ms) in [("short", 2), ("long", 20), ("third", 10)] {
