@@ -12,7 +12,7 @@ use crate::frame::{End, List, PageFlags, State};
 use crate::lumpy::{Around, Lumps};
 use crate::memory::Memory;
 use crate::mglru::Generations;
-use crate::policy::{Activation, BusyPages, InactiveRatio, LruKind, LruScope, ScanUnit};
+use crate::policy::{Activation, BusyPages, InactiveRatio, ListStats, LruKind, LruScope, ScanUnit};
 use crate::reclaim::SWAP_CLUSTER_MAX;
 use crate::split_queue::SplitQueue;
 use crate::types::{CpuId, NR_ZONE_KINDS, NodeId, Order, Pfn, ZoneKind};
@@ -133,6 +133,14 @@ impl IndexMut<LruvecId> for Vec<Lruvec> {
     }
 }
 
+/// Counts of a zone's or node's lists at the moment at which they were last added up.
+#[derive(Clone, Debug)]
+struct Gathered {
+    /// Base pages on each list.
+    sizes: [u64; NR_LRU_LISTS],
+    activated_refaults: [u64; 2],
+}
+
 /// The LRU lists of a zone or of a node.
 #[derive(Clone, Debug)]
 pub struct Lruvec {
@@ -160,6 +168,8 @@ pub struct Lruvec {
     pub pages_scanned: u64,
     /// Sizes counted beside the lists.
     pub stats: LruStats,
+    /// What was counted when counts were last added up.
+    gathered: Gathered,
     /// Generations, where the policy has them.
     pub generations: Generations,
 }
@@ -187,6 +197,7 @@ impl Lruvec {
                 nr_writeback: 0,
                 nr_dirty: 0,
             },
+            gathered: Gathered { sizes: [0; NR_LRU_LISTS], activated_refaults: [0; 2] },
             generations: Generations::NEW,
         }
     }
@@ -600,12 +611,41 @@ impl Memory {
         self.vm.add(Vm::PgRotated, pages);
     }
 
+    /// Adds up the counts of all lists that the balance between types, and refaults, go by.
+    #[doc(alias = "flush_memcg_stats_dwork")]
+    pub fn gather_list_stats(&mut self) {
+        for lists in &mut self.lru.lruvecs {
+            lists.gathered = Gathered {
+                sizes: lists.sizes.map(|of_zones| of_zones.iter().sum()),
+                activated_refaults: lists.activated_refaults,
+            };
+        }
+    }
+
+    /// Base pages on a list, as far as is known.
+    #[doc(alias = "lruvec_page_state")]
+    pub(crate) fn known_size(&self, lruvec: LruvecId, list: LruList) -> u64 {
+        let lists = &self.lru.lruvecs[lruvec];
+        match self.policy.lru.stats {
+            ListStats::Exact => lists.size(list),
+            ListStats::Periodic => lists.gathered.sizes[list as usize],
+        }
+    }
+
+    /// Refaults that were activated so far, as far as is known: anonymous, file.
+    pub(crate) fn known_refaults(&self, lruvec: LruvecId) -> [u64; 2] {
+        let lists = &self.lru.lruvecs[lruvec];
+        match self.policy.lru.stats {
+            ListStats::Exact => lists.activated_refaults,
+            ListStats::Periodic => lists.gathered.activated_refaults,
+        }
+    }
+
     /// Whether there are too few inactive pages of a type.
     #[must_use]
     pub fn inactive_is_low(&self, lruvec: LruvecId, file: bool) -> bool {
-        let lists = &self.lru.lruvecs[lruvec];
-        let inactive = lists.size(LruList::of(file, false));
-        let active = lists.size(LruList::of(file, true));
+        let inactive = self.known_size(lruvec, LruList::of(file, false));
+        let active = self.known_size(lruvec, LruList::of(file, true));
         let ratio = match self.policy.lru.inactive_ratio {
             InactiveRatio::ListSize => inactive_ratio(inactive + active),
             InactiveRatio::ZoneSize if file => 1,

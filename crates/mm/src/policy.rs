@@ -651,6 +651,19 @@ pub enum MigrateSearch {
     FinishBlocks,
 }
 
+/// What the balance between types, and refaults, take for the sizes of lists. Kernels that are built with memory control
+/// groups count these by CPU and by group, and add them up now and then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
+pub enum ListStats {
+    /// What they are: there are no such groups, or every pass of reclaim adds the counts up first
+    /// (`mem_cgroup_flush_stats`).
+    Exact,
+    /// What they were when they were last added up, which is done every two seconds (`flush_memcg_stats_dwork`): reclaim
+    /// does it only where that is overdue (`mem_cgroup_flush_stats_ratelimited`, 6.12).
+    Periodic,
+}
+
 /// How a page that was used twice goes from its inactive list to the active one (`activate_page`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
@@ -704,6 +717,8 @@ pub struct Lru {
     /// Pages of files that went leave a shadow, by which they may be active at once when they come back
     /// (a528910e12ec, 3.15).
     pub refaults: bool,
+    /// Which sizes of lists the balance between types, and refaults, go by.
+    pub stats: ListStats,
 }
 
 /// Whose refaults, activated since the last reclaim, let active pages be deactivated.

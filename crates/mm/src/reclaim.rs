@@ -463,8 +463,9 @@ impl Memory {
         let low = [self.inactive_is_low(lruvec, false), self.inactive_is_low(lruvec, true)];
         let mut may_deactivate = low;
         let rule = self.policy.lru.deactivate_on_refault;
-        let lists = &self.lru.lruvecs[lruvec];
-        let moved = [0, 1].map(|file| lists.activated_refaults[file] != lists.refaults_seen[file]);
+        let seen = self.lru.lruvecs[lruvec].refaults_seen;
+        let known = self.known_refaults(lruvec);
+        let moved = [0, 1].map(|file| known[file] != seen[file]);
         match rule {
             RefaultRule::Never => {}
             RefaultRule::Files | RefaultRule::FilesThroughout => may_deactivate[1] |= moved[1],
@@ -494,8 +495,7 @@ impl Memory {
     /// The refaults seen so far are those of the past (`snapshot_refaults`): to be called when a reclaim
     /// begins its last look at these lists.
     pub fn snapshot_refaults(&mut self, lruvec: LruvecId) {
-        let lists = &mut self.lru.lruvecs[lruvec];
-        lists.refaults_seen = lists.activated_refaults;
+        self.lru.lruvecs[lruvec].refaults_seen = self.known_refaults(lruvec);
     }
 
     fn scan_balance(
@@ -513,6 +513,7 @@ impl Memory {
             return ScanBalance::Equal;
         }
         let (free, high) = self.free_and_high(lruvec);
+        let known_files = self.known_size(lruvec, LruList::InactiveFile);
         let lists = &mut self.lru.lruvecs[lruvec];
         let is_left = |list| lists.size(list) >> sc.priority > 0;
         let anon = lists.size(LruList::InactiveAnon) + lists.size(LruList::ActiveAnon);
@@ -522,7 +523,7 @@ impl Memory {
         if free + file <= high && may_be_anon {
             return ScanBalance::Anon;
         }
-        let may_be_file = !policy.spared_by_priority || is_left(LruList::InactiveFile);
+        let may_be_file = !policy.spared_by_priority || known_files >> sc.priority > 0;
         if !is_plain && !too_few[1] && may_be_file {
             return ScanBalance::File;
         }

@@ -54,15 +54,16 @@ impl Memory {
         self.vm.add(refault, pages);
         let lists = &self.lru.lruvecs[lruvec];
         let distance = lists.nonresident_age.wrapping_sub(age) & AGE_MASK;
-        let mut size = lists.size(LruList::ActiveFile);
+        let known = |list| self.known_size(lruvec, list);
+        let mut size = known(LruList::ActiveFile);
         if self.policy.lru.anon == AnonEntry::Inactive {
             if !file {
-                size += lists.size(LruList::InactiveFile);
+                size += known(LruList::InactiveFile);
             }
             if self.swap.nr_free() > 0 {
-                size += lists.size(LruList::ActiveAnon);
+                size += known(LruList::ActiveAnon);
                 if file {
-                    size += lists.size(LruList::InactiveAnon);
+                    size += known(LruList::InactiveAnon);
                 }
             }
         }
@@ -95,9 +96,9 @@ impl Memory {
             Balance::Written => nr_io,
             Balance::WrittenAndRotated => nr_io * crate::reclaim::SWAP_CLUSTER_MAX + nr_rotated,
         };
+        let size: u64 = LruList::EVICTABLE.iter().map(|&list| self.known_size(lruvec, list)).sum();
         let lists = &mut self.lru.lruvecs[lruvec];
         lists.cost[usize::from(file)] += cost;
-        let size: u64 = LruList::EVICTABLE.iter().map(|&list| lists.size(list)).sum();
         if lists.cost[0] + lists.cost[1] > size / 4 {
             lists.cost[0] /= 2;
             lists.cost[1] /= 2;

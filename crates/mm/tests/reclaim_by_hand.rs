@@ -10,7 +10,7 @@ use highorder_mm::lru::{LruList, LruvecId, inactive_ratio};
 use highorder_mm::machine::ZoneSpec;
 use highorder_mm::mglru::{ControlPosition, GenerationPlan, comes_back_no_more};
 use highorder_mm::page_table::{Slot, Vpn};
-use highorder_mm::policy::{AnonEntry, Lru, LruKind, Policy, RefaultRule};
+use highorder_mm::policy::{AnonEntry, ListStats, Lru, LruKind, Policy, RefaultRule};
 use highorder_mm::reclaim::{
     DEF_PRIORITY, Reclaimer, References, ScanBalance, ScanControl, ScanPlan, check_references,
 };
@@ -113,6 +113,26 @@ fn refaults_of_files_deactivate_and_decide_the_balance_by_kernel() {
         assert_eq!(plan.nr.iter().sum::<u64>() > 0, scans_anon, "{rule:?}: {:?}", plan.nr);
         user.memory.snapshot_refaults(LruvecId(0));
         assert!(!user.memory.plan_scan(LruvecId(0), &sc).may_deactivate[1], "they are of the past");
+    }
+}
+
+#[test]
+fn where_counts_are_added_up_from_time_to_time_reclaim_goes_by_the_last_ones() {
+    for (stats, knows_at_once) in [(ListStats::Exact, true), (ListStats::Periodic, false)] {
+        let lru = Lru { deactivate_on_refault: RefaultRule::FilesThroughout, ..linux_4_20().lru };
+        let (mut user, sc) = with_active_anon(Lru { stats, ..lru });
+        let anon_is_low = |user: &User| user.memory.inactive_is_low(LruvecId(0), false);
+        assert_eq!(anon_is_low(&user), knows_at_once, "1024 are active, none is inactive");
+        user.memory.gather_list_stats();
+        assert!(anon_is_low(&user));
+        user.memory.lru.lruvecs[0].activated_refaults[1] += 1;
+        let deactivates =
+            |user: &mut User| user.memory.plan_scan(LruvecId(0), &sc).may_deactivate[1];
+        assert_eq!(deactivates(&mut user), knows_at_once, "{stats:?}");
+        // What is not known yet is not of the past either.
+        user.memory.snapshot_refaults(LruvecId(0));
+        user.memory.gather_list_stats();
+        assert_eq!(deactivates(&mut user), !knows_at_once, "{stats:?}");
     }
 }
 

@@ -10,10 +10,10 @@ use highorder_mm::policy::{
     AnonEntry, AsyncSources, Balance, BoostLimit, BoostWakes, BusyPages, CompactCounters,
     Compaction, Contention, FallbackRule, FileWrites, Finish, FlushBy, FragmentAvoidance,
     FreeOrder, FreeScan, HighOrderMode, HighatomicReserve, HugePartialUnmap, InactiveRatio,
-    IsolateMark, IsolatedLimit, ListType, LruKind, LruScope, LumpyIsolation, MigrateSearch,
-    PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead, RefaultRule, Rescan,
-    ScanUnit, SkipHints, Suitable, TargetHead, TargetSearch, Urgency, WatermarkCheck,
-    ZonelistOrder,
+    IsolateMark, IsolatedLimit, ListStats, ListType, LruKind, LruScope, LumpyIsolation,
+    MigrateSearch, PcpDrain, PcpHigh, PcpOrders, Placement, Policy, Positions, Readahead,
+    RefaultRule, Rescan, ScanUnit, SkipHints, Suitable, TargetHead, TargetSearch, Urgency,
+    WatermarkCheck, ZonelistOrder,
 };
 use highorder_mm::types::{Migratetype, NR_PAGE_ORDERS, NodeId, Order, Pfn, ZoneKind};
 use highorder_mm::watermark::Mark;
@@ -56,6 +56,7 @@ pub(crate) fn linux_6_1() -> Policy {
     policy.lru.kind = LruKind::Classic;
     policy.lru.batch_pages = 15;
     policy.lru.balance = Balance::Written;
+    policy.lru.stats = ListStats::Exact;
     policy.reclaim.free_order = FreeOrder::LastFirst;
     policy.vmstat.khugepaged_apart = false;
     policy

@@ -26,6 +26,7 @@ pub mod inodes;
 pub(crate) mod journal;
 pub mod kswapd;
 mod kswapd_by_cluster;
+mod list_stats;
 mod mixed_blocks;
 pub mod mmap_lock;
 mod node_reclaim;
@@ -575,6 +576,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
     if sim.world().flows.sched.pressure_worker {
         vmpressure::start_workers(&mut sim);
     }
+    list_stats::start_worker(&mut sim);
     sim
 }
 
