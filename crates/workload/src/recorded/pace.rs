@@ -14,15 +14,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How long a side waits before it looks at the other one again.
 const PAUSE: Ns = Ns::from_millis(1);
 
-/// What the work in front does while it waits for the background.
+/// What a side does while it waits for the other one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// It keeps its CPU. Where the recorded work got no further in that time it was slow, not asleep, and whoever else
+    /// It keeps its CPU. Where a recorded program got no further in that time it was slow, not asleep, and whoever else
     /// ran meanwhile, kswapd for one, had to share the CPUs with it.
     Busy,
     /// It sleeps, as it does for most of the time.
     #[default]
     Asleep,
+}
+
+impl Waits {
+    fn pause(self, sys: &mut dyn System) -> Result<(), Failure> {
+        match self {
+            Self::Busy => sys.compute(PAUSE),
+            Self::Asleep => sys.sleep(PAUSE),
+        }
+    }
 }
 
 /// What is due in the background, and what was done of it.
@@ -50,7 +59,7 @@ impl Pace {
 
     /// One of those in the background.
     pub(super) fn follower(&self) -> Follower {
-        Follower(self.counts.clone())
+        Follower { counts: self.counts.clone(), waits: self.waits }
     }
 
     /// The work in front has come so far that this much is due, and waits until it is done, but for what is under
@@ -59,17 +68,17 @@ impl Pace {
         let Some(counts) = &self.counts else { return Ok(()) };
         counts.due.fetch_max(due, Ordering::Relaxed);
         while counts.done.load(Ordering::Relaxed).saturating_add(1) < due {
-            match self.waits {
-                Waits::Busy => sys.compute(PAUSE)?,
-                Waits::Asleep => sys.sleep(PAUSE)?,
-            }
+            self.waits.pause(sys)?;
         }
         Ok(())
     }
 }
 
 /// The background's hold on its pace: nobody waits for it when it is gone, however it ended.
-pub(super) struct Follower(Option<Arc<Counts>>);
+pub(super) struct Follower {
+    counts: Option<Arc<Counts>>,
+    waits: Waits,
+}
 
 impl Follower {
     /// Waits until more is due; false if it `is_over` instead.
@@ -79,20 +88,20 @@ impl Follower {
         is_over: impl Fn() -> bool,
     ) -> Result<bool, Failure> {
         while !is_over() {
-            let is_due = self.0.as_ref().is_none_or(|counts| {
+            let is_due = self.counts.as_ref().is_none_or(|counts| {
                 counts.done.load(Ordering::Relaxed) < counts.due.load(Ordering::Relaxed)
             });
             if is_due {
                 return Ok(true);
             }
-            sys.sleep(PAUSE)?;
+            self.waits.pause(sys)?;
         }
         Ok(false)
     }
 
     /// One more of what is due was done.
     pub(super) fn count(&self) {
-        if let Some(counts) = &self.0 {
+        if let Some(counts) = &self.counts {
             counts.done.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -100,7 +109,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        if let Some(counts) = &self.0 {
+        if let Some(counts) = &self.counts {
             counts.done.store(u64::MAX / 2, Ordering::Relaxed);
         }
     }
