@@ -909,8 +909,9 @@ impl Memory {
             && self.policy.reclaim.busy_mappings == BusyMappings::Keep
             && self.are_mappings_locked(pfn)
         {
-            // The walk to its entries ends where it begins.
+            // The walk to its entries ends where it begins. That the page was found in use before is forgotten.
             self.work.rmap_walks += 1;
+            self.frames.clear_flags(pfn, PageFlags::REFERENCED);
             shrunk.nr_ref_keep += nr;
             return Fate::Keep;
         }

@@ -81,6 +81,34 @@ fn whoever_has_split_a_page_keeps_its_parts_while_another_splits_the_next() {
 }
 
 #[test]
+fn a_page_kept_because_another_is_split_was_not_found_in_use() {
+    for is_locked in [false, true] {
+        let mut user = User::new(all_free(&single_zone(8192), &linux_6_1()));
+        user.memory.swapon(4096, 0, true);
+        user.huge = true;
+        let start = user.mmap(0, 1024, MemPolicy::Default);
+        let look = |user: &mut User| {
+            for _ in 0..2 {
+                let list = LruList::InactiveAnon;
+                let shrunk = user.memory.shrink_inactive_list(LISTS, list, 32, &control());
+                assert!(shrunk.splits.is_empty());
+            }
+            user.memory.lru.lruvecs[LISTS].size(LruList::ActiveAnon)
+        };
+        user.touch_range(start, 1024, Access::Write, CpuId(0));
+        assert_eq!(look(&mut user), 0, "found in use once");
+        if is_locked {
+            assert!(user.memory.try_lock_mappings(ProcessId(0)));
+            assert_eq!(look(&mut user), 0);
+            user.memory.unlock_mappings(ProcessId(0));
+        }
+        user.touch_range(start, 1024, Access::Write, CpuId(0));
+        // In use again: twice in a row, or once.
+        assert_eq!(look(&mut user), if is_locked { 0 } else { 2 * HUGE });
+    }
+}
+
+#[test]
 fn what_is_unmapped_while_a_batch_pauses_is_freed_by_it() {
     for policy in [linux_6_1(), linux_6_12()] {
         let (mut user, start, mut shrunk) = after_a_split(&policy);
