@@ -515,11 +515,10 @@ impl Memory {
         let (free, high) = self.free_and_high(lruvec);
         let known_files = self.known_size(lruvec, LruList::InactiveFile);
         let lists = &mut self.lru.lruvecs[lruvec];
-        let is_left = |list| lists.size(list) >> sc.priority > 0;
         let anon = lists.size(LruList::InactiveAnon) + lists.size(LruList::ActiveAnon);
         let file = lists.size(LruList::InactiveFile) + lists.size(LruList::ActiveFile);
-        let may_be_anon =
-            !policy.tiny_cache_wants_inactive || !too_few[0] && is_left(LruList::InactiveAnon);
+        let inactive_is_left = lists.size(LruList::InactiveAnon) >> sc.priority > 0;
+        let may_be_anon = !policy.tiny_cache_wants_inactive || !too_few[0] && inactive_is_left;
         if free + file <= high && may_be_anon {
             return ScanBalance::Anon;
         }

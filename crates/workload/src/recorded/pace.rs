@@ -59,7 +59,7 @@ impl Pace {
 
     /// One of those in the background.
     pub(super) fn follower(&self) -> Follower {
-        Follower { counts: self.counts.clone(), waits: self.waits }
+        Follower(self.clone())
     }
 
     /// The work in front has come so far that this much is due, and waits until it is done, but for what is under
@@ -75,10 +75,7 @@ impl Pace {
 }
 
 /// The background's hold on its pace: nobody waits for it when it is gone, however it ended.
-pub(super) struct Follower {
-    counts: Option<Arc<Counts>>,
-    waits: Waits,
-}
+pub(super) struct Follower(Pace);
 
 impl Follower {
     /// Waits until more is due; false if it `is_over` instead.
@@ -88,20 +85,20 @@ impl Follower {
         is_over: impl Fn() -> bool,
     ) -> Result<bool, Failure> {
         while !is_over() {
-            let is_due = self.counts.as_ref().is_none_or(|counts| {
+            let is_due = self.0.counts.as_ref().is_none_or(|counts| {
                 counts.done.load(Ordering::Relaxed) < counts.due.load(Ordering::Relaxed)
             });
             if is_due {
                 return Ok(true);
             }
-            self.waits.pause(sys)?;
+            self.0.waits.pause(sys)?;
         }
         Ok(false)
     }
 
     /// One more of what is due was done.
     pub(super) fn count(&self) {
-        if let Some(counts) = &self.counts {
+        if let Some(counts) = &self.0.counts {
             counts.done.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -109,7 +106,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        if let Some(counts) = &self.counts {
+        if let Some(counts) = &self.0.counts {
             counts.done.store(u64::MAX / 2, Ordering::Relaxed);
         }
     }
