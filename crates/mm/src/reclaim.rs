@@ -460,21 +460,12 @@ impl Memory {
     /// How much to scan of each list, and which active ones may be deactivated.
     #[doc(alias = "get_scan_count")]
     pub fn plan_scan(&mut self, lruvec: LruvecId, sc: &ScanControl) -> ScanPlan {
-        let low = [self.inactive_is_low(lruvec, false), self.inactive_is_low(lruvec, true)];
-        let mut may_deactivate = low;
-        let rule = self.policy.lru.deactivate_on_refault;
-        let seen = self.lru.lruvecs[lruvec].refaults_seen;
-        let known = self.known_refaults(lruvec);
-        let moved = [0, 1].map(|file| known[file] != seen[file]);
-        match rule {
-            RefaultRule::Never => {}
-            RefaultRule::Files | RefaultRule::FilesThroughout => may_deactivate[1] |= moved[1],
-            RefaultRule::Both => {
-                may_deactivate = [0, 1].map(|file| low[file] || moved[file] || sc.force_deactivate);
-            }
-        }
+        let may_deactivate = self.may_deactivate(lruvec, sc);
         // What decides between the types.
-        let too_few = if rule == RefaultRule::Files { low } else { may_deactivate };
+        let too_few = match self.policy.lru.deactivate_on_refault {
+            RefaultRule::Files => [false, true].map(|file| self.inactive_is_low(lruvec, file)),
+            _ => may_deactivate,
+        };
         let balance = self.scan_balance(lruvec, sc, too_few);
         let lists = &self.lru.lruvecs[lruvec];
         let sizes = LruList::EVICTABLE.map(|list| lists.size_up_to(list, sc.highest_zoneidx));
@@ -490,6 +481,22 @@ impl Memory {
         } else {
             plan.ending_at_target(sc, self.policy.reclaim.target_decrement)
         }
+    }
+
+    /// Of which types active pages may be deactivated: anonymous, file.
+    #[doc(alias = "inactive_list_is_low")]
+    fn may_deactivate(&self, lruvec: LruvecId, sc: &ScanControl) -> [bool; 2] {
+        let seen = self.lru.lruvecs[lruvec].refaults_seen;
+        let known = self.known_refaults(lruvec);
+        [false, true].map(|file| {
+            let has_moved = known[usize::from(file)] != seen[usize::from(file)];
+            let is_due = match self.policy.lru.deactivate_on_refault {
+                RefaultRule::Never => false,
+                RefaultRule::Files | RefaultRule::FilesThroughout => file && has_moved,
+                RefaultRule::Both => has_moved || sc.force_deactivate,
+            };
+            is_due || self.inactive_is_low(lruvec, file)
+        })
     }
 
     /// The refaults seen so far are those of the past (`snapshot_refaults`): to be called when a reclaim
@@ -574,6 +581,10 @@ impl Memory {
     ) -> Option<Shrunk> {
         let (list, nr) = plan.next(sc)?;
         if list.is_active() {
+            // Decided for the whole pass since 5.5 (b91ac374346b), and before 32 pages at a time.
+            if self.policy.lru.deactivate_on_refault != RefaultRule::Both {
+                plan.may_deactivate = self.may_deactivate(lruvec, sc);
+            }
             if plan.may_deactivate[usize::from(list.is_file())] {
                 return Some(self.shrink_active_list(lruvec, list, nr, sc));
             }

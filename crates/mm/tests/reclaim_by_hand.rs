@@ -117,6 +117,23 @@ fn refaults_of_files_deactivate_and_decide_the_balance_by_kernel() {
 }
 
 #[test]
+fn whether_active_pages_are_too_many_is_asked_each_time_or_once_for_a_pass() {
+    use RefaultRule::{Both, Files, FilesThroughout, Never};
+    for (rule, inactive) in [(Never, 512), (Files, 512), (FilesThroughout, 512), (Both, 960)] {
+        let lru = Lru { deactivate_on_refault: rule, ..linux_4_20().lru };
+        let (mut user, sc) = with_active_anon(lru);
+        (0..15).for_each(|_| assert!(user.memory.age_active_anon(LruvecId(0), &sc).is_some()));
+        // A pass over everything, 32 pages of each list in turn. What is inactive has to be written, and stays.
+        let sc = ScanControl { priority: 0, may_writepage: false, ..sc };
+        let mut plan = user.memory.plan_scan(LruvecId(0), &sc);
+        assert_eq!(plan.nr, [480, 544, 0, 0], "{rule:?}");
+        while user.memory.shrink_step(LruvecId(0), &mut plan, &sc).is_some() {}
+        let lists = &user.memory.lru.lruvecs[LruvecId(0)];
+        assert_eq!(lists.size(LruList::InactiveAnon), inactive, "{rule:?}");
+    }
+}
+
+#[test]
 fn where_counts_are_added_up_from_time_to_time_reclaim_goes_by_the_last_ones() {
     for (stats, knows_at_once) in [(ListStats::Exact, true), (ListStats::Periodic, false)] {
         let lru = Lru { deactivate_on_refault: RefaultRule::FilesThroughout, ..linux_4_20().lru };
