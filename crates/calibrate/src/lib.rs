@@ -153,6 +153,8 @@ pub fn measure(
     let mut costs = Costs { all: Vec::new(), tell };
     let clear_base = costs.begin("clear_base_page", || clear(PAGE));
     costs.add("clear_base_page", clear_base, "measured: fill of 4 KiB, random order over 256 MiB");
+    let fill_cached = costs.begin("fill_cached_page", || fill_again(PAGE));
+    costs.add("fill_cached_page", fill_cached, "measured: fill of the same 4 KiB over and over");
     let clear_huge = costs.begin("clear_huge_page", || clear(HUGE));
     costs.add("clear_huge_page", clear_huge, "measured: fill of 2 MiB, random order over 256 MiB");
     let fault = costs.begin("fault_entry", fault)?;
@@ -374,6 +376,18 @@ fn clear(size: usize) -> f64 {
             to[n * size..(n + 1) * size].fill(0);
         }
         black_box(&mut to);
+    })
+}
+
+/// A write to all of some memory that the caches hold, since it was just written.
+fn fill_again(size: usize) -> f64 {
+    const TIMES: usize = 1024;
+    let mut to = vec![1_u8; size];
+    least(TIMES, || {
+        for _ in 0..TIMES {
+            to.fill(0);
+            black_box(&mut to);
+        }
     })
 }
 

@@ -8,9 +8,9 @@ use clap_complete::engine::ArgValueCompleter;
 use highorder_kernels::{KernelFile, machine};
 use highorder_lab::validate::{
     BLOCKS_NAME, Case, Change, Compared, Differently, FALLBACKS_NAME, FRAGMENTING_NAME,
-    FREE_PAGES_NAME, GUEST_MACHINE, HUGE_SHARE_NAME, Judged, Noise, OfKernel, OrderAgreement,
-    Outcome, Quantity, RealSpread, Repeats, Row, by_kernel, case_folders, changes, live,
-    median_relative_error, order_agreement,
+    FREE_PAGES_NAME, HUGE_SHARE_NAME, Judged, Noise, OfKernel, OrderAgreement, Outcome, Quantity,
+    RealSpread, Repeats, Row, by_kernel, case_folders, changes, live, median_relative_error,
+    order_agreement,
 };
 use highorder_lab::{RealOptions, Target};
 use highorder_record::Store;
@@ -19,7 +19,7 @@ use highorder_sim::Machine;
 use highorder_tables::text::counted;
 use highorder_tables::{Table, Value};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -66,10 +66,10 @@ pub(crate) struct Arguments {
     /// The model's kernel: a kernel file's name or path, instead of the one of each case's release
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<String>,
-    /// The machine whose costs work has and whose disks there are, as `calibrate` measures them; CPUs, nodes and swap
-    /// are each case's
-    #[arg(long, value_name = "MACHINE", conflicts_with = "live", default_value = GUEST_MACHINE, add = ArgValueCompleter::new(complete::machines))]
-    machine: String,
+    /// The machine whose costs work has and whose disks there are, as `calibrate` measures them, instead of the one that
+    /// comes with the program and is most like each case's guest; CPUs, nodes and swap are each case's
+    #[arg(long, value_name = "MACHINE", conflicts_with = "live", add = ArgValueCompleter::new(complete::machines))]
+    machine: Option<String>,
     /// Print as
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -120,7 +120,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let cases = read_cases(folder, arguments)?;
-    let costs_of = machine::load(&arguments.machine)?;
+    let chosen = arguments.machine.as_deref();
+    let name_of = |case: &Case| chosen.unwrap_or(case.guest_machine()).to_owned();
+    let names: BTreeSet<String> = cases.iter().map(name_of).collect();
+    let machines: BTreeMap<String, Machine> = names
+        .into_iter()
+        .map(|name| machine::load(&name).map(|machine| (name, machine)))
+        .collect::<Result<_, _>>()?;
+    let costs_of = |case: &Case| &machines[&name_of(case)];
     let outcomes = run_cases(&cases, kernel.as_ref(), &costs_of, arguments.workers)?;
     let report = Report::new(&cases, &outcomes);
     if let Some(picture) = &picture {
@@ -201,10 +208,10 @@ fn read_cases(all: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
 }
 
 /// Runs every case, some at the same time; outcomes come in the order of the cases.
-fn run_cases(
+fn run_cases<'a>(
     cases: &[Case],
     kernel: Option<&KernelFile>,
-    costs_of: &Machine,
+    costs_of: &(dyn Fn(&Case) -> &'a Machine + Sync),
     workers: Option<usize>,
 ) -> Result<Vec<Outcome>, Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -218,7 +225,8 @@ fn run_cases(
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { break };
-                    let outcome = case.run(kernel, costs_of).map_err(|error| error.to_string());
+                    let outcome =
+                        case.run(kernel, costs_of(case)).map_err(|error| error.to_string());
                     done.lock().expect("no worker panics with it").insert(at, outcome);
                     bar.inc(1);
                 }

@@ -48,8 +48,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-/// The machine whose costs and disks stand for a guest under software emulation.
-pub const GUEST_MACHINE: &str = "guest-tcg";
+/// The machines whose costs and disks stand for guests under software emulation: that of a distribution's kernel, one with
+/// little built in, and such a one on a CPU without fast strings.
+const GUEST_MACHINES: [&str; 3] = ["guest-tcg", "guest-tcg-lean", "guest-tcg-qemu64"];
 /// The largest disk for files that a recorded guest may have had: a tebibyte.
 const FILES_MIB_MAX: u64 = 1 << 20;
 
@@ -161,6 +162,23 @@ impl Case {
     #[must_use]
     pub fn kernel(&self) -> String {
         self.text("kernel").unwrap_or_default().to_owned()
+    }
+
+    /// The machine that comes with the program whose costs and disks are most like the guest's. A release that tells no more
+    /// than its number is of a kernel that somebody built for such a guest.
+    #[must_use]
+    pub fn guest_machine(&self) -> &'static str {
+        let [distribution, lean, old_cpu] = GUEST_MACHINES;
+        let release = self.text("kernel_release").unwrap_or_default();
+        let is_lean =
+            !release.is_empty() && release.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let mut emulator = self.text("qemu").unwrap_or_default().split_whitespace();
+        let cpu = emulator.find(|&word| word == "-cpu").and_then(|_| emulator.next());
+        match (is_lean, cpu) {
+            (true, Some("qemu64")) => old_cpu,
+            (true, _) => lean,
+            (false, _) => distribution,
+        }
     }
 
     /// What the case is about but for its kernel and its settings: cases alike in this can be told apart by these.
@@ -837,6 +855,18 @@ mod tests {
         sorted.sort_by(f64::total_cmp);
         let rows = cases.iter().flat_map(|case| case.rows);
         assert_eq!(median_relative_error(rows), Some((sorted[1] + sorted[2]) / 2.0));
+    }
+
+    #[test]
+    fn costs_are_those_of_a_guest_with_such_a_kernel_and_cpu() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/cases");
+        for (name, machine) in [
+            ("34-usemem80-hint-madvise", "guest-tcg-qemu64"),
+            ("44-usemem80-stream-never", "guest-tcg-lean"),
+            ("612-fragmenter-2node-boost15000", "guest-tcg"),
+        ] {
+            assert_eq!(Case::read(&folder.join(name)).unwrap().guest_machine(), machine);
+        }
     }
 
     #[test]

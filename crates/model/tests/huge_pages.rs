@@ -486,9 +486,10 @@ fn what_a_fault_has_cleared_is_in_a_cache_once() {
     let costs = &machine.costs;
     let pages = 16 * 512_u32;
     let all = u64::from(pages);
-    // Nothing of a base page is missed, however much of it is written.
+    // Nothing of a base page is missed, however much of it is written: that takes its own time alone.
     let first = |extent| touches(&machine, Enabled::Never, pages, 0, extent).0[0];
-    assert_eq!(first(Extent::Word), first(Extent::Whole));
+    let filled = costs.fill_cached_page.times(all);
+    assert_eq!(first(Extent::Word) + filled, first(Extent::Whole));
     for extent in [Extent::Word, Extent::Whole] {
         let ([first, second, third], _) = touches(&machine, Enabled::Never, pages, 0, extent);
         assert_eq!(second, third, "{extent:?}");

@@ -133,6 +133,9 @@ macro_rules! costs {
 costs! {
     /// Zeroing a base page of 4 KiB that no cache holds.
     clear_base_page,
+    /// Filling a base page that is in the CPU's own caches: the program's own write to all of a page that its fault has just
+    /// cleared.
+    fill_cached_page,
     /// Zeroing a huge page of 2 MiB.
     clear_huge_page,
     /// Copying a base page that no cache holds.

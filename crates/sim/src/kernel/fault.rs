@@ -407,7 +407,9 @@ impl Kernel {
                 let cached = (fresh.huge * u64::from(PTRS_PER_TABLE)).min(old);
                 costs.local_access.times(old - cached) + costs.cache_read.times(cached)
             }
-            Extent::Whole => costs.clear_base_page.times(old),
+            Extent::Whole => {
+                costs.clear_base_page.times(old) + costs.fill_cached_page.times(fresh.base)
+            }
         };
         translation + data + self.remote_surcharge(remote, extent)
     }
