@@ -1002,6 +1002,16 @@ impl Memory {
         self.vm.add(Vm::ThpSplitPmd, 1);
     }
 
+    /// The huge page that all of a unit is mapped by, if it is on its list or on its way there.
+    #[must_use]
+    pub fn listed_huge_page(&self, vpn: Vpn) -> Option<Pfn> {
+        let Pmd::Huge(pte) = self.spaces.table.pmd(vpn.unit_start()) else { return None };
+        let is_listed = |&pfn: &Pfn| {
+            self.frames.has(pfn, PageFlags::LRU) || self.frames.has(pfn, PageFlags::BATCHED)
+        };
+        pte.pfn().filter(is_listed)
+    }
+
     /// Splits a huge page into 512 base pages. Those that are not mapped are freed; the others take its
     /// place on the list, the first part nearest the head.
     ///

@@ -113,6 +113,7 @@ impl Settings {
             numa: ThpNuma::LocalThenAllowed,
             zero_page: true,
             aligns_mappings: true,
+            pagemap_splits: false,
             disable: ThpDisable::AtOnce,
         };
         let khugepaged = KhugepagedKnobs {

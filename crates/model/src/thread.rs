@@ -18,7 +18,7 @@ use highorder_sim::kernel::filemap::{self, FileError};
 use highorder_sim::kernel::files::Readahead;
 use highorder_sim::kernel::inodes::{self, OpenFile};
 use highorder_sim::kernel::mmap_lock::{self, Hold};
-use highorder_sim::kernel::{KernelCx, compaction, numa, oom, rootfs, slab, writeback};
+use highorder_sim::kernel::{KernelCx, compaction, numa, oom, rootfs, slab, thp, writeback};
 use highorder_sim::{Affinity, DeviceId, Mode, TaskSpec};
 use highorder_system::{
     Access, Advice, Area, BarrierId, BlockId, Caches, Code, CpuUse, Extent, Failure, KernelBlock,
@@ -548,7 +548,7 @@ impl System for Thread<'_, '_> {
         self.system_call()?;
         self.locked(Hold::Read, |thread| {
             let range = thread.range(Area { first: page.0, pages: 1 })?;
-            Ok(thread.cx.world().memory.spaces.table().frame_at(range.start).is_some())
+            Ok(thp::is_in_pagemap(thread.cx, thread.process, range.start))
         })
     }
 

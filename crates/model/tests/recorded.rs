@@ -180,3 +180,18 @@ fn pages_of_a_split_huge_page_are_not_rotated_where_they_are_written_before_thei
         assert!((0.3..0.7).contains(&share), "{kernel}: {share}");
     }
 }
+
+#[test]
+fn thpscale_splits_what_it_looks_at_before_3_4() {
+    let of = |kernel: &str| {
+        let spec = common::model(machine::load("guest-tcg-qemu64").unwrap(), kernel, "always");
+        let script = Script::parse("thpscale -a 1 -p 20 -t 1").unwrap();
+        let record = run(spec, Inputs::default(), script.code(None)).unwrap();
+        ["thp_fault_alloc", "thp_split", "pgfault"].map(|name| record.delta(name).unwrap())
+    };
+    let [alloc, split, faults] = of("linux-3.3");
+    assert!(alloc > 90, "{alloc} of about 100 are had");
+    assert_eq!(split, alloc, "each is looked at");
+    // Its parts stay mapped: nobody faults again.
+    assert_eq!(of("linux-3.4"), [alloc, 0, faults]);
+}

@@ -187,6 +187,8 @@ pub struct Thp {
     pub aligns_mappings: bool,
     /// What `prctl(PR_SET_THP_DISABLE)` does.
     pub disable: ThpDisable,
+    /// Reading `/proc/PID/pagemap` splits the huge pages that it tells about (before 3.4; 5aaabe831eb5).
+    pub pagemap_splits: bool,
 }
 
 /// khugepaged's policy, and the settings it boots with.

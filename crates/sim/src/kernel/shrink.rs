@@ -351,7 +351,7 @@ fn finish_step(
 /// which its costs come to; the others waited for the lock or for a CPU.
 /// Departs: before 5.19 whoever looks for mappings meanwhile would wait. Visible as: there it goes on a little earlier.
 #[doc(alias = "split_huge_page_to_list_to_order")]
-fn spend_split(cx: &mut KernelCx<'_>, process: ProcessId) {
+pub(crate) fn spend_split(cx: &mut KernelCx<'_>, process: ProcessId) {
     const PARTS: u64 = PTRS_PER_TABLE as u64;
     while !cx.world().memory.try_lock_mappings(process) {
         let queue = cx.world().mappings_wait;

@@ -15,6 +15,7 @@ use super::fault::{self, Killed};
 use super::mmap_lock::{self, Hold};
 use super::node_reclaim::RECLAIM_DISTANCE;
 use super::policy::{DefragNoretry, HalfReferenced, ThpDisable, ThpNuma};
+use super::shrink;
 use super::slowpath::{Want, alloc_pages};
 use super::swap::{SwappedEntry, swap_in_for_collapse};
 use super::throttle::JIFFY;
@@ -33,6 +34,25 @@ use highorder_mm::vmstat::Vm;
 use highorder_mm::{Order, Pfn};
 use highorder_words::{CpuId, Ns};
 use serde::{Deserialize, Serialize};
+
+/// Whether `/proc/PID/pagemap` tells of a page at an address. Old kernels split the huge page there for that. Suspends.
+///
+/// Models: `pagemap_pte_range`, fs/proc/task_mmu.c, v3.3 and v3.4.
+/// Departs: a huge page that somebody has taken off its list stays whole. Visible as: nothing that is known.
+#[doc(alias = "pagemap_pte_range")]
+pub fn is_in_pagemap(cx: &mut KernelCx<'_>, process: ProcessId, vpn: Vpn) -> bool {
+    let cpu = cx.cpu();
+    let kernel = cx.world();
+    if kernel.flows.thp.pagemap_splits
+        && let Some(head) = kernel.memory.listed_huge_page(vpn)
+    {
+        kernel.memory.split_huge_page(head, cpu);
+        let zone = kernel.memory.zone_of(head);
+        spend_work(cx, zone);
+        shrink::spend_split(cx, process);
+    }
+    cx.world().memory.spaces.table().frame_at(vpn).is_some()
+}
 
 /// Who may have huge pages (`transparent_hugepage/enabled`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
