@@ -1213,10 +1213,11 @@ impl Memory {
         was
     }
 
-    /// 1 for an anonymous page of the process that is spared.
+    /// 1 for an anonymous page that the process that is spared has mapped: what has been unmapped to be written is nobody's.
+    #[doc(alias = "page_referenced_one")]
     fn is_spared(&self, pfn: Pfn, sc: &ScanControl) -> u32 {
         let spared = sc.spared.filter(|_| self.frames.has(pfn, PageFlags::ANON));
-        u32::from(spared.is_some() && self.process_of(pfn) == spared)
+        u32::from(spared.is_some() && self.process_of(pfn) == spared && self.is_mapped(pfn))
     }
 
     /// Puts the slots of a page of the swap cache into the entries that map it. Whether there were any.

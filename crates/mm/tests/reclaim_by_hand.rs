@@ -134,6 +134,26 @@ fn whether_active_pages_are_too_many_is_asked_each_time_or_once_for_a_pass() {
 }
 
 #[test]
+fn the_token_spares_what_its_process_has_mapped_and_nothing_that_was_written() {
+    let spared = Some(ProcessId(0));
+    for (spares, written) in [(None, 32), (spared, 0)] {
+        let (mut user, sc) = with_active_anon(linux_4_20().lru);
+        let first = LruvecId(0);
+        user.memory.age_active_anon(first, &sc).expect("all are active");
+        let shrink = |user: &mut User, spared| {
+            let sc = ScanControl { spared, ..sc };
+            user.memory.shrink_inactive_list(first, LruList::InactiveAnon, 32, &sc)
+        };
+        let shrunk = shrink(&mut user, spares);
+        assert_eq!((shrunk.writes.len(), shrunk.nr_reclaimed), (written, 0), "{spares:?}");
+        user.begin(shrunk.writes);
+        user.complete_writes(written);
+        // No entry maps them any more: the token finds nobody's page.
+        assert_eq!(shrink(&mut user, spared).nr_reclaimed, written as u64, "{spares:?}");
+    }
+}
+
+#[test]
 fn where_counts_are_added_up_from_time_to_time_reclaim_goes_by_the_last_ones() {
     for (stats, knows_at_once) in [(ListStats::Exact, true), (ListStats::Periodic, false)] {
         let lru = Lru { deactivate_on_refault: RefaultRule::FilesThroughout, ..linux_4_20().lru };
