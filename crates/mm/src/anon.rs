@@ -17,12 +17,12 @@
 
 use crate::alloc::Request;
 use crate::filemap::FileId;
-use crate::frame::{PageFlags, State};
+use crate::frame::{End, PageFlags, State};
 use crate::gfp::Gfp;
 use crate::kernel_use::KernelUse;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
-use crate::policy::{AnonEntry, HugePartialUnmap};
+use crate::policy::{Activation, AnonEntry, HugePartialUnmap};
 use crate::swap::CacheEntry;
 use crate::tlb::TlbUsers;
 use crate::types::{Access, CpuId, MemPolicy, Migratetype, NodeId, Order, Pfn};
@@ -1034,9 +1034,12 @@ impl Memory {
                 HugePartialUnmap::Defer => self.flush_tlb(users),
             }
         }
-        if self.frames.has(head, PageFlags::BATCHED) {
+        let was_batched = self.frames.has(head, PageFlags::BATCHED);
+        if was_batched {
             self.lru_add_drain_all();
         }
+        // Nobody had told yet that it is active, and its parts are put at the end (`lru_add_page_tail`, v3.3).
+        let parts_are_inactive = was_batched && self.policy.lru.activation == Activation::Batched;
         self.lru.deferred_split.remove(head);
         let listed = self.frames.has(head, PageFlags::LRU);
         let isolated = !listed;
@@ -1070,6 +1073,9 @@ impl Memory {
                     self.account_isolated(pfn, -1);
                 }
                 unmapped.push(pfn);
+            } else if listed && parts_are_inactive && i > 0 {
+                self.frames.clear_flags(pfn, PageFlags::ACTIVE);
+                self.add_page_to_lru(pfn, End::Tail);
             } else if listed {
                 self.readd_to_generation(pfn, generation);
             }

@@ -672,7 +672,7 @@ pub enum Activation {
     /// too (059285a25f30).
     AtOnce,
     /// By a batch of the CPU (`activate_page_pvecs`), which holds it meanwhile, so that nobody else can reclaim it; a
-    /// page that is on no list yet stays as it is (before 3.11).
+    /// page that is on no list yet stays as it is. That a new page is active is told as it comes to its list (before 3.11).
     Batched,
 }
 

@@ -187,11 +187,18 @@ fn thpscale_splits_what_it_looks_at_before_3_4() {
         let spec = common::model(machine::load("guest-tcg-qemu64").unwrap(), kernel, "always");
         let script = Script::parse("thpscale -a 1 -p 20 -t 1").unwrap();
         let record = run(spec, Inputs::default(), script.code(None)).unwrap();
-        ["thp_fault_alloc", "thp_split", "pgfault"].map(|name| record.delta(name).unwrap())
+        let counted =
+            ["thp_fault_alloc", "thp_split", "pgfault"].map(|name| record.delta(name).unwrap());
+        let held = record.held.expect("held at the end of the last round");
+        (counted, held.counters["nr_inactive_anon"])
     };
-    let [alloc, split, faults] = of("linux-3.3");
+    let ([alloc, split, faults], inactive) = of("linux-3.3");
     assert!(alloc > 90, "{alloc} of about 100 are had");
     assert_eq!(split, alloc, "each is looked at");
+    // Before it comes to its list: nobody has told yet that it is active, so that its 511 other parts are not.
+    assert!((511 * alloc..512 * alloc).contains(&(inactive as i64)), "{inactive}");
     // Its parts stay mapped: nobody faults again.
-    assert_eq!(of("linux-3.4"), [alloc, 0, faults]);
+    let (counted, inactive) = of("linux-3.4");
+    assert_eq!(counted, [alloc, 0, faults]);
+    assert!(inactive < 512, "{inactive}");
 }
