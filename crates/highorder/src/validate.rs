@@ -19,7 +19,7 @@ use highorder_sim::Machine;
 use highorder_tables::text::counted;
 use highorder_tables::{Table, Value};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -120,15 +120,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let cases = read_cases(folder, arguments)?;
-    let chosen = arguments.machine.as_deref();
-    let name_of = |case: &Case| chosen.unwrap_or(case.guest_machine()).to_owned();
-    let names: BTreeSet<String> = cases.iter().map(name_of).collect();
-    let machines: BTreeMap<String, Machine> = names
-        .into_iter()
-        .map(|name| machine::load(&name).map(|machine| (name, machine)))
-        .collect::<Result<_, _>>()?;
-    let costs_of = |case: &Case| &machines[&name_of(case)];
-    let outcomes = run_cases(&cases, kernel.as_ref(), &costs_of, arguments.workers)?;
+    let costs_of = arguments.machine.as_deref().map(machine::load).transpose()?;
+    let outcomes = run_cases(&cases, kernel.as_ref(), costs_of.as_ref(), arguments.workers)?;
     let report = Report::new(&cases, &outcomes);
     if let Some(picture) = &picture {
         picture.write(&drawn(&report))?;
@@ -208,10 +201,10 @@ fn read_cases(all: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
 }
 
 /// Runs every case, some at the same time; outcomes come in the order of the cases.
-fn run_cases<'a>(
+fn run_cases(
     cases: &[Case],
     kernel: Option<&KernelFile>,
-    costs_of: &(dyn Fn(&Case) -> &'a Machine + Sync),
+    costs_of: Option<&Machine>,
     workers: Option<usize>,
 ) -> Result<Vec<Outcome>, Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -225,8 +218,7 @@ fn run_cases<'a>(
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { break };
-                    let outcome =
-                        case.run(kernel, costs_of(case)).map_err(|error| error.to_string());
+                    let outcome = case.run(kernel, costs_of).map_err(|error| error.to_string());
                     done.lock().expect("no worker panics with it").insert(at, outcome);
                     bar.inc(1);
                 }

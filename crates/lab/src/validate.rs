@@ -28,7 +28,7 @@ use crate::{Experiment, RealOptions, Scale, Target};
 use highorder_files::limits;
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, Slabinfo, TextFile, Zoneinfo, find_packed, read_bytes};
-use highorder_kernels::KernelFile;
+use highorder_kernels::{KernelFile, machine};
 use highorder_mm::buddy::FreeTo;
 use highorder_mm::frame::State;
 use highorder_mm::policy::LruKind;
@@ -48,9 +48,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-/// The machines whose costs and disks stand for guests under software emulation: that of a distribution's kernel, one with
-/// little built in, and such a one on a CPU without fast strings.
-const GUEST_MACHINES: [&str; 3] = ["guest-tcg", "guest-tcg-lean", "guest-tcg-qemu64"];
 /// The largest disk for files that a recorded guest may have had: a tebibyte.
 const FILES_MIB_MAX: u64 = 1 << 20;
 
@@ -166,18 +163,16 @@ impl Case {
 
     /// The machine that comes with the program whose costs and disks are most like the guest's. A release that tells no more
     /// than its number is of a kernel that somebody built for such a guest.
-    #[must_use]
-    pub fn guest_machine(&self) -> &'static str {
-        let [distribution, lean, old_cpu] = GUEST_MACHINES;
+    fn guest_machine(&self) -> &'static str {
         let release = self.text("kernel_release").unwrap_or_default();
         let is_lean =
             !release.is_empty() && release.chars().all(|c| c.is_ascii_digit() || c == '.');
         let mut emulator = self.text("qemu").unwrap_or_default().split_whitespace();
         let cpu = emulator.find(|&word| word == "-cpu").and_then(|_| emulator.next());
         match (is_lean, cpu) {
-            (true, Some("qemu64")) => old_cpu,
-            (true, _) => lean,
-            (false, _) => distribution,
+            (true, Some("qemu64")) => "guest-tcg-qemu64",
+            (true, _) => "guest-tcg-lean",
+            (false, _) => "guest-tcg",
         }
     }
 
@@ -193,14 +188,14 @@ impl Case {
     }
 
     /// Runs the case on the model, if there is all it needs: under this kernel, or else under the kernel file of its
-    /// release. Costs and disks are this machine's; its shape is the case's.
+    /// release. Costs and disks are this machine's, or else those of the one that is most like the guest; its shape is the case's.
     ///
     /// # Errors
     /// A file of the case is malformed, or the machine has no disk, or no swap where the guest had some.
     pub fn run(
         &self,
         kernel: Option<&KernelFile>,
-        costs_of: &Machine,
+        costs_of: Option<&Machine>,
     ) -> Result<Outcome, InputError> {
         let mut waits = Vec::new();
         if let Some(status) = self.text("status").filter(|&status| status != "ok") {
@@ -234,7 +229,11 @@ impl Case {
         else {
             return Ok(Outcome::Waits(waits));
         };
-        let machine = self.machine(costs_of.clone())?;
+        let costs_of = match costs_of {
+            Some(machine) => machine.clone(),
+            None => machine::load(self.guest_machine())?,
+        };
+        let machine = self.machine(costs_of)?;
         let options = Options {
             way: Way::Counts,
             proc: self.folder.join("before"),

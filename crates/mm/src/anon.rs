@@ -1006,10 +1006,8 @@ impl Memory {
     #[must_use]
     pub fn listed_huge_page(&self, vpn: Vpn) -> Option<Pfn> {
         let Pmd::Huge(pte) = self.spaces.table.pmd(vpn.unit_start()) else { return None };
-        let is_listed = |&pfn: &Pfn| {
-            self.frames.has(pfn, PageFlags::LRU) || self.frames.has(pfn, PageFlags::BATCHED)
-        };
-        pte.pfn().filter(is_listed)
+        let on_list_or_way = PageFlags::LRU | PageFlags::BATCHED;
+        pte.pfn().filter(|&pfn| self.frames.has(pfn, on_list_or_way))
     }
 
     /// Splits a huge page into 512 base pages. Those that are not mapped are freed; the others take its

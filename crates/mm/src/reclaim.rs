@@ -460,7 +460,7 @@ impl Memory {
     /// How much to scan of each list, and which active ones may be deactivated.
     #[doc(alias = "get_scan_count")]
     pub fn plan_scan(&mut self, lruvec: LruvecId, sc: &ScanControl) -> ScanPlan {
-        let may_deactivate = self.may_deactivate(lruvec, sc);
+        let may_deactivate = [false, true].map(|file| self.may_deactivate(lruvec, file, sc));
         // What decides between the types.
         let too_few = match self.policy.lru.deactivate_on_refault {
             RefaultRule::Files => [false, true].map(|file| self.inactive_is_low(lruvec, file)),
@@ -483,20 +483,18 @@ impl Memory {
         }
     }
 
-    /// Of which types active pages may be deactivated: anonymous, file.
+    /// Whether active pages of a type may be deactivated.
     #[doc(alias = "inactive_list_is_low")]
-    fn may_deactivate(&self, lruvec: LruvecId, sc: &ScanControl) -> [bool; 2] {
-        let seen = self.lru.lruvecs[lruvec].refaults_seen;
-        let known = self.known_refaults(lruvec);
-        [false, true].map(|file| {
-            let has_moved = known[usize::from(file)] != seen[usize::from(file)];
-            let is_due = match self.policy.lru.deactivate_on_refault {
-                RefaultRule::Never => false,
-                RefaultRule::Files | RefaultRule::FilesThroughout => file && has_moved,
-                RefaultRule::Both => has_moved || sc.force_deactivate,
-            };
-            is_due || self.inactive_is_low(lruvec, file)
-        })
+    fn may_deactivate(&self, lruvec: LruvecId, file: bool, sc: &ScanControl) -> bool {
+        let kind = usize::from(file);
+        let has_moved =
+            self.known_refaults(lruvec)[kind] != self.lru.lruvecs[lruvec].refaults_seen[kind];
+        let is_due = match self.policy.lru.deactivate_on_refault {
+            RefaultRule::Never => false,
+            RefaultRule::Files | RefaultRule::FilesThroughout => file && has_moved,
+            RefaultRule::Both => has_moved || sc.force_deactivate,
+        };
+        is_due || self.inactive_is_low(lruvec, file)
     }
 
     /// The refaults seen so far are those of the past (`snapshot_refaults`): to be called when a reclaim
@@ -581,11 +579,12 @@ impl Memory {
     ) -> Option<Shrunk> {
         let (list, nr) = plan.next(sc)?;
         if list.is_active() {
+            let file = list.is_file();
             // Decided for the whole pass since 5.5 (b91ac374346b), and before 32 pages at a time.
             if self.policy.lru.deactivate_on_refault != RefaultRule::Both {
-                plan.may_deactivate = self.may_deactivate(lruvec, sc);
+                plan.may_deactivate[usize::from(file)] = self.may_deactivate(lruvec, file, sc);
             }
-            if plan.may_deactivate[usize::from(list.is_file())] {
+            if plan.may_deactivate[usize::from(file)] {
                 return Some(self.shrink_active_list(lruvec, list, nr, sc));
             }
             plan.skipped_deactivate = true;
