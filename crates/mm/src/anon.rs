@@ -22,7 +22,7 @@ use crate::gfp::Gfp;
 use crate::kernel_use::KernelUse;
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Unit, Vpn};
-use crate::policy::{Activation, AnonEntry, HugePartialUnmap};
+use crate::policy::{Activation, AnonEntry, HugePartialUnmap, SplitParts};
 use crate::swap::CacheEntry;
 use crate::tlb::TlbUsers;
 use crate::types::{Access, CpuId, MemPolicy, Migratetype, NodeId, Order, Pfn};
@@ -1041,6 +1041,10 @@ impl Memory {
         self.lru.deferred_split.remove(head);
         let listed = self.frames.has(head, PageFlags::LRU);
         let isolated = !listed;
+        // Whoever has it off its list keeps the first part alone, but a batch that has it written.
+        let is_held = self.frames.has(head, PageFlags::ISOLATED);
+        let parts_are_listed =
+            is_held || isolated && self.policy.reclaim.split_parts == SplitParts::ListTail;
         let kept = [
             PageFlags::ACTIVE,
             PageFlags::REFERENCED,
@@ -1065,12 +1069,22 @@ impl Memory {
             for &flag in &flags {
                 self.frames.set_flags(pfn, flag);
             }
-            if self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() != Some(pfn) {
+            let is_mapped = self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn);
+            if !is_mapped {
                 self.frames.set_owner(pfn, NOBODY);
+            }
+            if is_held && i == 0 {
+                self.frames.set_flags(pfn, PageFlags::ISOLATED);
+            } else if !is_mapped {
                 if isolated {
                     self.account_isolated(pfn, -1);
                 }
                 unmapped.push(pfn);
+            } else if parts_are_listed && i > 0 {
+                self.account_isolated(pfn, -1);
+                self.add_page_to_lru(pfn, End::Tail);
+                let lruvec = self.lruvec_of(pfn);
+                self.lru.lruvecs[lruvec].recent_scanned[0] += 1;
             } else if listed && parts_are_inactive && i > 0 {
                 self.frames.clear_flags(pfn, PageFlags::ACTIVE);
                 self.add_page_to_lru(pfn, End::Tail);

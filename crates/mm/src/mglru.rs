@@ -712,8 +712,36 @@ impl Memory {
         Eviction { shrunk, progress }
     }
 
-    /// The pages of a batch that stay go back to their lists.
-    pub(crate) fn putback_rejected(&mut self, kept: Vec<Pfn>) {
+    /// The pages of a batch that stay go back to their lists. Those that have been written since they were isolated are
+    /// looked at once more, if the policy has it.
+    #[doc(alias = "evict_folios")]
+    pub(crate) fn putback_rejected(
+        &mut self,
+        kept: Vec<Pfn>,
+        sc: &ScanControl,
+        shrunk: &mut Shrunk,
+    ) {
+        let (written, others) = kept.into_iter().partition(|&pfn| self.may_have_been_written(pfn));
+        self.putback_apart(others);
+        if written.is_empty() {
+            return;
+        }
+        let kept = self.shrink_page_list(written, sc, shrunk);
+        self.putback_apart(kept.expect("clean base pages are neither written nor split"));
+    }
+
+    /// Whether a page that stays may have been written meanwhile, and its end found it on no list.
+    fn may_have_been_written(&self, pfn: Pfn) -> bool {
+        let used = PageFlags::ACTIVE
+            | PageFlags::REFERENCED
+            | PageFlags::LOCKED
+            | PageFlags::DIRTY
+            | PageFlags::WRITEBACK
+            | PageFlags::UNEVICTABLE;
+        self.policy.reclaim.retries_written && !self.frames.has(pfn, used) && !self.is_mapped(pfn)
+    }
+
+    fn putback_apart(&mut self, kept: Vec<Pfn>) {
         for pfn in kept {
             let busy = PageFlags::DIRTY | PageFlags::WRITEBACK;
             let writing = self.frames.has(pfn, PageFlags::RECLAIM) && self.frames.has(pfn, busy);
@@ -726,39 +754,6 @@ impl Memory {
             }
             self.putback_lru_page(pfn);
         }
-    }
-
-    /// What becomes of pages of a batch that have been written since they were isolated.
-    #[doc(alias = "evict_folios")]
-    pub(crate) fn evict_written(
-        &mut self,
-        lruvec: LruvecId,
-        mut written: Vec<Pfn>,
-        sc: &ScanControl,
-    ) -> Shrunk {
-        let used = PageFlags::ACTIVE
-            | PageFlags::REFERENCED
-            | PageFlags::LOCKED
-            | PageFlags::DIRTY
-            | PageFlags::UNEVICTABLE;
-        written.retain(|&pfn| {
-            !self.frames.has(pfn, used)
-                && !self.is_mapped(pfn)
-                && self.lruvec_of(pfn) == lruvec
-                && self.isolate_lru_page(pfn)
-        });
-        let mut shrunk = Shrunk::default();
-        if !self.policy.reclaim.retries_written {
-            for pfn in written {
-                self.frames.set_flags(pfn, PageFlags::ACTIVE);
-                self.putback_lru_page(pfn);
-            }
-            return shrunk;
-        }
-        let kept = self.shrink_page_list(written, sc, &mut shrunk);
-        self.putback_pages(lruvec, kept.expect("base pages are not split"));
-        self.count_steal(lruvec, false, shrunk.nr_reclaimed, sc.who);
-        shrunk
     }
 
     /// Looks through the oldest generation of a type from its tail, the highest zone of use first.

@@ -826,6 +826,8 @@ pub struct Reclaim {
     pub busy_pages: BusyPages,
     /// What reclaim does with a page whose mappings somebody else is changing.
     pub busy_mappings: BusyMappings,
+    /// Where the parts of a huge page go that is split to be written to swap.
+    pub split_parts: SplitParts,
     /// The CPUs are told of all pages that were unmapped at once, before the first of them is written or all go; else of each
     /// when it is unmapped (72b252aed506, 4.3).
     pub batches_flushes: bool,
@@ -925,6 +927,17 @@ pub enum BusyMappings {
     Wait,
     /// It takes the page for one in use and goes on to the next (`folio_referenced`; 6d4675e60135, 5.19).
     Keep,
+}
+
+/// Where the parts of a huge page go that reclaim splits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
+pub enum SplitParts {
+    /// All but the first go to the tail of their list, where whoever reclaims next takes them (`lru_add_page_tail`, before
+    /// 3.10).
+    ListTail,
+    /// They come next in the batch (`split_huge_page_to_list`; 5bc7b8aca942, 3.10).
+    Batch,
 }
 
 /// The order in which a batch of pages is freed.

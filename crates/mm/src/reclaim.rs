@@ -6,9 +6,8 @@
 //! executables are not protected. No control groups but the root. In 4.4 a zone counts as hopeful again when
 //! something is reclaimed from it, instead of when anything is freed in it. Visible as: program text does
 //! not stay in memory longer than other file pages.
-//! Departs: in 3.x pages that are off the lists are no hope, and here they are; the tails of a huge page that is
-//! split to be swapped follow it at once, instead of going to the tail of the inactive list. Visible as: a zone is
-//! given up some 32 pages later.
+//! Departs: in 3.x pages that are off the lists are no hope, and here they are. Visible as: a zone is given up some 32
+//! pages later.
 //!
 //! A step takes up to 32 pages, decides about each, and puts back what stays. Nothing is waited for:
 //! what has to be written is handed to the caller, who tells by [`Memory::end_writeback`].
@@ -20,7 +19,7 @@ use crate::lumpy::{Lumps, ReclaimMode};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::policy::{
-    AnonEntry, Balance, BusyMappings, BusyPages, FileWrites, LruKind, RefaultRule,
+    AnonEntry, Balance, BusyMappings, BusyPages, FileWrites, LruKind, RefaultRule, SplitParts,
 };
 use crate::swap::SwapIo;
 use crate::tlb::TlbUsers;
@@ -147,18 +146,34 @@ pub struct Shrunk {
     pub in_writeback: Vec<Pfn>,
     /// What was taken off which list, if anything was looked at.
     pub isolation: Option<Isolation>,
-    /// The pages about which is still to be decided, if the last thing done was to split a huge page: [`Memory::shrink_rest`]
-    /// goes on with them.
+    /// The process whose mappings have to be free before the batch goes on.
+    pub waits_for: Option<ProcessId>,
+    /// What is left of the batch, if others go on before it does: a page is to be written to swap, the last one in `writes`, a
+    /// huge page was split, the last one in `splits`, or mappings are waited for. [`Memory::shrink_rest`] goes on.
     pub rest: Option<Rest>,
 }
 
-/// What is left of a batch when one of its huge pages has been split.
+/// A batch of isolated pages while it is decided about them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
     /// About which is to be decided, the next one last.
     pages: Vec<Pfn>,
+    /// How many of them, from the first, are marked as isolated, since others went on meanwhile.
+    nr_marked: usize,
     /// Which go back to their list in the end.
-    kept: Vec<Pfn>,
+    kept: Held,
+    /// Which nobody has any more, and which are freed in the end.
+    freed: Held,
+    /// Whose entries are gone, of which the CPUs are told in the end.
+    unmapped: TlbUsers,
+}
+
+/// Pages of a batch whose fate is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Held {
+    pages: Vec<Pfn>,
+    /// How many of them, from the first, are marked as isolated.
+    nr_marked: usize,
 }
 
 /// What a step took off a list.
@@ -697,7 +712,7 @@ impl Memory {
         file: bool,
         kept: Vec<Pfn>,
         sc: &ScanControl,
-        shrunk: &Shrunk,
+        shrunk: &mut Shrunk,
     ) {
         match self.policy.lru.kind {
             LruKind::Classic => {
@@ -705,26 +720,18 @@ impl Memory {
                 let in_vain = shrunk.nr_scanned.saturating_sub(shrunk.nr_reclaimed);
                 self.note_lru_cost(lruvec, file, shrunk.nr_pageout, in_vain);
             }
-            LruKind::MultiGenerational => self.putback_rejected(kept),
+            LruKind::MultiGenerational => self.putback_rejected(kept, sc, shrunk),
         }
         self.count_steal(lruvec, file, shrunk.nr_reclaimed, sc.who);
     }
 
-    /// Goes on with a batch of anonymous pages after one of its huge pages was split, and the time of that was spent. It may
-    /// split another one; without `rest` in `shrunk` nothing is done.
+    /// Goes on with a batch of anonymous pages after a pause, the time of which was spent, up to the next one; without `rest`
+    /// in `shrunk` nothing is done.
     pub fn shrink_rest(&mut self, lruvec: LruvecId, shrunk: &mut Shrunk, sc: &ScanControl) {
         let Some(rest) = shrunk.rest.take() else { return };
-        let pages = self.still_there(rest.pages, sc.cpu);
-        let kept = self.still_there(rest.kept, sc.cpu);
-        if let Some(kept) = self.decide_about(pages, kept, sc, shrunk) {
+        if let Some(kept) = self.decide_about(rest, sc, shrunk) {
             self.finish_batch(lruvec, false, kept, sc, shrunk);
         }
-    }
-
-    /// The pages of a batch that somebody still has; the others are freed.
-    fn still_there(&mut self, mut pages: Vec<Pfn>, cpu: CpuId) -> Vec<Pfn> {
-        pages.retain(|&pfn| self.take_back_isolated(pfn, cpu));
-        pages
     }
 
     /// Counts pages that were taken off lists of either kind and state as scanned, and forgets that some of them
@@ -777,7 +784,7 @@ impl Memory {
     }
 
     /// Decides about each isolated page: frees it, has it written, or keeps it. Returns those kept, in
-    /// the order in which they go back, or none if a huge page has been split and `shrunk` has the rest.
+    /// the order in which they go back, or none if the batch pauses and `shrunk` has the rest.
     #[doc(alias = "shrink_folio_list")]
     pub(crate) fn shrink_page_list(
         &mut self,
@@ -788,39 +795,36 @@ impl Memory {
         self.warm_places(&pages);
         // The next page is the last: parts of a page that is split come next.
         pages.reverse();
-        self.decide_about(pages, Vec::new(), sc, shrunk)
-    }
-
-    /// Whether a batch pauses where it has split a huge page, since others who look for the process's mappings meanwhile do
-    /// not wait.
-    fn pauses_at_splits(&self) -> bool {
-        self.policy.reclaim.busy_mappings == BusyMappings::Keep
+        self.decide_about(Rest { pages, ..Rest::default() }, sc, shrunk)
     }
 
     fn decide_about(
         &mut self,
-        mut pages: Vec<Pfn>,
-        mut kept: Vec<Pfn>,
+        mut batch: Rest,
         sc: &ScanControl,
         shrunk: &mut Shrunk,
     ) -> Option<Vec<Pfn>> {
-        let mut freed = Vec::with_capacity(pages.len());
-        let mut unmapped = TlbUsers::NONE;
-        let nr_splits = shrunk.splits.len();
-        let mut pauses = false;
-        while let Some(pfn) = pages.pop() {
-            match self.shrink_page(pfn, sc, shrunk, &mut pages, &mut unmapped) {
+        let (nr_splits, nr_writes) = (shrunk.splits.len(), shrunk.writes.len());
+        while let Some(pfn) = batch.pages.pop() {
+            if batch.pages.len() < batch.nr_marked {
+                batch.nr_marked = batch.pages.len();
+                if !self.take_back_isolated(pfn, sc.cpu) {
+                    continue;
+                }
+            }
+            match self.shrink_page(pfn, sc, shrunk, &mut batch.pages, &mut batch.unmapped) {
                 Fate::Keep => {
                     shrunk.reset_mode();
-                    kept.push(pfn);
+                    batch.kept.pages.push(pfn);
                 }
                 Fate::Written => {
                     if shrunk.mode.is_some_and(|mode| mode != ReclaimMode::Single) {
                         shrunk.in_writeback.push(pfn);
                     }
-                    kept.push(pfn);
+                    batch.kept.pages.push(pfn);
                 }
                 Fate::Gone => {}
+                Fate::Unknown => batch.pages.push(pfn),
                 Fate::Activate => {
                     shrunk.reset_mode();
                     if self.swap.is_half_full() {
@@ -833,30 +837,51 @@ impl Memory {
                         shrunk.nr_activate[kind] += nr;
                         self.vm.add(Vm::PgActivate, nr);
                     }
-                    kept.push(pfn);
+                    batch.kept.pages.push(pfn);
                 }
                 Fate::Free => {
                     self.work.pages_reclaimed += 1;
                     shrunk.nr_reclaimed += self.nr_pages(pfn);
-                    self.account_isolated(pfn, -1);
-                    freed.push(pfn);
+                    batch.freed.pages.push(pfn);
                 }
             }
-            pauses = self.pauses_at_splits() && shrunk.splits.len() > nr_splits;
-            if pauses {
-                break;
+            let has_split = shrunk.splits.len() > nr_splits;
+            if has_split || shrunk.writes.len() > nr_writes || shrunk.waits_for.is_some() {
+                self.pause(batch, shrunk);
+                return None;
             }
         }
-        self.flush_tlb(unmapped);
+        self.flush_tlb(batch.unmapped);
+        let mut freed = batch.freed.pages;
+        for (at, &pfn) in freed.iter().enumerate() {
+            if at < batch.freed.nr_marked {
+                self.frames.clear_flags(pfn, PageFlags::ISOLATED);
+            }
+            self.account_isolated(pfn, -1);
+        }
         self.free_cold_batch(&mut freed, sc.cpu);
-        if pauses {
-            for &pfn in pages.iter().chain(&kept) {
-                self.frames.set_flags(pfn, PageFlags::ISOLATED);
-            }
-            shrunk.rest = Some(Rest { pages, kept });
-            return None;
-        }
+        let Held { pages: mut kept, nr_marked } = batch.kept;
+        let mut at = 0;
+        kept.retain(|&pfn| {
+            at += 1;
+            at > nr_marked || self.take_back_isolated(pfn, sc.cpu)
+        });
         Some(kept)
+    }
+
+    /// Others go on before the rest of a batch does: what it holds is marked.
+    fn pause(&mut self, mut batch: Rest, shrunk: &mut Shrunk) {
+        self.mark_isolated(&batch.pages, &mut batch.nr_marked);
+        self.mark_isolated(&batch.kept.pages, &mut batch.kept.nr_marked);
+        self.mark_isolated(&batch.freed.pages, &mut batch.freed.nr_marked);
+        shrunk.rest = Some(batch);
+    }
+
+    fn mark_isolated(&mut self, pages: &[Pfn], nr_marked: &mut usize) {
+        for &pfn in &pages[*nr_marked..] {
+            self.frames.set_flags(pfn, PageFlags::ISOLATED);
+        }
+        *nr_marked = pages.len();
     }
 
     fn shrink_page(
@@ -890,6 +915,14 @@ impl Memory {
         if self.faults_enter_youngest() && was_found && self.is_mapped(pfn) {
             return Fate::Keep;
         }
+        let mapper = self.locked_mapper(pfn).filter(|_| anon);
+        if self.policy.reclaim.busy_mappings == BusyMappings::Wait
+            && mapper.is_some()
+            && !self.frames.has(pfn, PageFlags::WRITEBACK)
+        {
+            shrunk.waits_for = mapper;
+            return Fate::Unknown;
+        }
         // An anonymous page is mapped or in the swap cache.
         let has_no_file = anon && !self.is_shmem(pfn);
         if self.policy.reclaim.mapped_count_twice && (has_no_file || self.is_mapped(pfn)) {
@@ -914,10 +947,7 @@ impl Memory {
             return if busy == Fate::Keep { Fate::Written } else { busy };
         }
         let ignores_references = shrunk.mode == Some(ReclaimMode::Lumpy);
-        if anon
-            && self.policy.reclaim.busy_mappings == BusyMappings::Keep
-            && self.are_mappings_locked(pfn)
-        {
+        if mapper.is_some() {
             // The walk to its entries ends where it begins. That the page was found in use before is forgotten.
             self.work.rmap_walks += 1;
             self.frames.clear_flags(pfn, PageFlags::REFERENCED);
@@ -1002,39 +1032,6 @@ impl Memory {
         Fate::Free
     }
 
-    /// Pages of a batch are being written, and stay off their lists until [`Self::end_isolated_writes`]: the end of a
-    /// write rotates none of them meanwhile.
-    pub fn begin_isolated_writes(&mut self, writes: &[SwapIo]) {
-        for io in writes {
-            self.frames.clear_flags(io.pfn, PageFlags::RECLAIM);
-        }
-    }
-
-    /// The batch goes back to its lists. What is still being written will be rotated; of lists by generation, what has been
-    /// written is freed, if the policy has it looked at again, or else becomes younger.
-    pub fn end_isolated_writes(
-        &mut self,
-        writes: &[SwapIo],
-        lruvec: LruvecId,
-        sc: &ScanControl,
-    ) -> Shrunk {
-        let mut written = Vec::new();
-        for io in writes {
-            if self.slot_of(io.pfn) != Some(io.slot) {
-                continue;
-            }
-            if self.frames.has(io.pfn, PageFlags::WRITEBACK) {
-                self.frames.set_flags(io.pfn, PageFlags::RECLAIM);
-            } else {
-                written.push(io.pfn);
-            }
-        }
-        if self.policy.lru.kind == LruKind::Classic {
-            return Shrunk::default();
-        }
-        self.evict_written(lruvec, written, sc)
-    }
-
     /// Gives a page a slot, splitting a huge page that cannot have a cluster: its parts come next in
     /// `pages`.
     fn give_slot(
@@ -1059,13 +1056,13 @@ impl Memory {
             splits.extend(self.process_of(pfn));
             self.split_huge_page(pfn, sc.cpu);
             let mapped = |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn + i);
-            // Where the batch pauses here, the first part is looked at as the others are.
-            let first = u32::from(!self.pauses_at_splits());
-            let parts = (first..HUGE_ORDER.pages()).rev().filter(|&i| mapped(i));
-            pages.extend(parts.map(|i| pfn + i));
-            if first == 0 || !mapped(0) {
-                return Slotted::Gone;
-            }
+            // The batch pauses here; the first part is looked at as the others are.
+            let nr_parts = match self.policy.reclaim.split_parts {
+                SplitParts::ListTail => 1,
+                SplitParts::Batch => HUGE_ORDER.pages(),
+            };
+            pages.extend((0..nr_parts).rev().filter(|&i| mapped(i)).map(|i| pfn + i));
+            return Slotted::Gone;
         }
         if self.add_to_swap(pfn, sc.cpu) { Slotted::Yes } else { Slotted::No }
     }
@@ -1145,11 +1142,20 @@ impl Memory {
         self.locked_mappings.swap_remove(at.expect("mappings that were locked"));
     }
 
-    fn are_mappings_locked(&self, pfn: Pfn) -> bool {
+    /// Whether a process's mappings are locked.
+    #[must_use]
+    pub fn are_mappings_locked(&self, process: ProcessId) -> bool {
+        self.locked_mappings.contains(&process)
+    }
+
+    /// The process that has an anonymous page mapped, if its mappings are locked. What is mapped nowhere is found so without
+    /// them.
+    #[doc(alias = "page_lock_anon_vma_read")]
+    fn locked_mapper(&self, pfn: Pfn) -> Option<ProcessId> {
         if self.locked_mappings.is_empty() {
-            return false;
+            return None;
         }
-        self.process_of(pfn).is_some_and(|process| self.locked_mappings.contains(&process))
+        self.process_of(pfn).filter(|&it| self.are_mappings_locked(it) && self.is_mapped(pfn))
     }
 
     /// The process whose anonymous page it is, if any maps it.
@@ -1338,8 +1344,10 @@ enum Fate {
     /// Kept for no other reason than that it is being written.
     Written,
     Activate,
-    /// It was the unmapped part of a huge page, and freed when that was split.
+    /// It was a huge page: its parts come next, or are on their list.
     Gone,
+    /// Somebody else has to be waited for first.
+    Unknown,
 }
 
 /// Whether a page has a slot now.

@@ -263,7 +263,7 @@ fn lists_stand_in_the_order_of_the_naive_model() {
                     }
                     10..12 => {
                         let list = LruList::InactiveAnon;
-                        let shrunk = user.memory.shrink_inactive_list(LruvecId(0), list, nr, &sc);
+                        let shrunk = user.shrink_inactive_list(LruvecId(0), list, nr, &sc);
                         user.begin(shrunk.writes);
                         naive.shrink_inactive(nr as usize);
                     }

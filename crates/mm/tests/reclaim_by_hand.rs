@@ -142,7 +142,7 @@ fn the_token_spares_what_its_process_has_mapped_and_nothing_that_was_written() {
         user.memory.age_active_anon(first, &sc).expect("all are active");
         let shrink = |user: &mut User, spared| {
             let sc = ScanControl { spared, ..sc };
-            user.memory.shrink_inactive_list(first, LruList::InactiveAnon, 32, &sc)
+            user.shrink_inactive_list(first, LruList::InactiveAnon, 32, &sc)
         };
         let shrunk = shrink(&mut user, spares);
         assert_eq!((shrunk.writes.len(), shrunk.nr_reclaimed), (written, 0), "{spares:?}");
@@ -285,9 +285,8 @@ fn a_page_is_written_once_and_dropped_the_second_time_unless_it_changed() {
     let start = user.mmap(0, 15, MemPolicy::Default);
     user.touch_range(start, 15, Access::Write, CpuId(0));
     let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
-    let scan = |user: &mut User| {
-        user.memory.shrink_inactive_list(LruvecId(0), LruList::InactiveAnon, 32, &sc)
-    };
+    let scan =
+        |user: &mut User| user.shrink_inactive_list(LruvecId(0), LruList::InactiveAnon, 32, &sc);
     // First all were accessed by the fault: kept and marked. Then written, and kept for that. 6.1 moves
     // pages under writeback out of the way only where it meets them so.
     assert_eq!(scan(&mut user).nr_ref_keep, 15);
@@ -469,7 +468,7 @@ fn an_attempt_to_evict_that_only_sorts_does_not_count() {
     assert_eq!(user.memory.lru.lruvecs[0].generations.size(5), [124, 0]);
     // The oldest generation's list empties, which leaves the two that nothing can go from.
     loop {
-        let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
+        let evicted = user.lru_gen_evict(LruvecId(0), &sc);
         assert_eq!((evicted.shrunk.nr_taken, evicted.shrunk.nr_scanned), (0, 0));
         if evicted.progress == 0 {
             break;
@@ -498,7 +497,7 @@ fn ageing_passes_over_a_table_that_was_sparse_until_eviction_finds_it_dense() {
     user.memory.lru_gen_age(LruvecId(0), &sc);
     assert_eq!(sizes(&user), [109, 15, 0, 0], "not walked");
     // Eviction meets pages whose entries were accessed, keeps them all, and puts the table back.
-    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
+    let evicted = user.lru_gen_evict(LruvecId(0), &sc);
     assert_eq!((evicted.shrunk.nr_taken, evicted.shrunk.nr_pageout), (64, 0));
     user.touch_range(start, 124, Access::Read, CpuId(0));
     user.memory.lru_gen_age(LruvecId(0), &sc);
@@ -513,9 +512,9 @@ fn without_io_pages_that_only_swap_could_take_are_passed_over() {
         user.memory.lru_gen_age(LruvecId(0), &sc);
     }
     // The generations before theirs are empty.
-    user.memory.lru_gen_evict(LruvecId(0), &sc);
+    user.lru_gen_evict(LruvecId(0), &sc);
     sc.may_io = false;
-    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
+    let evicted = user.lru_gen_evict(LruvecId(0), &sc);
     assert_eq!((evicted.progress, evicted.shrunk.nr_taken), (0, 0));
     let vm = |event| user.memory.vm.get(event);
     assert_eq!((vm(Vm::PgScanDirect), vm(Vm::PgRefill)), (0, 0));
@@ -526,7 +525,7 @@ fn without_io_pages_that_only_swap_could_take_are_passed_over() {
     );
     user.audit().unwrap();
     sc.may_io = true;
-    assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).shrunk.nr_pageout, 64);
+    assert_eq!(user.lru_gen_evict(LruvecId(0), &sc).shrunk.nr_pageout, 64);
 }
 
 #[test]
@@ -534,14 +533,14 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     let (mut user, start, sc) = with_124_young_pages(Reclaimer::Kswapd);
     let generations = |user: &User| user.memory.lru.lruvecs[0].generations.clone();
     // Everything is in the youngest of four generations, 3; the two oldest are empty and forgotten.
-    assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).progress, 0);
+    assert_eq!(user.lru_gen_evict(LruvecId(0), &sc).progress, 0);
     assert_eq!((generations(&user).min_seq, generations(&user).max_seq), ([2, 2], 3));
     // With two left nothing can go: a new one is due. The entries were accessed by the faults.
     let plan = user.memory.lru_gen_plan(LruvecId(0), &sc);
     assert_eq!(plan, GenerationPlan { nr_to_scan: 0, age: true });
     user.memory.lru_gen_age(LruvecId(0), &sc);
     assert_eq!(generations(&user).size(3), [124, 0]);
-    assert_eq!(user.memory.lru_gen_evict(LruvecId(0), &sc).progress, 0);
+    assert_eq!(user.lru_gen_evict(LruvecId(0), &sc).progress, 0);
     // The first 31 are used again, and belong to 4 from then on; they stay on the list of 3.
     user.touch_range(start, 31, Access::Read, CpuId(0));
     assert!(user.memory.lru_gen_plan(LruvecId(0), &sc).age);
@@ -552,7 +551,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     user.audit().unwrap();
     // Eviction meets the 31 first, sorts them, and takes 64 of the others.
     // By the 95 it has looked at a pass comes to its end; what was scanned is what was isolated.
-    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
+    let evicted = user.lru_gen_evict(LruvecId(0), &sc);
     assert_eq!(evicted.progress, 95);
     let shrunk = evicted.shrunk;
     assert_eq!((shrunk.nr_scanned, shrunk.nr_taken, shrunk.nr_pageout), (64, 64, 64));
@@ -565,7 +564,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     assert_eq!(generations(&user).size(4), [95, 0]);
     user.complete_writes(64);
     assert_eq!(generations(&user).size(3), [93, 0]);
-    let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
+    let evicted = user.lru_gen_evict(LruvecId(0), &sc);
     assert_eq!(evicted.shrunk.nr_reclaimed, 64);
     // The first that went comes back while its generation is the oldest: it counts.
     user.touch(Vpn(31), Access::Read, CpuId(0));
@@ -584,7 +583,7 @@ fn generations_keep_what_is_used_and_evict_what_is_not() {
     // Once in the oldest generation it goes round once more, and is one like others from then on.
     let sorted = user.memory.vm.get(Vm::PgRefill);
     while user.memory.frames().has(pfn, PageFlags::WORKINGSET) {
-        let evicted = user.memory.lru_gen_evict(LruvecId(0), &sc);
+        let evicted = user.lru_gen_evict(LruvecId(0), &sc);
         user.begin(evicted.shrunk.writes);
     }
     assert!(user.memory.vm.get(Vm::PgRefill) > sorted);

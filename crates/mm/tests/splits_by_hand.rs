@@ -7,10 +7,11 @@ mod user;
 use highorder_mm::CpuId;
 use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::page_table::Vpn;
-use highorder_mm::policy::{BusyMappings, LruKind, Policy};
+use highorder_mm::policy::{BusyMappings, LruKind, Policy, ScanUnit, SplitParts};
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
 use highorder_mm::types::{Access, MemPolicy};
 use highorder_mm::vma::ProcessId;
+use highorder_mm::vmstat::Vm;
 use scene::{all_free, linux_6_1, linux_6_12, single_zone};
 use user::User;
 
@@ -58,6 +59,11 @@ fn a_batch_goes_on_when_the_split_is_over_and_writes_all_parts() {
         assert_eq!(shrunk.splits, [ProcessId(0)]);
         assert!(shrunk.rest.is_some() && shrunk.writes.is_empty());
         assert_eq!(on_lists(&user), HUGE, "the parts are held");
+        for nr_written in 1..=HUGE {
+            user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+            assert!(shrunk.rest.is_some(), "it pauses for each");
+            assert_eq!((shrunk.nr_pageout, shrunk.writes.len() as u64), (nr_written, nr_written));
+        }
         user.memory.shrink_rest(LISTS, &mut shrunk, &control());
         assert!(shrunk.rest.is_none());
         assert_eq!((shrunk.nr_pageout, shrunk.nr_ref_keep), (HUGE, 0));
@@ -125,10 +131,71 @@ fn what_is_unmapped_while_a_batch_pauses_is_freed_by_it() {
 }
 
 #[test]
-fn kernels_that_wait_for_the_lock_decide_about_the_whole_batch_at_once() {
+fn kernels_that_wait_for_the_lock_look_at_a_page_only_when_it_is_free() {
     let mut policy = linux_6_1();
     policy.reclaim.busy_mappings = BusyMappings::Wait;
-    let (_, _, shrunk) = after_a_split(&policy);
-    assert!(shrunk.rest.is_none());
-    assert_eq!(shrunk.nr_pageout, HUGE);
+    let (mut user, _, mut shrunk) = after_a_split(&policy);
+    assert!(user.memory.try_lock_mappings(ProcessId(0)));
+    for _ in 0..2 {
+        user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+        assert_eq!(shrunk.waits_for.take(), Some(ProcessId(0)));
+        assert!(shrunk.rest.is_some());
+        user.memory.audit().unwrap();
+    }
+    user.memory.unlock_mappings(ProcessId(0));
+    while shrunk.rest.is_some() {
+        user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+        assert_eq!(shrunk.waits_for, None);
+    }
+    assert_eq!((shrunk.nr_pageout, shrunk.nr_ref_keep), (HUGE, 0));
+    user.memory.audit().unwrap();
+}
+
+#[test]
+fn whatever_others_do_between_two_pages_of_a_batch_every_page_has_one_place() {
+    for policy in [linux_6_1(), linux_6_12()] {
+        let (mut user, start, mut shrunk) = after_a_split(&policy);
+        for _ in 0..200 {
+            user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+        }
+        // Written so far are the first 200. Of those, and of the others, some are used, some go, and some writes end.
+        let written = shrunk.writes.clone();
+        user.begin(written[..100].to_vec());
+        user.complete_writes(100);
+        user.memory.audit().unwrap();
+        let [pages, rotated] = [Vm::PswpOut, Vm::PgRotated].map(|event| user.memory.vm.get(event));
+        assert_eq!((pages, rotated), (200, 0), "what is off its list is not rotated");
+        assert!(user.touch(Vpn(start.0 + HUGE as u32 + 10), Access::Write, CpuId(0)));
+        user.memory.munmap(Vpn(start.0 + 150)..Vpn(start.0 + 250), CpuId(0));
+        user.memory.munmap(Vpn(start.0 + 662)..Vpn(start.0 + 762), CpuId(0));
+        user.memory.audit().unwrap();
+        while shrunk.rest.is_some() {
+            user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+        }
+        user.begin(shrunk.writes.split_off(100));
+        assert_eq!(user.memory.lru.total_stats().nr_isolated, [0, 0]);
+        user.memory.audit().unwrap();
+    }
+}
+
+#[test]
+fn before_3_10_the_parts_of_a_split_page_are_anybodys() {
+    let mut policy = linux_6_1();
+    policy.lru.scan_unit = ScanUnit::EntryUnbounded;
+    policy.reclaim.split_parts = SplitParts::ListTail;
+    let (mut user, start, mut shrunk) = after_a_split(&policy);
+    // Both huge pages are in the batch: their first parts are, and the others wait at the tail of their list in order.
+    let lists = |user: &User| user.memory.lru.lruvecs[LISTS].size(LruList::InactiveAnon);
+    assert_eq!(lists(&user), HUGE - 1);
+    while shrunk.rest.is_some() {
+        user.memory.shrink_rest(LISTS, &mut shrunk, &control());
+        user.memory.audit().unwrap();
+    }
+    assert_eq!((shrunk.splits.len(), shrunk.nr_pageout), (2, 2));
+    assert_eq!(lists(&user), 2 * HUGE);
+    let next = user.shrink_inactive_list(LISTS, LruList::InactiveAnon, 32, &control());
+    let vpns: Vec<_> =
+        next.writes.iter().map(|io| user.memory.vpn_of(io.pfn).unwrap().0 - start.0).collect();
+    let expected: Vec<_> = (513..545).collect();
+    assert_eq!(vpns, expected, "what was split last is taken first, in order");
 }

@@ -23,7 +23,7 @@ fn work_of_swapping(policy: &Policy) -> [Work; 2] {
     let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
     let scan = |user: &mut User| {
         user.memory.take_work();
-        user.memory.shrink_inactive_list(LruvecId(0), LruList::InactiveAnon, 32, &sc)
+        user.shrink_inactive_list(LruvecId(0), LruList::InactiveAnon, 32, &sc)
     };
     scan(&mut user);
     let shrunk = scan(&mut user);

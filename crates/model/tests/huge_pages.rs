@@ -837,7 +837,11 @@ fn write_and_swap_out(cx: &mut KernelCx<'_>, swapped: u32) {
     for _ in 0..20 {
         for lruvec in memory.lru.ids() {
             memory.shrink_active_list(lruvec, LruList::ActiveAnon, 128, &sc);
-            let shrunk = memory.shrink_inactive_list(lruvec, LruList::InactiveAnon, 128, &sc);
+            let list = LruList::InactiveAnon;
+            let mut shrunk = memory.shrink_inactive_list(lruvec, list, 128, &sc);
+            while shrunk.rest.is_some() {
+                memory.shrink_rest(lruvec, &mut shrunk, &sc);
+            }
             for io in shrunk.writes {
                 memory.end_writeback(io.pfn);
             }

@@ -177,7 +177,7 @@ fn pages_of_a_split_huge_page_are_not_rotated_where_they_are_written_before_thei
     // Several: a request goes as soon as the next one is begun. Later, any that is large.
     for (kernel, hardware_queues) in [("linux-4.4", 2), ("linux-4.14", 1), ("linux-5.4", 2)] {
         let share = rotated(kernel, hardware_queues);
-        assert!((0.3..0.7).contains(&share), "{kernel}: {share}");
+        assert!((0.1..0.7).contains(&share), "{kernel}: {share}");
     }
 }
 

@@ -4,7 +4,8 @@
 
 use highorder_mm::anon::{Fault, FaultKind, HUGE_ORDER, TouchRange};
 use highorder_mm::gfp::Gfp;
-use highorder_mm::lru::LruvecId;
+use highorder_mm::lru::{LruList, LruvecId};
+use highorder_mm::mglru::Eviction;
 use highorder_mm::page_table::{Slot, Vpn};
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
@@ -233,30 +234,50 @@ impl User {
             }
             let mut scanned = 0;
             while scanned < plan.nr_to_scan && reclaimed < sc.nr_to_reclaim {
-                let mut evicted = self.memory.lru_gen_evict(lruvec, &sc);
-                while evicted.shrunk.rest.is_some() {
-                    self.memory.shrink_rest(lruvec, &mut evicted.shrunk, &sc);
-                }
-                scanned += evicted.progress;
-                reclaimed += evicted.shrunk.nr_reclaimed;
-                self.take(evicted.shrunk);
-                if evicted.progress == 0 {
+                let Eviction { shrunk, progress } = self.lru_gen_evict(lruvec, &sc);
+                scanned += progress;
+                reclaimed += shrunk.nr_reclaimed;
+                self.take(shrunk);
+                if progress == 0 {
                     break;
                 }
             }
             return reclaimed;
         }
         let mut plan = self.memory.plan_scan(lruvec, &sc);
-        while let Some(mut shrunk) = self.memory.shrink_step(lruvec, &mut plan, &sc) {
-            while shrunk.rest.is_some() {
-                self.memory.shrink_rest(lruvec, &mut shrunk, &sc);
-            }
+        while let Some(shrunk) = self.memory.shrink_step(lruvec, &mut plan, &sc) {
+            let shrunk = self.finish_batch(lruvec, shrunk, &sc);
             reclaimed += shrunk.nr_reclaimed;
             self.take(shrunk);
         }
         self.memory.age_active_anon(lruvec, &sc);
         self.memory.snapshot_refaults(lruvec);
         reclaimed
+    }
+
+    /// A batch of inactive pages as the memory shrinks it, without pauses.
+    pub(crate) fn shrink_inactive_list(
+        &mut self,
+        lruvec: LruvecId,
+        list: LruList,
+        nr: u64,
+        sc: &ScanControl,
+    ) -> Shrunk {
+        let shrunk = self.memory.shrink_inactive_list(lruvec, list, nr, sc);
+        self.finish_batch(lruvec, shrunk, sc)
+    }
+
+    /// The same of a generation.
+    pub(crate) fn lru_gen_evict(&mut self, lruvec: LruvecId, sc: &ScanControl) -> Eviction {
+        let Eviction { shrunk, progress } = self.memory.lru_gen_evict(lruvec, sc);
+        Eviction { shrunk: self.finish_batch(lruvec, shrunk, sc), progress }
+    }
+
+    fn finish_batch(&mut self, lruvec: LruvecId, mut shrunk: Shrunk, sc: &ScanControl) -> Shrunk {
+        while shrunk.rest.is_some() {
+            self.memory.shrink_rest(lruvec, &mut shrunk, sc);
+        }
+        shrunk
     }
 
     fn take(&mut self, shrunk: Shrunk) {

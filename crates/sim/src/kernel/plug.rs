@@ -1,9 +1,9 @@
 //! What a task gathers of its transfers before their devices get them.
 //!
-//! Models: `struct blk_plug`, `blk_flush_plug`; `blk_mq_make_request` (v4.4 to v5.0), `blk_add_rq_to_plug` (v6.12), block/blk-mq.c;
-//! `blk_queue_bio`, block/blk-core.c (v3.3).
-//! Departs: only what reclaim writes of a huge page that it has split is gathered; all else is handed over where its batch
-//! ends, as it would be within a request or two. Visible as: nothing that is known.
+//! Models: `struct blk_plug`, `blk_flush_plug`, `blk_attempt_plug_merge`, block/blk-core.c, v3.3 to v6.12; `blk_mq_make_request`
+//! (v4.4 to v5.0), `blk_add_rq_to_plug` (v6.12), block/blk-mq.c; `blk_queue_bio`, block/blk-core.c (v3.3).
+//! Departs: what reclaim writes of files is handed over at once; a page joins the last request only, and only at its end.
+//! Visible as: nothing that is known.
 
 use super::policy::Block;
 use super::swap::Run;
@@ -27,6 +27,11 @@ impl Plug {
         let holds_one = policy.holds_one_for_many_queues && hardware_queues > 1;
         let is_large = policy.large_go_at_once && last.bytes() >= LARGE_BYTES;
         holds_one || is_large || self.held.len() >= policy.plug_requests as usize
+    }
+
+    /// The request that was begun last.
+    pub(crate) fn last(&mut self) -> Option<&mut Run> {
+        self.held.last_mut()
     }
 
     /// Holds one request more.

@@ -3,6 +3,7 @@
 //! Models: `shrink_zone` (v4.4), `shrink_node`, `shrink_lruvec`, `lru_gen_shrink_node` (v6.12),
 //! mm/vmscan.c.
 
+use super::plug::Plug;
 use super::policy::{Continues, StallRule, WakesFlushers, ZoneCongested};
 use super::slowpath::COSTLY_ORDER;
 use super::trace::{self, ReclaimEvent, WritePass};
@@ -159,13 +160,15 @@ fn should_continue(kernel: &Kernel, lruvec: LruvecId, scan: &Scan, round: Round)
 fn shrink_lists(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     let mut plan = cx.world().memory.plan_scan(lruvec, &scan.control);
     let mut batch = Batch::default();
+    let mut plug = Plug::default();
     loop {
         prepare(cx, lruvec, scan);
         let Some(shrunk) = cx.world().memory.shrink_step(lruvec, &mut plan, &scan.control) else {
             break;
         };
-        plan.nr_reclaimed += finish_step(cx, lruvec, scan, &mut batch, shrunk);
+        plan.nr_reclaimed += finish_step(cx, lruvec, scan, (&mut batch, &mut plug), shrunk);
     }
+    swap::hand_over(cx, &mut plug);
     scan.skipped_deactivate |= plan.skipped_deactivate;
     prepare(cx, lruvec, scan);
     age_active_anon(cx, lruvec, scan);
@@ -192,6 +195,7 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
     let began_with = if scan.is_kswapd() { scan.nr_reclaimed } else { 0 };
     let wanted = scan.control.nr_to_reclaim.max(compact_gap(scan.order));
     let mut batch = Batch::default();
+    let mut plug = Plug::default();
     let mut looked_at = 0;
     let cpu = cx.cpu();
     cx.world().memory.lru_add_drain(cpu);
@@ -209,7 +213,7 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
         }
         let Eviction { shrunk, progress } = cx.world().memory.lru_gen_evict(lruvec, &scan.control);
         looked_at += progress;
-        finish_step(cx, lruvec, scan, &mut batch, shrunk);
+        finish_step(cx, lruvec, scan, (&mut batch, &mut plug), shrunk);
         if progress == 0 || looked_at >= plan.nr_to_scan {
             break;
         }
@@ -217,6 +221,7 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
             break;
         }
     }
+    swap::hand_over(cx, &mut plug);
     batch.judge_node(cx, lruvec, scan);
 }
 
@@ -275,44 +280,38 @@ fn prepare(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) {
     scan.control.dirty_flag = dirty;
 }
 
-/// Spends what a step took, goes on with what it has left for the time of a split, hands over what it wants written, and
+/// Spends what a step took, goes on with what it has left where it pauses, begins to write what it wants written, and
 /// waits where the kernel does. Returns how many pages were freed by going on. Suspends.
 fn finish_step(
     cx: &mut KernelCx<'_>,
     lruvec: LruvecId,
     scan: &mut Scan,
-    batch: &mut Batch,
+    (batch, plug): (&mut Batch, &mut Plug),
     mut shrunk: Shrunk,
 ) -> u64 {
     let at_first = shrunk.nr_reclaimed;
-    // What others do while a split takes its time is not this step's.
-    let mut work = cx.world().memory.take_work();
     let zone = cx.world().zone_of_lists(lruvec);
-    let mut nr_spent = 0;
-    while shrunk.rest.is_some() {
+    let mut nr_spent = Spent::default();
+    loop {
+        // What others do during a pause is not this step's, and they do not find what was freed.
+        let work = cx.world().memory.take_work();
+        slab::note_freed_files(cx, &std::mem::take(&mut shrunk.freed_files));
+        if shrunk.rest.is_none() {
+            nr_spent.spend_new(cx, &shrunk, plug);
+            spend_batch(cx, zone, work);
+            break;
+        }
         spend_taken(cx, zone, work);
-        spend_split(cx, shrunk.splits[nr_spent]);
-        nr_spent += 1;
+        nr_spent.spend_new(cx, &shrunk, plug);
+        if let Some(process) = shrunk.waits_for.take() {
+            wait_for_mappings(cx, process, plug);
+        }
         prepare(cx, lruvec, scan);
         cx.world().memory.shrink_rest(lruvec, &mut shrunk, &scan.control);
-        work = cx.world().memory.take_work();
     }
     let by_going_on = shrunk.nr_reclaimed - at_first;
-    slab::note_freed_files(cx, &shrunk.freed_files);
     scan.nr_scanned += shrunk.nr_scanned;
     scan.nr_reclaimed += shrunk.nr_reclaimed;
-    for &process in &shrunk.splits[nr_spent..] {
-        spend_split(cx, process);
-    }
-    spend_batch(cx, zone, work);
-    if shrunk.splits.is_empty() {
-        swap::write_out(cx, &shrunk.writes);
-    } else {
-        let again = swap::write_out_split(cx, &shrunk.writes, lruvec, &scan.control);
-        scan.nr_reclaimed += again.nr_reclaimed;
-        shrunk.nr_reclaimed += again.nr_reclaimed;
-        spend_work(cx, zone);
-    }
     for &pfn in &shrunk.file_writes {
         writeback::write_one(cx, pfn);
     }
@@ -330,17 +329,37 @@ fn finish_step(
     remember_mode(cx.world(), scan, &shrunk);
     note_isolation(cx, &shrunk);
     let first = note_writes(cx, scan, &shrunk, false);
-    let is_sync = look_again(cx, lruvec, scan, &mut shrunk);
+    let is_sync = look_again(cx, lruvec, scan, plug, &mut shrunk);
     if let Some(pass) = first {
         note_shrunk(cx, lruvec, scan, &shrunk, WritePass { is_sync, ..pass });
     }
     match cx.world().flows.stall.rule {
-        StallRule::CongestionByShare => wait_for_writeback(cx, lruvec, scan, &shrunk),
-        StallRule::Congestion => judge_step(cx, lruvec, scan, &shrunk),
+        StallRule::CongestionByShare => wait_for_writeback(cx, lruvec, scan, plug, &shrunk),
+        StallRule::Congestion => judge_step(cx, lruvec, scan, plug, &shrunk),
         StallRule::Throttle => {}
     }
     batch.add(&shrunk);
     by_going_on
+}
+
+/// How much of what takes time in a batch has been spent.
+#[derive(Default)]
+struct Spent {
+    splits: usize,
+    writes: usize,
+}
+
+impl Spent {
+    /// Spends what came since the last time. Suspends.
+    fn spend_new(&mut self, cx: &mut KernelCx<'_>, shrunk: &Shrunk, plug: &mut Plug) {
+        for &process in &shrunk.splits[self.splits..] {
+            spend_split(cx, process, plug);
+        }
+        for &io in &shrunk.writes[self.writes..] {
+            swap::write_page(cx, plug, io);
+        }
+        *self = Self { splits: shrunk.splits.len(), writes: shrunk.writes.len() };
+    }
 }
 
 /// Spends the time in which a huge page of a process was split: each of its parts becomes a page of its own, and is
@@ -349,13 +368,11 @@ fn finish_step(
 ///
 /// Models: `split_huge_page_to_list_to_order`, mm/huge_memory.c, v6.12. A guest of it in QEMU (tcg) takes 1 to 2 ms for most,
 /// which its costs come to; the others waited for the lock or for a CPU.
-/// Departs: before 5.19 whoever looks for mappings meanwhile would wait. Visible as: there it goes on a little earlier.
 #[doc(alias = "split_huge_page_to_list_to_order")]
-pub(crate) fn spend_split(cx: &mut KernelCx<'_>, process: ProcessId) {
+pub(crate) fn spend_split(cx: &mut KernelCx<'_>, process: ProcessId, plug: &mut Plug) {
     const PARTS: u64 = PTRS_PER_TABLE as u64;
     while !cx.world().memory.try_lock_mappings(process) {
-        let queue = cx.world().mappings_wait;
-        cx.wait(queue);
+        wait_for_mappings(cx, process, plug);
     }
     let kernel = cx.world();
     let costs = &kernel.costs;
@@ -364,6 +381,18 @@ pub(crate) fn spend_split(cx: &mut KernelCx<'_>, process: ProcessId) {
     cx.world().memory.unlock_mappings(process);
     let queue = cx.world().mappings_wait;
     cx.wake_all(queue);
+}
+
+/// Waits until a process's mappings are free, if they are not. Suspends.
+fn wait_for_mappings(cx: &mut KernelCx<'_>, process: ProcessId, plug: &mut Plug) {
+    while cx.world().memory.are_mappings_locked(process) {
+        swap::hand_over(cx, plug);
+        // They may have become free meanwhile.
+        if cx.world().memory.are_mappings_locked(process) {
+            let queue = cx.world().mappings_wait;
+            cx.wait(queue);
+        }
+    }
 }
 
 /// Tells what a step took off its list.
@@ -431,6 +460,7 @@ fn look_again(
     cx: &mut KernelCx<'_>,
     lruvec: LruvecId,
     scan: &mut Scan,
+    plug: &mut Plug,
     shrunk: &mut Shrunk,
 ) -> bool {
     let mut has_looked = false;
@@ -442,6 +472,7 @@ fn look_again(
     {
         has_looked = true;
         if scan.control.may_io {
+            swap::hand_over(cx, plug);
             throttle::wait_on_writeback(cx, pfn);
         }
         prepare(cx, lruvec, scan);
@@ -454,7 +485,9 @@ fn look_again(
         spend_work(cx, zone);
         slab::note_freed_files(cx, &again.freed_files);
         note_writes(cx, scan, &again, true);
-        swap::write_out(cx, &again.writes);
+        for &io in &again.writes {
+            swap::write_page(cx, plug, io);
+        }
         scan.mode = again.mode;
         shrunk.nr_reclaimed += again.nr_reclaimed;
     }
@@ -463,25 +496,46 @@ fn look_again(
 
 /// What kernels before 3.11 conclude from every 32 pages: the higher the pressure, the fewer of them have to
 /// be under writeback.
-fn wait_for_writeback(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &Scan, shrunk: &Shrunk) {
+fn wait_for_writeback(
+    cx: &mut KernelCx<'_>,
+    lruvec: LruvecId,
+    scan: &Scan,
+    plug: &mut Plug,
+    shrunk: &Shrunk,
+) {
     let share = shrunk.nr_taken >> (DEF_PRIORITY - scan.control.priority);
     if shrunk.nr_writeback > 0 && shrunk.nr_writeback >= share {
-        throttle::wait_iff_congested(cx, lruvec, TENTH, scan.waiter());
+        wait_iff_congested(cx, lruvec, scan, plug);
     }
 }
 
+/// Whoever is to sleep hands over what it holds before that.
+fn wait_iff_congested(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &Scan, plug: &mut Plug) {
+    if throttle::is_congested(cx, lruvec) {
+        swap::hand_over(cx, plug);
+    }
+    throttle::wait_iff_congested(cx, lruvec, TENTH, scan.waiter());
+}
+
 /// What kernels before 4.18 or so conclude from every 32 pages.
-fn judge_step(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &Scan, shrunk: &Shrunk) {
+fn judge_step(
+    cx: &mut KernelCx<'_>,
+    lruvec: LruvecId,
+    scan: &Scan,
+    plug: &mut Plug,
+    shrunk: &Shrunk,
+) {
     let flags = &mut cx.world().lru_flags[lruvec.index()];
     if shrunk.nr_taken > 0 {
         flags.writeback |= shrunk.nr_writeback == shrunk.nr_taken;
         flags.dirty |= shrunk.nr_unqueued_dirty == shrunk.nr_taken;
     }
     if shrunk.nr_immediate > 0 {
+        swap::hand_over(cx, plug);
         throttle::congestion_wait(cx, scan.waiter());
     }
     if !scan.is_kswapd() && shrunk.nr_taken > 0 {
-        throttle::wait_iff_congested(cx, lruvec, TENTH, scan.waiter());
+        wait_iff_congested(cx, lruvec, scan, plug);
     }
 }
 

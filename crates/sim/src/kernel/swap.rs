@@ -19,9 +19,7 @@ use highorder_mm::anon::{Fault, FaultKind};
 use highorder_mm::filemap::FileId;
 use highorder_mm::frame::PageFlags;
 use highorder_mm::gfp::Gfp;
-use highorder_mm::lru::LruvecId;
 use highorder_mm::page_table::{Slot, Vpn};
-use highorder_mm::reclaim::{ScanControl, Shrunk};
 use highorder_mm::swap::{CacheEntry, SwapIo, SwapinPlan};
 use highorder_mm::types::Access;
 use highorder_mm::vma::ProcessId;
@@ -263,56 +261,35 @@ fn read_in(cx: &mut KernelCx<'_>, reads: &[SwapIo]) {
     cx.wake_all(queue);
 }
 
-/// Hands pages to their devices to be written. Suspends, as iowait, while a device's queue is full.
+/// Begins to write a page, which joins the request before it if that ends where the page goes. Devices get what is begun
+/// when much of it is held, or with [`hand_over`]. Suspends.
 #[doc(alias = "swap_writepage")]
-pub(crate) fn write_out(cx: &mut KernelCx<'_>, writes: &[SwapIo]) {
-    if writes.is_empty() {
-        return;
-    }
-    for run in runs(cx.world(), writes) {
-        spend_writes(cx, &run);
-        cx.submit_all(run.device, &run.writes());
-    }
-}
-
-/// As [`write_out`] for the parts of huge pages that a batch of reclaim has split, which are off their lists until all of
-/// them are handed over: devices get them in requests, the first of which are done by then. What that leaves to the batch
-/// is returned. Suspends.
-///
-/// A guest of 4.4 shows it (`44-stutter-always`): of the 512 pages of the one huge page that kswapd writes there, 258 are
-/// rotated when they are written, for the first request, of 254, is done before.
-pub(crate) fn write_out_split(
-    cx: &mut KernelCx<'_>,
-    writes: &[SwapIo],
-    lruvec: LruvecId,
-    control: &ScanControl,
-) -> Shrunk {
-    cx.world().memory.begin_isolated_writes(writes);
+#[doc(alias = "blk_attempt_plug_merge")]
+pub(crate) fn write_page(cx: &mut KernelCx<'_>, plug: &mut Plug, io: SwapIo) {
     let policy = cx.world().flows.block;
-    let mut plug = Plug::default();
-    for run in runs(cx.world(), writes) {
-        let spec = cx.device(run.device).spec();
-        let most_pages = (spec.max_request_bytes / PAGE_BYTES).min(spec.max_segments.into());
-        let hardware_queues = spec.hardware_queues;
-        for request in run.cut(most_pages as usize) {
+    let device = cx.world().swap_device(io.slot).device;
+    let page = Run::of(cx.world(), io);
+    let spec = cx.device(device).spec();
+    let most_pages = (spec.max_request_bytes / PAGE_BYTES).min(spec.max_segments.into());
+    let hardware_queues = spec.hardware_queues;
+    let costs = &cx.world().costs;
+    let mut cost = costs.swap_out.once();
+    match plug.last().filter(|last| last.is_before(&page, most_pages)) {
+        Some(last) => last.join(page),
+        None => {
+            cost += costs.block_request.once();
             if plug.is_full(policy, hardware_queues) {
-                hand_over(cx, &mut plug);
+                hand_over(cx, plug);
             }
-            spend_writes(cx, &request);
-            plug.hold(request);
+            plug.hold(page);
         }
     }
-    hand_over(cx, &mut plug);
-    cx.world().memory.end_isolated_writes(writes, lruvec, control)
-}
-
-fn spend_writes(cx: &mut KernelCx<'_>, run: &Run) {
-    let costs = &cx.world().costs;
-    let cost = costs.block_request.once() + costs.swap_out.times(run.pages.len() as u64);
     cx.spend(cost, Mode::System);
 }
 
-fn hand_over(cx: &mut KernelCx<'_>, plug: &mut Plug) {
+/// Devices get what was begun. Suspends, as iowait, while a device's queue is full.
+#[doc(alias = "blk_finish_plug")]
+pub(crate) fn hand_over(cx: &mut KernelCx<'_>, plug: &mut Plug) {
     for request in plug.take() {
         cx.submit_all(request.device, &request.writes());
     }
@@ -345,14 +322,25 @@ impl Run {
         self.pages.iter().map(|io| u64::from(io.order.pages()) * PAGE_BYTES).sum()
     }
 
-    /// The same in pieces of so many pages.
-    fn cut(&self, most: usize) -> impl Iterator<Item = Self> {
-        let pieces = self.pages.chunks(most).zip(self.offsets.chunks(most));
-        pieces.map(|(pages, offsets)| Self {
-            device: self.device,
-            pages: pages.to_vec(),
-            offsets: offsets.to_vec(),
-        })
+    /// The transfer of one page, or of one huge page.
+    fn of(kernel: &Kernel, io: SwapIo) -> Self {
+        let SwapDevice { device, .. } = kernel.swap_device(io.slot);
+        let offset = kernel.swap_device(io.slot).offset(io.slot);
+        Self { device, pages: vec![io], offsets: vec![offset] }
+    }
+
+    /// Whether it ends where another one begins, and the two are not too many pages for a request.
+    fn is_before(&self, other: &Self, most_pages: u64) -> bool {
+        let last = self.offsets[self.offsets.len() - 1];
+        let pages = u64::from(self.pages[self.pages.len() - 1].order.pages());
+        self.device == other.device
+            && last + pages * PAGE_BYTES == other.offsets[0]
+            && (self.bytes() + other.bytes()) / PAGE_BYTES <= most_pages
+    }
+
+    fn join(&mut self, other: Self) {
+        self.pages.extend(other.pages);
+        self.offsets.extend(other.offsets);
     }
 
     fn reads(&self) -> Vec<Io> {
@@ -368,18 +356,10 @@ impl Run {
 fn runs(kernel: &Kernel, ios: &[SwapIo]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &io in ios {
-        let SwapDevice { device, .. } = kernel.swap_device(io.slot);
-        let offset = kernel.swap_device(io.slot).offset(io.slot);
-        let next = |run: &Run| {
-            let (last, at) = (run.pages[run.pages.len() - 1], run.offsets[run.offsets.len() - 1]);
-            run.device == device && at + u64::from(last.order.pages()) * PAGE_BYTES == offset
-        };
-        match runs.last_mut() {
-            Some(run) if next(run) => {
-                run.pages.push(io);
-                run.offsets.push(offset);
-            }
-            _ => runs.push(Run { device, pages: vec![io], offsets: vec![offset] }),
+        let next = Run::of(kernel, io);
+        match runs.last_mut().filter(|run| run.is_before(&next, u64::MAX)) {
+            Some(run) => run.join(next),
+            None => runs.push(next),
         }
     }
     runs

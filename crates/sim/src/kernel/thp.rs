@@ -14,6 +14,7 @@
 use super::fault::{self, Killed};
 use super::mmap_lock::{self, Hold};
 use super::node_reclaim::RECLAIM_DISTANCE;
+use super::plug::Plug;
 use super::policy::{DefragNoretry, HalfReferenced, ThpDisable, ThpNuma};
 use super::shrink;
 use super::slowpath::{Want, alloc_pages};
@@ -49,7 +50,7 @@ pub fn is_in_pagemap(cx: &mut KernelCx<'_>, process: ProcessId, vpn: Vpn) -> boo
         kernel.memory.split_huge_page(head, cpu);
         let zone = kernel.memory.zone_of(head);
         spend_work(cx, zone);
-        shrink::spend_split(cx, process);
+        shrink::spend_split(cx, process, &mut Plug::default());
     }
     cx.world().memory.spaces.table().frame_at(vpn).is_some()
 }

@@ -6,7 +6,7 @@
 //! Departs: nobody but the page cache, page tables and a CPU's batch of pages to be made active holds references, so
 //! that fewer dirty pages are refused; from 3.11 on no zone counts as congested (`ZONE_CONGESTED`). Visible as:
 //! `wait_iff_congested` sleeps more rarely than the kernel's, and never there.
-//! Departs: a batch is off the lists for no time, so that nobody waits for others' (`too_many_isolated`).
+//! Departs: nobody waits since others have too many pages off the lists (`too_many_isolated`).
 //! Visible as: fewer congestion waits of programs where many of them reclaim at once.
 //! Departs: a jiffy is 4 ms (`CONFIG_HZ=250`, as Debian has it). Visible as: on kernels built with another
 //! rate the shortest waits are shorter or longer.
@@ -62,11 +62,8 @@ pub(crate) fn wait_iff_congested(
     timeout: Ns,
     waiter: Waiter,
 ) {
-    let devices = cx.nr_devices();
-    let any = (0..devices)
-        .any(|device| cx.device(crate::sched::DeviceId(device as u32)).is_congested(Class::Async));
     let began = cx.now();
-    if any && cx.world().lru_flags[lruvec.index()].congested {
+    if is_congested(cx, lruvec) {
         wait_for_devices(cx, timeout);
     } else {
         cx.cond_resched();
@@ -79,6 +76,14 @@ pub(crate) fn wait_iff_congested(
     if took >= timeout {
         on_stall(Stall::WaitIffCongestedFull(waiter), took);
     }
+}
+
+/// Whether [`wait_iff_congested`] would wait.
+pub(crate) fn is_congested(cx: &mut KernelCx<'_>, lruvec: LruvecId) -> bool {
+    let devices = cx.nr_devices();
+    let any = (0..devices)
+        .any(|device| cx.device(crate::sched::DeviceId(device as u32)).is_congested(Class::Async));
+    any && cx.world().lru_flags[lruvec.index()].congested
 }
 
 fn wait_for_devices(cx: &mut KernelCx<'_>, timeout: Ns) {
