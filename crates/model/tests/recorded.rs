@@ -116,6 +116,23 @@ fn what_waits_for_its_reader_is_busy_meanwhile() {
 }
 
 #[test]
+fn files_are_read_again_about_as_often_as_they_were() {
+    let read_mib = |again: f64| {
+        let machine = machine::load("guest-tcg").unwrap().scaled(1, 4).unwrap();
+        let spec = common::model(machine, "linux-5.0", "always");
+        let script = Script::parse("fragmenter -t 2 -f 150 -a 20").unwrap();
+        let results = [("fragmenter.reread_mb".to_owned(), vec![again])].into();
+        let script = script.in_step(Told { results, moments: Vec::new() });
+        let record = run(spec, Inputs::default(), script.code(None)).unwrap();
+        record.delta("pgpgin").unwrap() as f64 / 1024.0
+    };
+    // Files are more than memory: what is read again is not in memory for the most part, and each side may be a little ahead.
+    let [some, more] = [100.0, 400.0].map(read_mib);
+    assert!((20.0..120.0).contains(&some) && (100.0..420.0).contains(&more), "{some} {more}");
+    assert!((2.0..6.0).contains(&(more / some)), "{some} {more}");
+}
+
+#[test]
 fn pages_of_the_pool_are_the_kernel_s_own_before_3_12_and_movable_since() {
     const PAGES: u64 = 20;
     let unmovable = |kernel: &str| {

@@ -62,7 +62,7 @@ impl Fragmenter {
             })
         })?;
         let nr_reread = self.nr_reread.filter(|_| each > 0);
-        let pace = Pace::new(nr_reread.is_some(), Waits::Busy);
+        let pace = Pace::new(sys, nr_reread.is_some(), Waits::Slower);
         let mut readers = Background::default();
         for number in (0..self.threads).filter(|_| each > 0) {
             let spec = ThreadSpec::thread(format!("reader-{number}"));

@@ -134,7 +134,7 @@ impl Highalloc {
             attempts: (total * GOAL_PERCENT / 100) >> ORDER,
             pace: Ns::from_millis(self.pace_millis),
         };
-        let pace = Pace::new(self.load.is_some(), Waits::Asleep);
+        let pace = Pace::new(sys, self.load.is_some(), Waits::Asleep);
         let load = self.load.unwrap_or_default();
         let workers = trees.start(sys, &pace)?;
         let mut front = Front { pace, due: 0 };

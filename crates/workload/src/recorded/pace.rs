@@ -14,31 +14,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How long a side waits before it looks at the other one again.
 const PAUSE: Ns = Ns::from_millis(1);
 
+/// So many units ahead of the other one, a side waits as long for each of its own as the other takes for one.
+const SLACK: u64 = 8;
+
 /// What a side does while it waits for the other one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Waits {
     /// It keeps its CPU. Where a recorded program got no further in that time it was slow, not asleep, and whoever else
     /// ran meanwhile, kswapd for one, had to share the CPUs with it.
     Busy,
+    /// It keeps its CPU and becomes slower, the more the further it is ahead. So neither side stands still when the other
+    /// one does for a moment, for reclaim or for a CPU.
+    Slower,
     /// It sleeps, as it does for most of the time.
     #[default]
     Asleep,
 }
 
-impl Waits {
-    fn pause(self, sys: &mut dyn System) -> Result<(), Failure> {
-        match self {
-            Self::Busy => sys.compute(PAUSE),
-            Self::Asleep => sys.sleep(PAUSE),
-        }
-    }
-}
-
 /// What is due in the background, and what was done of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
+    began: Ns,
     due: AtomicU64,
     done: AtomicU64,
+}
+
+impl Counts {
+    fn due(&self) -> u64 {
+        self.due.load(Ordering::Relaxed)
+    }
+
+    fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
 }
 
 /// Keeps both sides in step, or leaves each to itself where nobody knows how much was done.
@@ -49,8 +57,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(is_known: bool, waits: Waits) -> Self {
-        Self { counts: is_known.then(Arc::default), waits }
+    /// A pace from now on.
+    pub(super) fn new(sys: &mut dyn System, is_known: bool, waits: Waits) -> Self {
+        let counts = Counts { began: sys.now(), due: AtomicU64::new(0), done: AtomicU64::new(0) };
+        Self { counts: is_known.then(|| Arc::new(counts)), waits }
     }
 
     pub(super) const fn is_known(&self) -> bool {
@@ -62,15 +72,39 @@ impl Pace {
         Follower(self.clone())
     }
 
-    /// The work in front has come so far that this much is due, and waits until it is done, but for what is under
-    /// way. Does nothing when the background is gone.
+    /// The work in front has come so far that this much is due, and waits for the background. Does nothing when that is gone.
     pub(super) fn lead(&self, sys: &mut dyn System, due: u64) -> Result<(), Failure> {
         let Some(counts) = &self.counts else { return Ok(()) };
         counts.due.fetch_max(due, Ordering::Relaxed);
-        while counts.done.load(Ordering::Relaxed).saturating_add(1) < due {
-            self.waits.pause(sys)?;
+        // One of them is under way.
+        let ahead = || due.saturating_sub(counts.done().saturating_add(1));
+        self.wait(sys, counts, ahead, || counts.done())
+    }
+
+    /// Waits as a side does that is so far `ahead` of the other one, of which so many units are done.
+    fn wait(
+        &self,
+        sys: &mut dyn System,
+        counts: &Counts,
+        ahead: impl Fn() -> u64,
+        others: impl Fn() -> u64,
+    ) -> Result<(), Failure> {
+        let mut waited = Ns::ZERO;
+        loop {
+            let each = (sys.now() - counts.began) / others().max(1);
+            let is_enough = match self.waits {
+                Waits::Busy | Waits::Asleep => ahead() == 0,
+                Waits::Slower => waited >= Ns(each.0.saturating_mul(ahead()) / SLACK),
+            };
+            if is_enough {
+                return Ok(());
+            }
+            match self.waits {
+                Waits::Busy | Waits::Slower => sys.compute(PAUSE)?,
+                Waits::Asleep => sys.sleep(PAUSE)?,
+            }
+            waited += PAUSE;
         }
-        Ok(())
     }
 }
 
@@ -78,22 +112,20 @@ impl Pace {
 pub(super) struct Follower(Pace);
 
 impl Follower {
-    /// Waits until more is due; false if it `is_over` instead.
+    /// Waits for the work in front; false if it `is_over`.
     pub(super) fn goes_on(
         &self,
         sys: &mut dyn System,
         is_over: impl Fn() -> bool,
     ) -> Result<bool, Failure> {
-        while !is_over() {
-            let is_due = self.0.counts.as_ref().is_none_or(|counts| {
-                counts.done.load(Ordering::Relaxed) < counts.due.load(Ordering::Relaxed)
-            });
-            if is_due {
-                return Ok(true);
-            }
-            self.0.waits.pause(sys)?;
-        }
-        Ok(false)
+        let Some(counts) = &self.0.counts else { return Ok(!is_over()) };
+        let ahead = || {
+            // What comes next is one of those that are due, or ahead.
+            let ahead = (counts.done() + 1).saturating_sub(counts.due());
+            if is_over() { 0 } else { ahead }
+        };
+        self.0.wait(sys, counts, ahead, || counts.due())?;
+        Ok(!is_over())
     }
 
     /// One more of what is due was done.

@@ -274,7 +274,7 @@ fn usemem(
     let area = map(sys, all, advice)?;
     let barrier = sys.new_barrier(threads)?;
     let done = Arc::new(AtomicBool::new(false));
-    let pace = Pace::new(read.is_some(), Waits::Busy);
+    let pace = Pace::new(sys, read.is_some(), Waits::Busy);
     let reader = match file {
         Some(name) => {
             let (name, done, pace) = (name.to_owned(), done.clone(), pace.follower());
