@@ -288,14 +288,16 @@ fn compact_by_preferred_zone(
             break;
         }
     }
-    if best != CompactResult::Skipped {
-        drain_own_lists(cx);
-        if let Some(pfn) = super::slowpath::get_page(cx, want, Some(Mark::Min), flags) {
-            let memory = &mut cx.world().memory;
-            memory.compaction_defer_reset(preferred, order, true);
-            memory.vm.add(Vm::CompactSuccess, 1);
-            return (best, Some(pfn));
-        }
+    // No zone was worth it: that is a stall, and neither failure nor success.
+    if best == CompactResult::Skipped {
+        return (best, None);
+    }
+    drain_own_lists(cx);
+    if let Some(pfn) = super::slowpath::get_page(cx, want, Some(Mark::Min), flags) {
+        let memory = &mut cx.world().memory;
+        memory.compaction_defer_reset(preferred, order, true);
+        memory.vm.add(Vm::CompactSuccess, 1);
+        return (best, Some(pfn));
     }
     let memory = &mut cx.world().memory;
     memory.vm.add(Vm::CompactFail, 1);
