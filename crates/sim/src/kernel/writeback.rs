@@ -142,6 +142,17 @@ impl Flusher {
         }
     }
 
+    /// Has it write so many pages besides what it was asked for before, or all that are dirty now.
+    ///
+    /// Models: `wakeup_flusher_threads`, `wb_start_writeback`, fs/fs-writeback.c: each call queues work of its own (v3.3 and
+    /// v4.4); one call for all that is dirty is as good as several (`WB_start_all`, v6.12).
+    fn want(&mut self, pages: Option<u64>, nr_dirty: u64) {
+        self.nr_wanted = match pages {
+            Some(pages) => self.nr_wanted + pages,
+            None => self.nr_wanted.max(nr_dirty),
+        };
+    }
+
     /// What it has written, as it counts in this period.
     #[doc(alias = "prop_norm_percpu")]
     fn completed_by(&self, period: u64) -> u64 {
@@ -355,17 +366,18 @@ fn wake_flushers(cx: &mut KernelCx<'_>) {
     }
 }
 
-/// Has flushers write this many pages, or all that are dirty now (`wakeup_flusher_threads`).
+/// Has flushers write so many pages, or all that are dirty now.
+#[doc(alias = "wb_start_writeback")]
 pub(crate) fn wakeup_flusher_threads(cx: &mut KernelCx<'_>, pages: Option<u64>) {
     let kernel = cx.world();
     let nr_dirty = kernel.memory.files.nr_dirty();
-    let wanted = pages.unwrap_or(nr_dirty).min(nr_dirty);
+    if nr_dirty == 0 {
+        return;
+    }
     for flusher in &mut kernel.flushers {
-        flusher.nr_wanted = flusher.nr_wanted.max(wanted);
+        flusher.want(pages, nr_dirty);
     }
-    if wanted > 0 {
-        wake_flushers(cx);
-    }
+    wake_flushers(cx);
 }
 
 impl Kernel {
@@ -749,6 +761,19 @@ mod tests {
     fn a_period_is_as_many_pages_as_may_be_dirty_rounded_up() {
         let period = |limit| Completions::new(limit).period_pages();
         assert_eq!([0, 1, 2, 3, 4, 5, 50_000].map(period), [2, 2, 2, 4, 4, 8, 65_536]);
+    }
+
+    #[test]
+    fn what_several_ask_for_adds_up_and_all_that_is_dirty_is_wanted_once() {
+        let mut flusher = Flusher::new(crate::sched::WaitQueue(0));
+        let mut wanted = |pages| {
+            flusher.want(pages, 500);
+            flusher.nr_wanted
+        };
+        assert_eq!(
+            [Some(100), Some(60), None, None, Some(10)].map(&mut wanted),
+            [100, 160, 500, 500, 510]
+        );
     }
 
     #[test]
