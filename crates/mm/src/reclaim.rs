@@ -146,16 +146,32 @@ pub struct Shrunk {
     pub in_writeback: Vec<Pfn>,
     /// What was taken off which list, if anything was looked at.
     pub isolation: Option<Isolation>,
-    /// The process whose mappings have to be free before the batch goes on.
-    pub waits_for: Option<ProcessId>,
-    /// What is left of the batch, if others go on before it does: a page is to be written to swap, the last one in `writes`, a
-    /// huge page was split, the last one in `splits`, or mappings are waited for. [`Memory::shrink_rest`] goes on.
+    /// What is left of the batch, if others go on before it does; [`Memory::shrink_rest`] goes on with it.
     pub rest: Option<Rest>,
+}
+
+/// Why a batch pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// A page is to be written to swap: the last one in [`Shrunk::writes`].
+    Write(SwapIo),
+    /// A huge page of the process was split.
+    Split(ProcessId),
+    /// The process's mappings are locked: they have to be free before the batch goes on.
+    Locked(ProcessId),
+}
+
+/// What is left of a batch at a pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// What the pause is for.
+    pub pause: Pause,
+    batch: Batch,
 }
 
 /// A batch of isolated pages while it is decided about them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rest {
+struct Batch {
     /// About which is to be decided, the next one last.
     pages: Vec<Pfn>,
     /// How many of them, from the first, are marked as isolated, since others went on meanwhile.
@@ -729,7 +745,7 @@ impl Memory {
     /// in `shrunk` nothing is done.
     pub fn shrink_rest(&mut self, lruvec: LruvecId, shrunk: &mut Shrunk, sc: &ScanControl) {
         let Some(rest) = shrunk.rest.take() else { return };
-        if let Some(kept) = self.decide_about(rest, sc, shrunk) {
+        if let Some(kept) = self.decide_about(rest.batch, sc, shrunk) {
             self.finish_batch(lruvec, false, kept, sc, shrunk);
         }
     }
@@ -795,16 +811,15 @@ impl Memory {
         self.warm_places(&pages);
         // The next page is the last: parts of a page that is split come next.
         pages.reverse();
-        self.decide_about(Rest { pages, ..Rest::default() }, sc, shrunk)
+        self.decide_about(Batch { pages, ..Batch::default() }, sc, shrunk)
     }
 
     fn decide_about(
         &mut self,
-        mut batch: Rest,
+        mut batch: Batch,
         sc: &ScanControl,
         shrunk: &mut Shrunk,
     ) -> Option<Vec<Pfn>> {
-        let (nr_splits, nr_writes) = (shrunk.splits.len(), shrunk.writes.len());
         while let Some(pfn) = batch.pages.pop() {
             if batch.pages.len() < batch.nr_marked {
                 batch.nr_marked = batch.pages.len();
@@ -812,19 +827,24 @@ impl Memory {
                     continue;
                 }
             }
+            let mut pause = None;
             match self.shrink_page(pfn, sc, shrunk, &mut batch.pages, &mut batch.unmapped) {
                 Fate::Keep => {
                     shrunk.reset_mode();
                     batch.kept.pages.push(pfn);
                 }
-                Fate::Written => {
+                Fate::Written(io) => {
+                    pause = io.map(Pause::Write);
                     if shrunk.mode.is_some_and(|mode| mode != ReclaimMode::Single) {
                         shrunk.in_writeback.push(pfn);
                     }
                     batch.kept.pages.push(pfn);
                 }
-                Fate::Gone => {}
-                Fate::Unknown => batch.pages.push(pfn),
+                Fate::Split(process) => pause = process.map(Pause::Split),
+                Fate::Unknown(process) => {
+                    batch.pages.push(pfn);
+                    pause = Some(Pause::Locked(process));
+                }
                 Fate::Activate => {
                     shrunk.reset_mode();
                     if self.swap.is_half_full() {
@@ -845,9 +865,9 @@ impl Memory {
                     batch.freed.pages.push(pfn);
                 }
             }
-            let has_split = shrunk.splits.len() > nr_splits;
-            if has_split || shrunk.writes.len() > nr_writes || shrunk.waits_for.is_some() {
-                self.pause(batch, shrunk);
+            if let Some(pause) = pause {
+                self.mark_isolated_batch(&mut batch);
+                shrunk.rest = Some(Rest { pause, batch });
                 return None;
             }
         }
@@ -870,11 +890,10 @@ impl Memory {
     }
 
     /// Others go on before the rest of a batch does: what it holds is marked.
-    fn pause(&mut self, mut batch: Rest, shrunk: &mut Shrunk) {
+    fn mark_isolated_batch(&mut self, batch: &mut Batch) {
         self.mark_isolated(&batch.pages, &mut batch.nr_marked);
         self.mark_isolated(&batch.kept.pages, &mut batch.kept.nr_marked);
         self.mark_isolated(&batch.freed.pages, &mut batch.freed.nr_marked);
-        shrunk.rest = Some(batch);
     }
 
     fn mark_isolated(&mut self, pages: &[Pfn], nr_marked: &mut usize) {
@@ -916,12 +935,11 @@ impl Memory {
             return Fate::Keep;
         }
         let mapper = self.locked_mapper(pfn).filter(|_| anon);
-        if self.policy.reclaim.busy_mappings == BusyMappings::Wait
-            && mapper.is_some()
+        if let Some(process) = mapper
+            && self.policy.reclaim.busy_mappings == BusyMappings::Wait
             && !self.frames.has(pfn, PageFlags::WRITEBACK)
         {
-            shrunk.waits_for = mapper;
-            return Fate::Unknown;
+            return Fate::Unknown(process);
         }
         // An anonymous page is mapped or in the swap cache.
         let has_no_file = anon && !self.is_shmem(pfn);
@@ -944,7 +962,7 @@ impl Memory {
                 }
                 shrunk.nr_writeback += nr;
             }
-            return if busy == Fate::Keep { Fate::Written } else { busy };
+            return if busy == Fate::Keep { Fate::Written(None) } else { busy };
         }
         let ignores_references = shrunk.mode == Some(ReclaimMode::Lumpy);
         if mapper.is_some() {
@@ -999,7 +1017,7 @@ impl Memory {
             match self.give_slot(pfn, sc, pages, &mut shrunk.splits) {
                 Slotted::Yes => {}
                 Slotted::No => return Fate::Activate,
-                Slotted::Gone => return Fate::Gone,
+                Slotted::Split(process) => return Fate::Split(process),
             }
         }
         let users = self.try_to_unmap(pfn);
@@ -1019,7 +1037,7 @@ impl Memory {
             shrunk.nr_pageout += nr;
             self.vm.add(Vm::NrVmscanWrite, nr);
             shrunk.writes.push(io);
-            return Fate::Written;
+            return Fate::Written(Some(io));
         }
         let shadow = match self.policy.lru.anon {
             AnonEntry::Inactive => Some(self.workingset_eviction(pfn)),
@@ -1053,7 +1071,8 @@ impl Memory {
                 self.vm.add(Vm::ThpSwpoutFallback, 1);
             }
             let vpn = self.vpn_of(pfn).expect("an anonymous page that is mapped");
-            splits.extend(self.process_of(pfn));
+            let process = self.process_of(pfn);
+            splits.extend(process);
             self.split_huge_page(pfn, sc.cpu);
             let mapped = |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn + i);
             // The batch pauses here; the first part is looked at as the others are.
@@ -1062,7 +1081,7 @@ impl Memory {
                 SplitParts::Batch => HUGE_ORDER.pages(),
             };
             pages.extend((0..nr_parts).rev().filter(|&i| mapped(i)).map(|i| pfn + i));
-            return Slotted::Gone;
+            return Slotted::Split(process);
         }
         if self.add_to_swap(pfn, sc.cpu) { Slotted::Yes } else { Slotted::No }
     }
@@ -1101,7 +1120,7 @@ impl Memory {
             shrunk.file_writes.push(pfn);
             self.frames.set_flags(pfn, PageFlags::RECLAIM);
             self.vm.add(Vm::NrVmscanWrite, nr);
-            return Fate::Written;
+            return Fate::Written(None);
         }
         if self.frames.has(pfn, PageFlags::PINNED) {
             // Somebody refers to its buffers (`try_to_free_buffers`).
@@ -1341,19 +1360,19 @@ impl Memory {
 enum Fate {
     Free,
     Keep,
-    /// Kept for no other reason than that it is being written.
-    Written,
+    /// Kept for no other reason than that it is being written; to swap, and from now on, if it says how.
+    Written(Option<SwapIo>),
     Activate,
-    /// It was a huge page: its parts come next, or are on their list.
-    Gone,
-    /// Somebody else has to be waited for first.
-    Unknown,
+    /// It was a huge page of that process: its parts come next, or are on their list.
+    Split(Option<ProcessId>),
+    /// The mappings of that process, which has it, are locked.
+    Unknown(ProcessId),
 }
 
 /// Whether a page has a slot now.
 enum Slotted {
     Yes,
     No,
-    /// See [`Fate::Gone`].
-    Gone,
+    /// See [`Fate::Split`].
+    Split(Option<ProcessId>),
 }

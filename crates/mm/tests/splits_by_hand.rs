@@ -8,7 +8,7 @@ use highorder_mm::CpuId;
 use highorder_mm::lru::{LruList, LruvecId};
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::{BusyMappings, LruKind, Policy, ScanUnit, SplitParts};
-use highorder_mm::reclaim::{Reclaimer, ScanControl, Shrunk};
+use highorder_mm::reclaim::{Pause, Reclaimer, ScanControl, Shrunk};
 use highorder_mm::types::{Access, MemPolicy};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
@@ -47,6 +47,10 @@ fn after_a_split(policy: &Policy) -> (User, Vpn, Shrunk) {
     panic!("no huge page was split");
 }
 
+fn pause_of(shrunk: &Shrunk) -> Option<Pause> {
+    shrunk.rest.as_ref().map(|rest| rest.pause)
+}
+
 fn on_lists(user: &User) -> u64 {
     let lists = &user.memory.lru.lruvecs[LISTS];
     lists.size(LruList::InactiveAnon) + lists.size(LruList::ActiveAnon)
@@ -57,11 +61,12 @@ fn a_batch_goes_on_when_the_split_is_over_and_writes_all_parts() {
     for policy in [linux_6_1(), linux_6_12()] {
         let (mut user, _, mut shrunk) = after_a_split(&policy);
         assert_eq!(shrunk.splits, [ProcessId(0)]);
-        assert!(shrunk.rest.is_some() && shrunk.writes.is_empty());
+        assert_eq!(pause_of(&shrunk), Some(Pause::Split(ProcessId(0))));
+        assert!(shrunk.writes.is_empty());
         assert_eq!(on_lists(&user), HUGE, "the parts are held");
         for nr_written in 1..=HUGE {
             user.memory.shrink_rest(LISTS, &mut shrunk, &control());
-            assert!(shrunk.rest.is_some(), "it pauses for each");
+            assert_eq!(pause_of(&shrunk), shrunk.writes.last().copied().map(Pause::Write));
             assert_eq!((shrunk.nr_pageout, shrunk.writes.len() as u64), (nr_written, nr_written));
         }
         user.memory.shrink_rest(LISTS, &mut shrunk, &control());
@@ -138,14 +143,13 @@ fn kernels_that_wait_for_the_lock_look_at_a_page_only_when_it_is_free() {
     assert!(user.memory.try_lock_mappings(ProcessId(0)));
     for _ in 0..2 {
         user.memory.shrink_rest(LISTS, &mut shrunk, &control());
-        assert_eq!(shrunk.waits_for.take(), Some(ProcessId(0)));
-        assert!(shrunk.rest.is_some());
+        assert_eq!(pause_of(&shrunk), Some(Pause::Locked(ProcessId(0))));
         user.memory.audit().unwrap();
     }
     user.memory.unlock_mappings(ProcessId(0));
     while shrunk.rest.is_some() {
         user.memory.shrink_rest(LISTS, &mut shrunk, &control());
-        assert_eq!(shrunk.waits_for, None);
+        assert!(!matches!(pause_of(&shrunk), Some(Pause::Locked(_))));
     }
     assert_eq!((shrunk.nr_pageout, shrunk.nr_ref_keep), (HUGE, 0));
     user.memory.audit().unwrap();

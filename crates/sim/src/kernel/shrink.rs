@@ -20,7 +20,7 @@ use highorder_mm::lumpy::ReclaimMode;
 use highorder_mm::mglru::{Eviction, MIN_LRU_BATCH};
 use highorder_mm::page_table::PTRS_PER_TABLE;
 use highorder_mm::policy::{LruKind, LruScope, LumpyIsolation};
-use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, ScanControl, Shrunk};
+use highorder_mm::reclaim::{DEF_PRIORITY, Pause, Reclaimer, ScanControl, Shrunk};
 use highorder_mm::types::NodeId;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::watermark::Mark;
@@ -291,20 +291,19 @@ fn finish_step(
 ) -> u64 {
     let at_first = shrunk.nr_reclaimed;
     let zone = cx.world().zone_of_lists(lruvec);
-    let mut nr_spent = Spent::default();
     loop {
         // What others do during a pause is not this step's, and they do not find what was freed.
         let work = cx.world().memory.take_work();
         slab::note_freed_files(cx, &std::mem::take(&mut shrunk.freed_files));
-        if shrunk.rest.is_none() {
-            nr_spent.spend_new(cx, &shrunk, plug);
+        let Some(rest) = &shrunk.rest else {
             spend_batch(cx, zone, work);
             break;
-        }
+        };
         spend_taken(cx, zone, work);
-        nr_spent.spend_new(cx, &shrunk, plug);
-        if let Some(process) = shrunk.waits_for.take() {
-            wait_for_mappings(cx, process, plug);
+        match rest.pause {
+            Pause::Write(io) => swap::write_page(cx, plug, io),
+            Pause::Split(process) => spend_split(cx, process, plug),
+            Pause::Locked(process) => wait_for_mappings(cx, process, plug),
         }
         prepare(cx, lruvec, scan);
         cx.world().memory.shrink_rest(lruvec, &mut shrunk, &scan.control);
@@ -340,26 +339,6 @@ fn finish_step(
     }
     batch.add(&shrunk);
     by_going_on
-}
-
-/// How much of what takes time in a batch has been spent.
-#[derive(Default)]
-struct Spent {
-    splits: usize,
-    writes: usize,
-}
-
-impl Spent {
-    /// Spends what came since the last time. Suspends.
-    fn spend_new(&mut self, cx: &mut KernelCx<'_>, shrunk: &Shrunk, plug: &mut Plug) {
-        for &process in &shrunk.splits[self.splits..] {
-            spend_split(cx, process, plug);
-        }
-        for &io in &shrunk.writes[self.writes..] {
-            swap::write_page(cx, plug, io);
-        }
-        *self = Self { splits: shrunk.splits.len(), writes: shrunk.writes.len() };
-    }
 }
 
 /// Spends the time in which a huge page of a process was split: each of its parts becomes a page of its own, and is
