@@ -246,10 +246,10 @@ fn wait_until_read(cx: &mut KernelCx<'_>, slot: Slot) {
 fn read_in(cx: &mut KernelCx<'_>, reads: &[SwapIo]) {
     for run in runs(cx.world(), reads) {
         let costs = &cx.world().costs;
-        let cost = costs.block_request.once() + costs.swap_in.times(run.pages.len() as u64);
+        let cost = costs.block_request.once() + costs.swap_in.times(run.parts.len() as u64);
         cx.spend(cost, Mode::System);
         let tickets = cx.submit_all(run.device, &run.reads());
-        for (io, ticket) in run.pages.iter().zip(tickets) {
+        for (&Part { io, .. }, ticket) in run.parts.iter().zip(tickets) {
             // One that waited for a place in the queue may be read already.
             let locked = cx.world().memory.frames().has(io.pfn, PageFlags::LOCKED);
             if locked {
@@ -267,21 +267,20 @@ fn read_in(cx: &mut KernelCx<'_>, reads: &[SwapIo]) {
 #[doc(alias = "blk_attempt_plug_merge")]
 pub(crate) fn write_page(cx: &mut KernelCx<'_>, plug: &mut Plug, io: SwapIo) {
     let policy = cx.world().flows.block;
-    let device = cx.world().swap_device(io.slot).device;
-    let page = Run::of(cx.world(), io);
-    let spec = cx.device(device).spec();
-    let most_pages = (spec.max_request_bytes / PAGE_BYTES).min(spec.max_segments.into());
+    let page = Part::of(cx.world(), io);
+    let spec = cx.device(page.device).spec();
+    let most_bytes = spec.max_request_bytes.min(u64::from(spec.max_segments) * PAGE_BYTES);
     let hardware_queues = spec.hardware_queues;
     let costs = &cx.world().costs;
     let mut cost = costs.swap_out.once();
-    match plug.last().filter(|last| last.is_before(&page, most_pages)) {
+    match plug.last().filter(|last| last.is_before(page, most_bytes)) {
         Some(last) => last.join(page),
         None => {
             cost += costs.block_request.once();
             if plug.is_full(policy, hardware_queues) {
                 hand_over(cx, plug);
             }
-            plug.hold(page);
+            plug.hold(Run::begin(page));
         }
     }
     cx.spend(cost, Mode::System);
@@ -295,52 +294,70 @@ pub(crate) fn hand_over(cx: &mut KernelCx<'_>, plug: &mut Plug) {
     }
 }
 
+/// The transfer of one page, or of one huge page.
+#[derive(Clone, Copy)]
+struct Part {
+    io: SwapIo,
+    device: DeviceId,
+    offset: u64,
+}
+
+impl Part {
+    fn of(kernel: &Kernel, io: SwapIo) -> Self {
+        let device = kernel.swap_device(io.slot);
+        Self { io, device: device.device, offset: device.offset(io.slot) }
+    }
+
+    fn bytes(self) -> u64 {
+        u64::from(self.io.order.pages()) * PAGE_BYTES
+    }
+}
+
 /// Neighbouring slots of one device.
 pub(crate) struct Run {
     device: DeviceId,
-    pages: Vec<SwapIo>,
-    offsets: Vec<u64>,
+    parts: Vec<Part>,
+    bytes: u64,
 }
 
 impl Run {
     fn ios(&self, io: fn(u64, u64, u64) -> Io) -> Vec<Io> {
-        let bytes = |io: &SwapIo| u64::from(io.order.pages()) * PAGE_BYTES;
-        let pages = self.pages.iter().zip(&self.offsets);
-        pages.map(|(page, &at)| io(at, bytes(page), u64::from(page.pfn.0))).collect()
+        let of = |part: &Part| io(part.offset, part.bytes(), u64::from(part.io.pfn.0));
+        self.parts.iter().map(of).collect()
     }
 
     /// Pages in a row, somewhere.
     #[cfg(test)]
     pub(crate) fn of_pages(pages: u32) -> Self {
-        let io = |n| SwapIo { slot: Slot(n), pfn: Pfn(n), order: Order(0) };
-        let offsets = (0..pages).map(|n| u64::from(n) * PAGE_BYTES).collect();
-        Self { device: DeviceId(0), pages: (0..pages).map(io).collect(), offsets }
+        let part = |n| Part {
+            io: SwapIo { slot: Slot(n), pfn: Pfn(n), order: Order(0) },
+            device: DeviceId(0),
+            offset: u64::from(n) * PAGE_BYTES,
+        };
+        let mut run = Self::begin(part(0));
+        (1..pages).for_each(|n| run.join(part(n)));
+        run
+    }
+
+    fn begin(part: Part) -> Self {
+        Self { device: part.device, parts: vec![part], bytes: part.bytes() }
     }
 
     /// How long it is.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.pages.iter().map(|io| u64::from(io.order.pages()) * PAGE_BYTES).sum()
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// The transfer of one page, or of one huge page.
-    fn of(kernel: &Kernel, io: SwapIo) -> Self {
-        let SwapDevice { device, .. } = kernel.swap_device(io.slot);
-        let offset = kernel.swap_device(io.slot).offset(io.slot);
-        Self { device, pages: vec![io], offsets: vec![offset] }
+    /// Whether it ends where a transfer begins, and they are not too much for one request.
+    fn is_before(&self, part: Part, most_bytes: u64) -> bool {
+        self.device == part.device
+            && self.parts[0].offset + self.bytes == part.offset
+            && self.bytes + part.bytes() <= most_bytes
     }
 
-    /// Whether it ends where another one begins, and the two are not too many pages for a request.
-    fn is_before(&self, other: &Self, most_pages: u64) -> bool {
-        let last = self.offsets[self.offsets.len() - 1];
-        let pages = u64::from(self.pages[self.pages.len() - 1].order.pages());
-        self.device == other.device
-            && last + pages * PAGE_BYTES == other.offsets[0]
-            && (self.bytes() + other.bytes()) / PAGE_BYTES <= most_pages
-    }
-
-    fn join(&mut self, other: Self) {
-        self.pages.extend(other.pages);
-        self.offsets.extend(other.offsets);
+    fn join(&mut self, part: Part) {
+        self.parts.push(part);
+        self.bytes += part.bytes();
     }
 
     fn reads(&self) -> Vec<Io> {
@@ -356,10 +373,10 @@ impl Run {
 fn runs(kernel: &Kernel, ios: &[SwapIo]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &io in ios {
-        let next = Run::of(kernel, io);
-        match runs.last_mut().filter(|run| run.is_before(&next, u64::MAX)) {
-            Some(run) => run.join(next),
-            None => runs.push(next),
+        let part = Part::of(kernel, io);
+        match runs.last_mut().filter(|run| run.is_before(part, u64::MAX)) {
+            Some(run) => run.join(part),
+            None => runs.push(Run::begin(part)),
         }
     }
     runs
