@@ -132,8 +132,6 @@ pub struct Shrunk {
     pub nr_pageout: u64,
     /// Pages kept since they were referenced.
     pub nr_ref_keep: u64,
-    /// The processes of the huge pages that were split, one for each.
-    pub splits: Vec<ProcessId>,
     /// What to write to swap, in order.
     pub writes: Vec<SwapIo>,
     /// Dirty pages of files to be written.
@@ -173,9 +171,7 @@ pub struct Rest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Batch {
     /// About which is to be decided, the next one last.
-    pages: Vec<Pfn>,
-    /// How many of them, from the first, are marked as isolated, since others went on meanwhile.
-    nr_marked: usize,
+    left: Held,
     /// Which go back to their list in the end.
     kept: Held,
     /// Which nobody has any more, and which are freed in the end.
@@ -184,11 +180,11 @@ struct Batch {
     unmapped: TlbUsers,
 }
 
-/// Pages of a batch whose fate is known.
+/// Pages of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Held {
     pages: Vec<Pfn>,
-    /// How many of them, from the first, are marked as isolated.
+    /// How many of them, from the first, are marked as isolated, since others went on meanwhile.
     nr_marked: usize,
 }
 
@@ -811,7 +807,8 @@ impl Memory {
         self.warm_places(&pages);
         // The next page is the last: parts of a page that is split come next.
         pages.reverse();
-        self.decide_about(Batch { pages, ..Batch::default() }, sc, shrunk)
+        let left = Held { pages, nr_marked: 0 };
+        self.decide_about(Batch { left, ..Batch::default() }, sc, shrunk)
     }
 
     fn decide_about(
@@ -820,15 +817,15 @@ impl Memory {
         sc: &ScanControl,
         shrunk: &mut Shrunk,
     ) -> Option<Vec<Pfn>> {
-        while let Some(pfn) = batch.pages.pop() {
-            if batch.pages.len() < batch.nr_marked {
-                batch.nr_marked = batch.pages.len();
+        while let Some(pfn) = batch.left.pages.pop() {
+            if batch.left.pages.len() < batch.left.nr_marked {
+                batch.left.nr_marked = batch.left.pages.len();
                 if !self.take_back_isolated(pfn, sc.cpu) {
                     continue;
                 }
             }
             let mut pause = None;
-            match self.shrink_page(pfn, sc, shrunk, &mut batch.pages, &mut batch.unmapped) {
+            match self.shrink_page(pfn, sc, shrunk, &mut batch.left.pages, &mut batch.unmapped) {
                 Fate::Keep => {
                     shrunk.reset_mode();
                     batch.kept.pages.push(pfn);
@@ -842,7 +839,7 @@ impl Memory {
                 }
                 Fate::Split(process) => pause = process.map(Pause::Split),
                 Fate::Unknown(process) => {
-                    batch.pages.push(pfn);
+                    batch.left.pages.push(pfn);
                     pause = Some(Pause::Locked(process));
                 }
                 Fate::Activate => {
@@ -866,7 +863,9 @@ impl Memory {
                 }
             }
             if let Some(pause) = pause {
-                self.mark_isolated_batch(&mut batch);
+                for held in [&mut batch.left, &mut batch.kept, &mut batch.freed] {
+                    self.mark_isolated(held);
+                }
                 shrunk.rest = Some(Rest { pause, batch });
                 return None;
             }
@@ -889,18 +888,12 @@ impl Memory {
         Some(kept)
     }
 
-    /// Others go on before the rest of a batch does: what it holds is marked.
-    fn mark_isolated_batch(&mut self, batch: &mut Batch) {
-        self.mark_isolated(&batch.pages, &mut batch.nr_marked);
-        self.mark_isolated(&batch.kept.pages, &mut batch.kept.nr_marked);
-        self.mark_isolated(&batch.freed.pages, &mut batch.freed.nr_marked);
-    }
-
-    fn mark_isolated(&mut self, pages: &[Pfn], nr_marked: &mut usize) {
-        for &pfn in &pages[*nr_marked..] {
+    /// Others go on before the rest of a batch does: these pages of it are marked.
+    fn mark_isolated(&mut self, held: &mut Held) {
+        for &pfn in &held.pages[held.nr_marked..] {
             self.frames.set_flags(pfn, PageFlags::ISOLATED);
         }
-        *nr_marked = pages.len();
+        held.nr_marked = held.pages.len();
     }
 
     fn shrink_page(
@@ -1014,7 +1007,7 @@ impl Memory {
             if !sc.may_io {
                 return Fate::Keep;
             }
-            match self.give_slot(pfn, sc, pages, &mut shrunk.splits) {
+            match self.give_slot(pfn, sc, pages) {
                 Slotted::Yes => {}
                 Slotted::No => return Fate::Activate,
                 Slotted::Split(process) => return Fate::Split(process),
@@ -1052,13 +1045,7 @@ impl Memory {
 
     /// Gives a page a slot, splitting a huge page that cannot have a cluster: its parts come next in
     /// `pages`.
-    fn give_slot(
-        &mut self,
-        pfn: Pfn,
-        sc: &ScanControl,
-        pages: &mut Vec<Pfn>,
-        splits: &mut Vec<ProcessId>,
-    ) -> Slotted {
+    fn give_slot(&mut self, pfn: Pfn, sc: &ScanControl, pages: &mut Vec<Pfn>) -> Slotted {
         if self.frames.order(pfn) > Order(0) {
             let whole = self.mapped_parts(pfn) == HUGE_ORDER.pages();
             if whole && self.policy.reclaim.huge_swapout && self.add_to_swap(pfn, sc.cpu) {
@@ -1072,7 +1059,6 @@ impl Memory {
             }
             let vpn = self.vpn_of(pfn).expect("an anonymous page that is mapped");
             let process = self.process_of(pfn);
-            splits.extend(process);
             self.split_huge_page(pfn, sc.cpu);
             let mapped = |i: u32| self.spaces.table.pte(Vpn(vpn.0 + i)).pfn() == Some(pfn + i);
             // The batch pauses here; the first part is looked at as the others are.

@@ -40,7 +40,7 @@ fn after_a_split(policy: &Policy) -> (User, Vpn, Shrunk) {
                 user.memory.lru_gen_evict(LISTS, &sc).shrunk
             }
         };
-        if !shrunk.splits.is_empty() {
+        if matches!(pause_of(&shrunk), Some(Pause::Split(_))) {
             return (user, start, shrunk);
         }
     }
@@ -60,7 +60,6 @@ fn on_lists(user: &User) -> u64 {
 fn a_batch_goes_on_when_the_split_is_over_and_writes_all_parts() {
     for policy in [linux_6_1(), linux_6_12()] {
         let (mut user, _, mut shrunk) = after_a_split(&policy);
-        assert_eq!(shrunk.splits, [ProcessId(0)]);
         assert_eq!(pause_of(&shrunk), Some(Pause::Split(ProcessId(0))));
         assert!(shrunk.writes.is_empty());
         assert_eq!(on_lists(&user), HUGE, "the parts are held");
@@ -102,7 +101,7 @@ fn a_page_kept_because_another_is_split_was_not_found_in_use() {
             for _ in 0..2 {
                 let list = LruList::InactiveAnon;
                 let shrunk = user.memory.shrink_inactive_list(LISTS, list, 32, &control());
-                assert!(shrunk.splits.is_empty());
+                assert_eq!(pause_of(&shrunk), None);
             }
             user.memory.lru.lruvecs[LISTS].size(LruList::ActiveAnon)
         };
@@ -173,9 +172,7 @@ fn whatever_others_do_between_two_pages_of_a_batch_every_page_has_one_place() {
         user.memory.munmap(Vpn(start.0 + 150)..Vpn(start.0 + 250), CpuId(0));
         user.memory.munmap(Vpn(start.0 + 662)..Vpn(start.0 + 762), CpuId(0));
         user.memory.audit().unwrap();
-        while shrunk.rest.is_some() {
-            user.memory.shrink_rest(LISTS, &mut shrunk, &control());
-        }
+        let mut shrunk = user.finish_batch(LISTS, shrunk, &control());
         user.begin(shrunk.writes.split_off(100));
         assert_eq!(user.memory.lru.total_stats().nr_isolated, [0, 0]);
         user.memory.audit().unwrap();
@@ -191,11 +188,13 @@ fn before_3_10_the_parts_of_a_split_page_are_anybodys() {
     // Both huge pages are in the batch: their first parts are, and the others wait at the tail of their list in order.
     let lists = |user: &User| user.memory.lru.lruvecs[LISTS].size(LruList::InactiveAnon);
     assert_eq!(lists(&user), HUGE - 1);
-    while shrunk.rest.is_some() {
+    let mut nr_splits = 0;
+    while let Some(pause) = pause_of(&shrunk) {
+        nr_splits += u32::from(matches!(pause, Pause::Split(_)));
         user.memory.shrink_rest(LISTS, &mut shrunk, &control());
         user.memory.audit().unwrap();
     }
-    assert_eq!((shrunk.splits.len(), shrunk.nr_pageout), (2, 2));
+    assert_eq!((nr_splits, shrunk.nr_pageout), (2, 2));
     assert_eq!(lists(&user), 2 * HUGE);
     let next = user.shrink_inactive_list(LISTS, LruList::InactiveAnon, 32, &control());
     let vpns: Vec<_> =

@@ -273,7 +273,13 @@ impl User {
         Eviction { shrunk: self.finish_batch(lruvec, shrunk, sc), progress }
     }
 
-    fn finish_batch(&mut self, lruvec: LruvecId, mut shrunk: Shrunk, sc: &ScanControl) -> Shrunk {
+    /// Goes on with a batch until all of it is decided.
+    pub(crate) fn finish_batch(
+        &mut self,
+        lruvec: LruvecId,
+        mut shrunk: Shrunk,
+        sc: &ScanControl,
+    ) -> Shrunk {
         while shrunk.rest.is_some() {
             self.memory.shrink_rest(lruvec, &mut shrunk, sc);
         }
