@@ -144,6 +144,16 @@ fn a_machine_that_comes_with_the_program_is_what_its_text_written_whole_would_be
         ("one-node-8g-in-use", whole(&format!("{desktop}{in_use_table}"), &[])),
         ("one-node-8g-2012", whole(desktop, &of_2012)),
         (
+            "one-node-3g-2012",
+            whole(
+                &whole_text(desktop, &of_2012),
+                &[
+                    ("reserved_high_mib = 433", "reserved_high_mib = 0"),
+                    ("memory_mib = 8192", "memory_mib = 3072"),
+                ],
+            ),
+        ),
+        (
             "one-node-8g-2012-half-disk",
             whole(&whole_text(desktop, &of_2012), &[("= 90_000_000", "= 45_000_000")]),
         ),

@@ -1,14 +1,14 @@
 //! stress-highalloc: how much of memory can be had in huge pages, one after another.
 //!
-//! Models: the test of that name in mmtests (2012): in each pass a module asks for pages of order 9 until
-//! it has asked for 95 % of memory, one every 125 ms (16 MB a second), keeps those it gets and frees them
-//! at the pass's end. Two passes 5 seconds apart; then, after three minutes, a file of memory's size is
+//! Models: the test of that name in mmtests (2012; vmr/bin/bench-stresshighalloc.sh): in each pass a module asks for pages
+//! of order 9 until it has asked for 95 % of memory, one every 125 ms (16 MB a second), keeps those it gets and frees them
+//! at the pass's end. Two passes, with 5 seconds after each; then, after three minutes, a file of memory's size is
 //! written, read and deleted, caches are dropped, `vm.min_free_kbytes` is set to 1024, and a third pass
-//! follows. With `builds`, trees of files are worked on beside the first passes, by a worker each, as the test builds
-//! kernels: units of work read some files, fill a heap and leave a file.
-//! Departs: a unit of work waits where a compiler computes, and how large its files and its heap are is our choice.
-//! Visible as: CPUs are idle where the test's were not. It reads all files alike, where most compilers read the same
-//! headers. Visible as: more is read from the disk, and more pages become active.
+//! follows. With `builds`, a tree of files is copied again and again first, and each copy is worked on from when it is
+//! there until the rest ends, by a worker of its own, as the test builds kernels: units of work read some files, fill a
+//! heap, compute and leave a file.
+//! Departs: how long a unit computes and how large its files and its heap are is our choice. It reads all files alike,
+//! where most compilers read the same headers. Visible as: more is read from the disk, and more pages become active.
 
 use crate::Workload;
 use crate::files::{read_to_end, write_new};
@@ -23,7 +23,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
     parameters: &[
         Parameter {
             name: "builds",
-            about: "Whether trees of files are worked on beside the passes before the rest: one for each 400 MiB of memory and one more.",
+            about: "Whether trees of files are copied and worked on beside the passes before the rest: one for each 400 MiB of memory and one more.",
             unit: "",
             kind: Kind::Word(&["no", "yes"]),
         },
@@ -47,7 +47,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
         Parameter {
             name: "pause_seconds",
-            about: "Between two of these passes.",
+            about: "After each of these passes.",
             unit: "seconds",
             kind: Kind::Count { least: 0, most: 86_400, default: 5 },
         },
@@ -77,7 +77,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
         Parameter {
             name: "warm_seconds",
-            about: "How long workers have worked before the first pass.",
+            about: "How long all workers have worked before the first pass.",
             unit: "seconds",
             kind: Kind::Count { least: 0, most: 86_400, default: 300 },
         },
@@ -93,9 +93,12 @@ const TREE_BYTES: u64 = 400 << 20;
 /// Its files: those of Linux 3.2, in round numbers ("Linux Kernel Development", The Linux Foundation, March 2012).
 const TREE_FILES: u64 = 37_600;
 
-/// The file that is written and read before the last pass, and by how much at a time.
+/// The file that is written and read before the last pass.
 const FILE: &str = "stress-highalloc";
-const BLOCK: u64 = 1 << 20;
+/// How much of it is written at a time: the test tells `dd` how much to read at once (`ibs`), not how much to write.
+const WRITTEN: u64 = 512;
+/// How much is read: as `cat` of coreutils 8 does.
+const READ: u64 = 32 << 10;
 
 /// A pass.
 #[derive(Clone, Copy, Debug)]
@@ -116,10 +119,8 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let memory_bytes = machine.total_pages * machine.page_bytes;
     let under_load = |sys: &mut dyn System| {
         for number in 1..=settings.count("passes") {
-            if number > 1 {
-                sys.sleep(Ns::from_secs(settings.count("pause_seconds")))?;
-            }
             pass.run_and_report(sys, &format!("Pass {number}"))?;
+            sys.sleep(Ns::from_secs(settings.count("pause_seconds")))?;
         }
         if settings.word("rested") == "yes" {
             sys.sleep(Ns::from_secs(settings.count("rest_seconds")))?;
@@ -134,9 +135,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
             unit_time: Ns::from_millis(settings.count("unit_ms")),
             has_headers: false,
         };
-        trees.make(sys)?;
-        sys.note_before();
-        trees.run_beside(sys, |sys| {
+        trees.copy_and_run_beside(sys, |sys| {
             sys.sleep(Ns::from_secs(settings.count("warm_seconds")))?;
             under_load(sys)
         })?;
@@ -145,8 +144,8 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         under_load(sys)?;
     }
     if settings.word("rested") == "yes" {
-        write_new(sys, FILE, memory_bytes, BLOCK)?;
-        read_to_end(sys, FILE, memory_bytes, BLOCK)?;
+        write_new(sys, FILE, memory_bytes, WRITTEN)?;
+        read_to_end(sys, FILE, memory_bytes, READ)?;
         sys.unlink(FILE)?;
         sys.drop_caches(Caches::All)?;
         sys.set_knob("vm.min_free_kbytes", "1024")?;

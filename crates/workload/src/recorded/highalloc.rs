@@ -173,23 +173,45 @@ impl Trees {
     /// Starts the workers.
     fn start(self, sys: &mut dyn System, pace: &Pace) -> Result<Background, Failure> {
         let mut workers = Background::default();
-        for worker in 0..self.trees {
-            let pace = pace.follower();
-            workers.start(sys, "worker", move |sys, signal| {
-                signal.set_ready();
-                self.work(sys, signal, worker, &pace)
-            })?;
+        for tree in 0..self.trees {
+            self.start_worker(sys, &mut workers, tree, pace)?;
         }
         Ok(workers)
     }
 
-    /// Does something while the workers work as fast as they can.
-    pub(crate) fn run_beside(
+    /// Starts the worker of a tree.
+    fn start_worker(
+        self,
+        sys: &mut dyn System,
+        workers: &mut Background,
+        tree: u64,
+        pace: &Pace,
+    ) -> Result<(), Failure> {
+        let pace = pace.follower();
+        workers.start(sys, "worker", move |sys, signal| {
+            signal.set_ready();
+            self.work(sys, signal, tree, &pace)
+        })
+    }
+
+    /// Writes the first tree and copies it to the others. Each is worked on, as fast as its worker can, from when it is
+    /// there; the first from when the last copy is. Does something beside that, and ends it.
+    pub(crate) fn copy_and_run_beside(
         self,
         sys: &mut dyn System,
         front: impl FnOnce(&mut dyn System) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let workers = self.start(sys, &Pace::default())?;
+        let mut workers = Background::default();
+        let pace = Pace::default();
+        self.write(sys, 0)?;
+        for tree in 1..self.trees {
+            for file in 0..self.files {
+                read_to_end(sys, &source(0, file), self.file_bytes(), BLOCK)?;
+                write_new(sys, &source(tree, file), self.file_bytes(), BLOCK)?;
+            }
+            self.start_worker(sys, &mut workers, tree, &pace)?;
+        }
+        self.start_worker(sys, &mut workers, 0, &pace)?;
         front(sys)?;
         workers.end(sys)
     }
@@ -201,12 +223,14 @@ impl Trees {
 
     /// Writes the trees.
     pub(crate) fn make(self, sys: &mut dyn System) -> Result<(), Failure> {
-        for tree in 0..self.trees {
-            for file in 0..self.files {
-                write_new(sys, &source(tree, file), self.file_bytes(), BLOCK)?;
-            }
-        }
+        (0..self.trees).try_for_each(|tree| self.write(sys, tree))?;
         sys.sync()
+    }
+
+    /// Writes one of them.
+    fn write(self, sys: &mut dyn System, tree: u64) -> Result<(), Failure> {
+        let write = |file| write_new(sys, &source(tree, file), self.file_bytes(), BLOCK);
+        (0..self.files).try_for_each(write)
     }
 
     /// Deletes them.
@@ -251,7 +275,7 @@ impl Trees {
                 let area = map(sys, heap, Some(Advice::NoHuge))?;
                 sys.touch_range(area, Pattern::word(Access::Write))?;
                 if self.unit_time > Ns::ZERO {
-                    sys.sleep(self.unit_time)?;
+                    sys.compute(self.unit_time)?;
                     sys.touch_range(area, Pattern::word(Access::Write))?;
                 }
                 write_new(sys, &object_name(worker, number), object, BLOCK)
