@@ -34,12 +34,14 @@
 //! assert_eq!(usemem.values()["passes"], "30");
 //! ```
 
+mod background;
 mod churn;
 mod dd;
 mod files;
 mod fleet;
 mod fragment;
 mod fsmark;
+mod kernel_build;
 mod memhog;
 mod micro;
 mod mmap_demo;

@@ -4,7 +4,6 @@
 //! same work of it, or says which mechanisms a system must have for it that workloads do not ask for yet.
 
 mod arguments;
-mod background;
 mod churn;
 mod fragmenter;
 mod fragments;
@@ -33,11 +32,11 @@ pub use slabload::Slabload;
 pub use stutter::Stutter;
 pub use told::{Moment, ReadMeanwhile, Results, Told};
 
+use crate::background::Background;
 use crate::files::{append, blocks};
 use crate::process::run_process;
 use crate::recorded::program::map;
 use arguments::Arguments;
-use background::Background;
 use highorder_system::{
     Access, Advice, Code, CpuId, Failure, Ns, Pattern, Place, System, ThreadSpec,
 };

@@ -2,9 +2,9 @@
 
 use super::Unknown;
 use super::arguments::Arguments;
-use super::background::Background;
 use super::pace::share;
 use super::program::{UNIT_PAGES, map};
+use crate::background::Background;
 use crate::files::{Random, read_to_end, write_new};
 use highorder_system::{Access, Advice, Failure, Ns, Pattern, System};
 

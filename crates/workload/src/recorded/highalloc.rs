@@ -7,10 +7,10 @@
 
 use super::Unknown;
 use super::arguments::Arguments;
-use super::background::{Background, Signal};
 use super::pace::{Follower, Pace, Waits, share};
 use super::program::{map, report_success};
 use super::told::{Results, only};
+use crate::background::{Background, Signal};
 use crate::files::{Random, read_to_end, write_new};
 use crate::process::run_process;
 use crate::stress_highalloc::Pass;
@@ -117,13 +117,7 @@ impl Highalloc {
     }
 
     pub(super) fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
-        let trees = Trees {
-            trees: self.trees,
-            files: self.files,
-            tree_mib: self.tree_mib,
-            unit_time: Ns::ZERO,
-            has_headers: true,
-        };
+        let trees = Trees { trees: self.trees, files: self.files, tree_mib: self.tree_mib };
         if self.makes_trees {
             return trees.make(sys);
         }
@@ -156,64 +150,27 @@ impl Highalloc {
 
 /// Trees of files that are worked on, each by a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trees {
+struct Trees {
     /// Trees, and workers.
-    pub(crate) trees: u64,
+    trees: u64,
     /// Files of a tree.
-    pub(crate) files: u64,
+    files: u64,
     /// A tree, in MiB.
-    pub(crate) tree_mib: u64,
-    /// How long a unit of work computes: it goes through its heap before and after that.
-    pub(crate) unit_time: Ns,
-    /// Whether some files are read by most units, as headers are; else all are read alike.
-    pub(crate) has_headers: bool,
+    tree_mib: u64,
 }
 
 impl Trees {
     /// Starts the workers.
     fn start(self, sys: &mut dyn System, pace: &Pace) -> Result<Background, Failure> {
         let mut workers = Background::default();
-        for tree in 0..self.trees {
-            self.start_worker(sys, &mut workers, tree, pace)?;
+        for worker in 0..self.trees {
+            let pace = pace.follower();
+            workers.start(sys, "worker", move |sys, signal| {
+                signal.set_ready();
+                self.work(sys, signal, worker, &pace)
+            })?;
         }
         Ok(workers)
-    }
-
-    /// Starts the worker of a tree.
-    fn start_worker(
-        self,
-        sys: &mut dyn System,
-        workers: &mut Background,
-        tree: u64,
-        pace: &Pace,
-    ) -> Result<(), Failure> {
-        let pace = pace.follower();
-        workers.start(sys, "worker", move |sys, signal| {
-            signal.set_ready();
-            self.work(sys, signal, tree, &pace)
-        })
-    }
-
-    /// Writes the first tree and copies it to the others. Each is worked on, as fast as its worker can, from when it is
-    /// there; the first from when the last copy is. Does something beside that, and ends it.
-    pub(crate) fn copy_and_run_beside(
-        self,
-        sys: &mut dyn System,
-        front: impl FnOnce(&mut dyn System) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let mut workers = Background::default();
-        let pace = Pace::default();
-        self.write(sys, 0)?;
-        for tree in 1..self.trees {
-            for file in 0..self.files {
-                read_to_end(sys, &source(0, file), self.file_bytes(), BLOCK)?;
-                write_new(sys, &source(tree, file), self.file_bytes(), BLOCK)?;
-            }
-            self.start_worker(sys, &mut workers, tree, &pace)?;
-        }
-        self.start_worker(sys, &mut workers, 0, &pace)?;
-        front(sys)?;
-        workers.end(sys)
     }
 
     /// Files are of equal size: how theirs differed is not known.
@@ -222,19 +179,17 @@ impl Trees {
     }
 
     /// Writes the trees.
-    pub(crate) fn make(self, sys: &mut dyn System) -> Result<(), Failure> {
-        (0..self.trees).try_for_each(|tree| self.write(sys, tree))?;
+    fn make(self, sys: &mut dyn System) -> Result<(), Failure> {
+        for tree in 0..self.trees {
+            for file in 0..self.files {
+                write_new(sys, &source(tree, file), self.file_bytes(), BLOCK)?;
+            }
+        }
         sys.sync()
     }
 
-    /// Writes one of them.
-    fn write(self, sys: &mut dyn System, tree: u64) -> Result<(), Failure> {
-        let write = |file| write_new(sys, &source(tree, file), self.file_bytes(), BLOCK);
-        (0..self.files).try_for_each(write)
-    }
-
     /// Deletes them.
-    pub(crate) fn remove(self, sys: &mut dyn System) -> Result<(), Failure> {
+    fn remove(self, sys: &mut dyn System) -> Result<(), Failure> {
         (0..self.trees).try_for_each(|tree| {
             (0..self.files).try_for_each(|file| sys.unlink(&source(tree, file)))
         })
@@ -244,7 +199,7 @@ impl Trees {
     fn read_by_unit(self, random: &mut Random) -> Vec<u64> {
         let source = random.below(self.files);
         let other = |_| {
-            let is_header = self.has_headers && random.below(FIFTH) > 0;
+            let is_header = random.below(FIFTH) > 0;
             random.below(if is_header { self.files.div_ceil(FIFTH) } else { self.files })
         };
         std::iter::once(source).chain((0..OTHER_FILES).map(other)).collect()
@@ -274,10 +229,6 @@ impl Trees {
                 // No recorded run has a huge fault: the heap is of base pages.
                 let area = map(sys, heap, Some(Advice::NoHuge))?;
                 sys.touch_range(area, Pattern::word(Access::Write))?;
-                if self.unit_time > Ns::ZERO {
-                    sys.compute(self.unit_time)?;
-                    sys.touch_range(area, Pattern::word(Access::Write))?;
-                }
                 write_new(sys, &object_name(worker, number), object, BLOCK)
             });
             // One that was killed for want of memory has left no file, or part of it.
@@ -340,23 +291,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_files_of_a_unit_are_headers_where_there_are_any() {
-        let trees = |has_headers| Trees {
-            trees: 1,
-            files: 1000,
-            tree_mib: 100,
-            unit_time: Ns::ZERO,
-            has_headers,
-        };
-        let share_of_the_first_fifth = |trees: Trees| {
-            let mut random = Random::new(1, STREAM);
-            let files: Vec<u64> = (0..100).flat_map(|_| trees.read_by_unit(&mut random)).collect();
-            assert_eq!(files.len(), 2600);
-            assert!(files.iter().all(|&file| file < 1000));
-            files.iter().filter(|&&file| file < 200).count() * 100 / files.len()
-        };
+    fn most_files_of_a_unit_are_headers() {
+        let trees = Trees { trees: 1, files: 1000, tree_mib: 100 };
+        let mut random = Random::new(1, STREAM);
+        let files: Vec<u64> = (0..100).flat_map(|_| trees.read_by_unit(&mut random)).collect();
+        assert_eq!(files.len(), 2600);
+        assert!(files.iter().all(|&file| file < 1000));
         // A fifth of the source's, four fifths and a fifth of the rest of the others'.
-        assert!((78..=86).contains(&share_of_the_first_fifth(trees(true))));
-        assert!((16..=24).contains(&share_of_the_first_fifth(trees(false))));
+        let of_the_first_fifth = files.iter().filter(|&&file| file < 200).count();
+        assert!((78..=86).contains(&(of_the_first_fifth * 100 / files.len())));
     }
 }

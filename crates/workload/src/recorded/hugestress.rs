@@ -6,9 +6,9 @@
 
 use super::Unknown;
 use super::arguments::Arguments;
-use super::background::Background;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
 use super::program::{Size, UNIT_PAGES, map, report_success};
+use crate::background::Background;
 use crate::files::{Random, read_to_end, write_new};
 use highorder_system::{Access, Advice, Failure, KernelBlock, Ns, Page, Pattern, System};
 

@@ -21,7 +21,7 @@
 //! program; on 3.x a quarter of that, in the guests 119 to 155.
 
 use super::Shell;
-use super::background::Background;
+use crate::background::Background;
 use crate::process::run_process;
 use highorder_system::{Access, Area, Code, Failure, Ns, Pattern, System, ThreadSpec};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// What programs in the background tell, and are told.
 #[derive(Default)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     nr_waiting: AtomicU32,
     /// Programs that ended before they were ready.
     nr_failed: AtomicU32,
@@ -14,21 +14,21 @@ pub(super) struct Signals {
 }
 
 /// One program's part of them. Nobody waits for it any more when it has ended, however it did.
-pub(super) struct Signal {
+pub(crate) struct Signal {
     signals: Arc<Signals>,
     is_ready: AtomicBool,
 }
 
 impl Signal {
     /// What others wait for is there.
-    pub(super) fn set_ready(&self) {
+    pub(crate) fn set_ready(&self) {
         if !self.is_ready.swap(true, Ordering::Relaxed) {
             self.signals.nr_waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Whether the program is to end.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.signals.is_over.load(Ordering::Relaxed)
     }
 }
@@ -44,14 +44,14 @@ impl Drop for Signal {
 
 /// Programs in the background. They end with it at the latest: whoever started them may be killed.
 #[derive(Default)]
-pub(super) struct Background {
+pub(crate) struct Background {
     signals: Arc<Signals>,
     started: Vec<ThreadId>,
 }
 
 impl Background {
     /// Starts one as a process of its own.
-    pub(super) fn start(
+    pub(crate) fn start(
         &mut self,
         sys: &mut dyn System,
         name: &str,
@@ -61,7 +61,7 @@ impl Background {
     }
 
     /// Starts one as this says.
-    pub(super) fn start_on(
+    pub(crate) fn start_on(
         &mut self,
         sys: &mut dyn System,
         spec: ThreadSpec,
@@ -78,7 +78,7 @@ impl Background {
     ///
     /// # Errors
     /// One ended before, perhaps killed for want of memory.
-    pub(super) fn wait_until_ready(&self, sys: &mut dyn System) -> Result<(), Failure> {
+    pub(crate) fn wait_until_ready(&self, sys: &mut dyn System) -> Result<(), Failure> {
         const PAUSE: Ns = Ns::from_millis(10);
         while self.signals.nr_waiting.load(Ordering::Relaxed) > 0 {
             sys.sleep(PAUSE)?;
@@ -90,7 +90,7 @@ impl Background {
     }
 
     /// Has all of them end. One that ran out of memory and was killed has ended, too.
-    pub(super) fn end(mut self, sys: &mut dyn System) -> Result<(), Failure> {
+    pub(crate) fn end(mut self, sys: &mut dyn System) -> Result<(), Failure> {
         self.signals.is_over.store(true, Ordering::Relaxed);
         let mut first = Ok(());
         for program in std::mem::take(&mut self.started) {

@@ -1,0 +1,174 @@
+//! Kernels that are built beside something else: copies of the sources, and in each one compiler after another (`make -j1`).
+//!
+//! Models: what mmtests' stress-highalloc has going on in the background (vmr/bin/bench-stresshighalloc.sh, 2012): each
+//! copy is built from when it is there, the original from when the last copy is.
+//! What a compiler reads, fills and leaves is measured: Linux 3.3.8 in its default configuration of x86_64 by gcc 11,
+//! 1780 sources.
+//! Departs: the programs that build are no files, and to start them costs nothing; a compiler fills its heap at once; nothing
+//! is linked. Files are of equal size, but for sources and headers. Visible as: fewer mapped pages of files, and less
+//! written at the end of a build.
+
+use crate::background::{Background, Signal};
+use crate::files::{Random, read_to_end, write_new};
+use crate::process::run_process;
+use highorder_system::{Access, Advice, Code, Failure, Ns, Pattern, System, ThreadSpec};
+
+/// Begins the number of each random stream: "kernelbu" in ASCII.
+const STREAM: u128 = 0x6b65_726e_656c_6275 << 64;
+/// Read, written and copied at a time, at most.
+const BLOCK: u64 = 64 << 10;
+/// Files of a tree: those of Linux 3.2, in round numbers ("Linux Kernel Development", The Linux Foundation, March 2012).
+const FILES: u64 = 37_600;
+/// All of them: what mmtests counts for a tree.
+const TREE_BYTES: u64 = 400 << 20;
+/// Those of them that some compiler reads beside its source, and the mean of their sizes.
+const HEADERS: u64 = 1933;
+const HEADER_BYTES: u64 = 6776;
+/// Those that are compiled, and the mean of their sizes.
+const SOURCES: u64 = 1780;
+const SOURCE_BYTES: u64 = 20_656;
+/// From the header that most sources include to the one that the fewest do: up to which rank, how many of 10,000 sources
+/// include each. A source includes 329 in the mean.
+const INCLUDED_BY: [(u64, u64); 8] = [
+    (100, 9855),
+    (200, 9638),
+    (300, 7278),
+    (400, 3393),
+    (600, 1054),
+    (1000, 122),
+    (1500, 23),
+    (HEADERS, 7),
+];
+/// A compiler's anonymous memory, in KiB, from and to: 27 MiB in the mean; a tenth had less than 17, a tenth more than 41.
+const HEAP_KIB: [u64; 2] = [13 << 10, 41 << 10];
+/// An object, in bytes, from and to: 14,930 in the mean; a tenth had less than 2368, a tenth more than 35,424.
+const OBJECT_BYTES: [u64; 2] = [2 << 10, 27 << 10];
+
+/// Kernels that are built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Builds {
+    /// Trees of sources: an original and its copies.
+    pub(crate) trees: u64,
+    /// How long the compiler computes for a source.
+    pub(crate) unit_time: Ns,
+}
+
+impl Builds {
+    /// Writes the original, copies it, and starts to build each copy when it is there; the original last.
+    pub(crate) fn copy_and_start(self, sys: &mut dyn System) -> Result<Background, Failure> {
+        let mut builds = Background::default();
+        for file in 0..FILES {
+            write_new(sys, &file_name(0, file), file_bytes(file), BLOCK)?;
+        }
+        for tree in 1..self.trees {
+            for file in 0..FILES {
+                read_to_end(sys, &file_name(0, file), file_bytes(file), BLOCK)?;
+                write_new(sys, &file_name(tree, file), file_bytes(file), BLOCK)?;
+            }
+            self.start(sys, &mut builds, tree)?;
+        }
+        self.start(sys, &mut builds, 0)?;
+        Ok(builds)
+    }
+
+    fn start(
+        self,
+        sys: &mut dyn System,
+        builds: &mut Background,
+        tree: u64,
+    ) -> Result<(), Failure> {
+        builds.start(sys, "make", move |sys, signal| {
+            signal.set_ready();
+            self.build(sys, signal, tree)
+        })
+    }
+
+    /// Compiles source after source, each by a process, until all are or the build is to end.
+    fn build(self, sys: &mut dyn System, signal: &Signal, tree: u64) -> Result<(), Failure> {
+        let mut random = Random::new(sys.seed(), STREAM | u128::from(tree));
+        for source in 0..SOURCES {
+            if signal.is_over() {
+                break;
+            }
+            let headers = included(&mut random);
+            let [least, most] = HEAP_KIB;
+            let heap = random.between(least << 10, most << 10) / sys.machine().page_bytes;
+            let [least, most] = OBJECT_BYTES;
+            let object = random.between(least, most);
+            let compiler: Code = Box::new(move |sys| {
+                for file in std::iter::once(HEADERS + source).chain(headers) {
+                    read_to_end(sys, &file_name(tree, file), file_bytes(file), BLOCK)?;
+                }
+                let area = sys.mmap(heap)?;
+                // It asks for a MiB now and then: none of that is a huge page.
+                sys.madvise(area, Advice::NoHuge)?;
+                sys.touch_range(area, Pattern::word(Access::Write))?;
+                sys.compute(self.unit_time)?;
+                sys.touch_range(area, Pattern::word(Access::Write))?;
+                write_new(sys, &object_name(tree, source), object, BLOCK)
+            });
+            // One that was killed for want of memory has left no object, or part of it.
+            run_process(sys, ThreadSpec::process("cc1"), compiler)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the trees.
+    pub(crate) fn remove(self, sys: &mut dyn System) -> Result<(), Failure> {
+        (0..self.trees)
+            .try_for_each(|tree| (0..FILES).try_for_each(|file| sys.unlink(&file_name(tree, file))))
+    }
+}
+
+/// The headers that a source includes.
+fn included(random: &mut Random) -> Vec<u64> {
+    let mut headers = Vec::new();
+    let mut rank = 0;
+    for (end, of_10_000) in INCLUDED_BY {
+        headers.extend((rank..end).filter(|_| random.below(10_000) < of_10_000));
+        rank = end;
+    }
+    headers
+}
+
+/// Headers come first, then sources, then what nothing of a build reads.
+const fn file_bytes(file: u64) -> u64 {
+    const OTHERS: u64 = TREE_BYTES - HEADERS * HEADER_BYTES - SOURCES * SOURCE_BYTES;
+    if file < HEADERS {
+        HEADER_BYTES
+    } else if file < HEADERS + SOURCES {
+        SOURCE_BYTES
+    } else {
+        OTHERS / (FILES - HEADERS - SOURCES)
+    }
+}
+
+fn file_name(tree: u64, file: u64) -> String {
+    format!("tree-{tree}/{file}")
+}
+
+fn object_name(tree: u64, source: u64) -> String {
+    format!("objects-{tree}/{source}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_includes_as_many_headers_as_was_measured_and_most_of_them_are_the_same() {
+        let mut random = Random::new(1, STREAM);
+        let of_units: Vec<Vec<u64>> = (0..200).map(|_| included(&mut random)).collect();
+        let read: usize = of_units.iter().map(Vec::len).sum();
+        assert!((320..=338).contains(&(read / of_units.len())), "{read}");
+        assert!(of_units.iter().flatten().all(|&header| header < HEADERS));
+        let in_most = |header: u64| of_units.iter().filter(|unit| unit.contains(&header)).count();
+        assert!(in_most(50) > 185 && in_most(1800) < 5);
+    }
+
+    #[test]
+    fn a_tree_is_as_large_as_mmtests_counts_it() {
+        let bytes: u64 = (0..FILES).map(file_bytes).sum();
+        assert!(TREE_BYTES - bytes < FILES, "{bytes}");
+    }
+}
