@@ -13,9 +13,10 @@ const IN_USE_EXAMPLE: &str = "one-node-8g-in-use";
 const REMOTE_DISTANCE: u32 = 20;
 const LOCAL_DISTANCE: u32 = 10;
 /// What it may be called besides the costs, each of which is `costs.NAME`.
-const NAMES: [(&str, Key); 8] = [
+const NAMES: [(&str, Key); 9] = [
     ("disk.0.rotating.bytes_per_second", Key::DiskBandwidth),
     ("disk.0.rotating.seek_average_ns", Key::DiskSeek),
+    ("in_use.holes_per_1000_blocks", Key::Holes),
     ("in_use.unmovable_blocks_per_1000", Key::UnmovableBlocks),
     ("memory.device_hole_mib", Key::DeviceHole),
     ("node.cpus", Key::NodeCpus),
@@ -36,6 +37,8 @@ pub enum Key {
     DiskSeek,
     /// Pageblocks of 1000 that the kernel has filled.
     UnmovableBlocks,
+    /// Pages that are free in 1000 of those; the sizes of the holes keep their shares.
+    Holes,
     /// MiB below 4 GiB that are devices.
     DeviceHole,
     /// CPUs of each node; the scheduler's times follow, as the kernel sets them at boot.
@@ -105,6 +108,7 @@ impl Key {
             Self::UnmovableBlocks => {
                 Some(machine.in_use.map_or(0.0, |held| f64::from(held.unmovable_blocks_per_1000)))
             }
+            Self::Holes => number(machine.in_use.map_or(0, |held| free_pages(&held))),
             Self::DeviceHole => number(machine.device_hole_bytes / MIB),
             Self::NodeCpus => Some(machine.nodes.first()?.cpus.len() as f64),
             Self::Nodes => Some(machine.nodes.len() as f64),
@@ -134,6 +138,18 @@ impl Key {
                     unmovable_blocks_per_1000: whole as u32,
                     holes_per_1000_blocks: holes,
                 });
+            }
+            Self::Holes => {
+                let holes_per_1000_blocks = example_holes()?;
+                let none = InUse { unmovable_blocks_per_1000: 0, holes_per_1000_blocks };
+                let held = machine.in_use.get_or_insert(none);
+                let share = value / free_pages(held) as f64;
+                for holes in &mut held.holes_per_1000_blocks {
+                    *holes = (f64::from(*holes) * share).round() as u32;
+                }
+                // What rounding left over are single pages.
+                held.holes_per_1000_blocks[0] = 0;
+                held.holes_per_1000_blocks[0] = (whole - free_pages(held)) as u32;
             }
             Self::DeviceHole => machine.device_hole_bytes = whole * MIB,
             Self::NodeCpus => set_cpus(machine, whole as u32),
@@ -173,6 +189,11 @@ fn set_disk(machine: &mut Machine, key: &Key, value: u64) -> Result<(), String> 
         _ => *bandwidth = value,
     }
     Ok(())
+}
+
+/// Pages that are free in 1000 pageblocks in use.
+fn free_pages(held: &InUse) -> u64 {
+    (0..).zip(held.holes_per_1000_blocks).map(|(order, holes)| u64::from(holes) << order).sum()
 }
 
 fn example_holes() -> Result<[u32; highorder_sim::machine::HOLE_ORDERS], String> {
