@@ -143,11 +143,13 @@ const fn file_bytes(file: u64) -> u64 {
     }
 }
 
-fn file_name(tree: u64, file: u64) -> String {
+/// A file of a tree.
+pub(crate) fn file_name(tree: u64, file: u64) -> String {
     format!("tree-{tree}/{file}")
 }
 
-fn object_name(tree: u64, source: u64) -> String {
+/// What a compiler leaves of a source.
+pub(crate) fn object_name(tree: u64, source: u64) -> String {
     format!("objects-{tree}/{source}")
 }
 

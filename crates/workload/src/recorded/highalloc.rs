@@ -12,6 +12,7 @@ use super::program::{map, report_success};
 use super::told::{Results, only};
 use crate::background::{Background, Signal};
 use crate::files::{Random, read_to_end, write_new};
+use crate::kernel_build::{file_name, object_name};
 use crate::process::run_process;
 use crate::stress_highalloc::Pass;
 use highorder_system::{Access, Advice, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec};
@@ -182,7 +183,7 @@ impl Trees {
     fn make(self, sys: &mut dyn System) -> Result<(), Failure> {
         for tree in 0..self.trees {
             for file in 0..self.files {
-                write_new(sys, &source(tree, file), self.file_bytes(), BLOCK)?;
+                write_new(sys, &file_name(tree, file), self.file_bytes(), BLOCK)?;
             }
         }
         sys.sync()
@@ -191,7 +192,7 @@ impl Trees {
     /// Deletes them.
     fn remove(self, sys: &mut dyn System) -> Result<(), Failure> {
         (0..self.trees).try_for_each(|tree| {
-            (0..self.files).try_for_each(|file| sys.unlink(&source(tree, file)))
+            (0..self.files).try_for_each(|file| sys.unlink(&file_name(tree, file)))
         })
     }
 
@@ -224,7 +225,7 @@ impl Trees {
             objects += 1;
             let unit: Code = Box::new(move |sys| {
                 for &file in &files {
-                    read_to_end(sys, &source(worker, file), self.file_bytes(), BLOCK)?;
+                    read_to_end(sys, &file_name(worker, file), self.file_bytes(), BLOCK)?;
                 }
                 // No recorded run has a huge fault: the heap is of base pages.
                 let area = map(sys, heap, Some(Advice::NoHuge))?;
@@ -237,14 +238,6 @@ impl Trees {
         }
         Ok(())
     }
-}
-
-fn source(tree: u64, file: u64) -> String {
-    format!("tree-{tree}/{file}")
-}
-
-fn object_name(worker: u64, number: u64) -> String {
-    format!("objects-{worker}/{number}")
 }
 
 /// What goes on in front of the workers, and how many units of work are due so far.
