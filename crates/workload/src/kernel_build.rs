@@ -10,13 +10,11 @@
 
 use crate::background::{Background, Signal};
 use crate::files::{Random, read_to_end, write_new};
-use crate::process::run_process;
-use highorder_system::{Access, Advice, Code, Failure, Ns, Pattern, System, ThreadSpec};
+use crate::trees::{self, BLOCK, Unit, file_name};
+use highorder_system::{Failure, Ns, System};
 
 /// Begins the number of each random stream: "kernelbu" in ASCII.
 const STREAM: u128 = 0x6b65_726e_656c_6275 << 64;
-/// Read, written and copied at a time, at most.
-const BLOCK: u64 = 64 << 10;
 /// Files of a tree: those of Linux 3.2, in round numbers ("Linux Kernel Development", The Linux Foundation, March 2012).
 const FILES: u64 = 37_600;
 /// All of them: what mmtests counts for a tree.
@@ -39,8 +37,8 @@ const INCLUDED_BY: [(u64, u64); 8] = [
     (1500, 23),
     (HEADERS, 7),
 ];
-/// A compiler's anonymous memory, in KiB, from and to: 27 MiB in the mean; a tenth had less than 17, a tenth more than 41.
-const HEAP_KIB: [u64; 2] = [13 << 10, 41 << 10];
+/// A compiler's anonymous memory, in bytes, from and to: 27 MiB in the mean; a tenth had less than 17, a tenth more than 41.
+const HEAP_BYTES: [u64; 2] = [13 << 20, 41 << 20];
 /// An object, in bytes, from and to: 14,930 in the mean; a tenth had less than 2368, a tenth more than 35,424.
 const OBJECT_BYTES: [u64; 2] = [2 << 10, 27 << 10];
 
@@ -91,32 +89,27 @@ impl Builds {
                 break;
             }
             let headers = included(&mut random);
-            let [least, most] = HEAP_KIB;
-            let heap = random.between(least << 10, most << 10) / sys.machine().page_bytes;
+            let files = std::iter::once(HEADERS + source).chain(headers);
+            let [least, most] = HEAP_BYTES;
+            let heap = random.between(least, most);
             let [least, most] = OBJECT_BYTES;
             let object = random.between(least, most);
-            let compiler: Code = Box::new(move |sys| {
-                for file in std::iter::once(HEADERS + source).chain(headers) {
-                    read_to_end(sys, &file_name(tree, file), file_bytes(file), BLOCK)?;
-                }
-                let area = sys.mmap(heap)?;
-                // It asks for a MiB now and then: none of that is a huge page.
-                sys.madvise(area, Advice::NoHuge)?;
-                sys.touch_range(area, Pattern::word(Access::Write))?;
-                sys.compute(self.unit_time)?;
-                sys.touch_range(area, Pattern::word(Access::Write))?;
-                write_new(sys, &object_name(tree, source), object, BLOCK)
-            });
-            // One that was killed for want of memory has left no object, or part of it.
-            run_process(sys, ThreadSpec::process("cc1"), compiler)?;
+            let unit = Unit {
+                tree,
+                number: source,
+                reads: files.map(|file| (file, file_bytes(file))).collect(),
+                heap,
+                computes: Some(self.unit_time),
+                object,
+            };
+            unit.run(sys, "cc1")?;
         }
         Ok(())
     }
 
     /// Deletes the trees.
     pub(crate) fn remove(self, sys: &mut dyn System) -> Result<(), Failure> {
-        (0..self.trees)
-            .try_for_each(|tree| (0..FILES).try_for_each(|file| sys.unlink(&file_name(tree, file))))
+        trees::remove(sys, self.trees, FILES)
     }
 }
 
@@ -141,16 +134,6 @@ const fn file_bytes(file: u64) -> u64 {
     } else {
         OTHERS / (FILES - HEADERS - SOURCES)
     }
-}
-
-/// A file of a tree.
-pub(crate) fn file_name(tree: u64, file: u64) -> String {
-    format!("tree-{tree}/{file}")
-}
-
-/// What a compiler leaves of a source.
-pub(crate) fn object_name(tree: u64, source: u64) -> String {
-    format!("objects-{tree}/{source}")
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ mod stress_highalloc;
 mod stutter;
 mod thpfioscale;
 mod thpscale;
+mod trees;
 mod usemem;
 
 pub use parameters::{ParameterError, ParameterInfo, Value};

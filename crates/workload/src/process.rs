@@ -1,7 +1,7 @@
 //! What workloads share: processes that may be killed, threads, and the rows they report.
 
 use highorder_record::{Better, Metric, Statistic};
-use highorder_system::{Advice, Code, Failure, Ns, System, ThreadId, ThreadSpec};
+use highorder_system::{Advice, Area, Code, Failure, Ns, System, ThreadId, ThreadSpec};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +136,19 @@ pub(crate) fn advice(word: &str) -> Option<Advice> {
         "no-huge" => Some(Advice::NoHuge),
         _ => None,
     }
+}
+
+/// Maps anonymous memory and says what is advised of it.
+pub(crate) fn map(
+    sys: &mut dyn System,
+    pages: u64,
+    advice: Option<Advice>,
+) -> Result<Area, Failure> {
+    let area = sys.mmap(pages)?;
+    if let Some(advice) = advice {
+        sys.madvise(area, advice)?;
+    }
+    Ok(area)
 }
 
 /// The words of an `advice` parameter.

@@ -136,14 +136,25 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
         under_load(sys)?;
     }
     if settings.word("rested") == "yes" {
-        write_new(sys, FILE, memory_bytes, WRITTEN)?;
-        read_to_end(sys, FILE, memory_bytes, READ)?;
-        sys.unlink(FILE)?;
-        sys.drop_caches(Caches::All)?;
-        sys.set_knob("vm.min_free_kbytes", "1024")?;
+        settle(sys, FILE, memory_bytes, [WRITTEN, READ])?;
         pass.run_and_report(sys, "while Rested")?;
     }
     Ok(())
+}
+
+/// What comes before the pass at rest: a file is written, read, each by so many bytes at a time, and deleted, caches are
+/// dropped, and little memory is to be kept free.
+pub(crate) fn settle(
+    sys: &mut dyn System,
+    file: &str,
+    bytes: u64,
+    [written, read]: [u64; 2],
+) -> Result<(), Failure> {
+    write_new(sys, file, bytes, written)?;
+    read_to_end(sys, file, bytes, read)?;
+    sys.unlink(file)?;
+    sys.drop_caches(Caches::All)?;
+    sys.set_knob("vm.min_free_kbytes", "1024")
 }
 
 impl Pass {

@@ -129,27 +129,16 @@ impl Key {
                 *cost = Cost::of_ns(value, cost.source.clone());
             }
             Self::DiskBandwidth | Self::DiskSeek => set_disk(machine, self, whole)?,
-            Self::UnmovableBlocks => {
-                let holes = match machine.in_use {
-                    Some(held) => held.holes_per_1000_blocks,
-                    None => example_holes()?,
-                };
-                machine.in_use = Some(InUse {
-                    unmovable_blocks_per_1000: whole as u32,
-                    holes_per_1000_blocks: holes,
-                });
-            }
+            Self::UnmovableBlocks => in_use(machine)?.unmovable_blocks_per_1000 = whole as u32,
             Self::Holes => {
-                let holes_per_1000_blocks = example_holes()?;
-                let none = InUse { unmovable_blocks_per_1000: 0, holes_per_1000_blocks };
-                let held = machine.in_use.get_or_insert(none);
+                let held = in_use(machine)?;
                 let share = value / free_pages(held) as f64;
                 for holes in &mut held.holes_per_1000_blocks {
                     *holes = (f64::from(*holes) * share).round() as u32;
                 }
                 // What rounding left over are single pages.
                 held.holes_per_1000_blocks[0] = 0;
-                held.holes_per_1000_blocks[0] = (whole - free_pages(held)) as u32;
+                held.holes_per_1000_blocks[0] = whole.saturating_sub(free_pages(held)) as u32;
             }
             Self::DeviceHole => machine.device_hole_bytes = whole * MIB,
             Self::NodeCpus => set_cpus(machine, whole as u32),
@@ -196,11 +185,18 @@ fn free_pages(held: &InUse) -> u64 {
     (0..).zip(held.holes_per_1000_blocks).map(|(order, holes)| u64::from(holes) << order).sum()
 }
 
-fn example_holes() -> Result<[u32; highorder_sim::machine::HOLE_ORDERS], String> {
-    let example =
-        highorder_kernels::machine::load(IN_USE_EXAMPLE).map_err(|error| error.to_string())?;
-    let held = example.in_use.ok_or_else(|| format!("{IN_USE_EXAMPLE} holds nothing"))?;
-    Ok(held.holes_per_1000_blocks)
+/// What a machine's kernel holds; if nothing is told of it, no pageblock, with the example's holes.
+fn in_use(machine: &mut Machine) -> Result<&mut InUse, String> {
+    let held = match machine.in_use {
+        Some(held) => held,
+        None => {
+            let example = highorder_kernels::machine::load(IN_USE_EXAMPLE)
+                .map_err(|error| error.to_string())?;
+            let held = example.in_use.ok_or_else(|| format!("{IN_USE_EXAMPLE} holds nothing"))?;
+            InUse { unmovable_blocks_per_1000: 0, ..held }
+        }
+    };
+    Ok(machine.in_use.insert(held))
 }
 
 /// Gives each node so many CPUs, and the scheduler the times that the kernel has for as many.

@@ -5,10 +5,11 @@ use super::Unknown;
 use super::arguments::Arguments;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
 use super::pace::{Pace, Waits, share};
-use super::program::{Size, UNIT_PAGES, map, touch_units};
+use super::program::{Size, UNIT_PAGES, touch_units};
 use super::told::{Course, Told, only};
 use crate::background::Background;
 use crate::files::{Random, read_to_end, write_new};
+use crate::process::map;
 use crate::process::{run_process, run_threads};
 use highorder_system::{Advice, Failure, System, ThreadSpec};
 

@@ -3,9 +3,10 @@
 use super::Unknown;
 use super::arguments::Arguments;
 use super::pace::share;
-use super::program::{UNIT_PAGES, map};
+use super::program::UNIT_PAGES;
 use crate::background::Background;
 use crate::files::{Random, read_to_end, write_new};
+use crate::process::map;
 use highorder_system::{Access, Advice, Failure, Ns, Pattern, System};
 
 /// Begins the number of the random stream: "fragmem" in ASCII.

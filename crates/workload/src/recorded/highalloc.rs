@@ -8,19 +8,16 @@
 use super::Unknown;
 use super::arguments::Arguments;
 use super::pace::{Follower, Pace, Waits, share};
-use super::program::{map, report_success};
+use super::program::report_success;
 use super::told::{Results, only};
 use crate::background::{Background, Signal};
-use crate::files::{Random, read_to_end, write_new};
-use crate::kernel_build::{file_name, object_name};
-use crate::process::run_process;
-use crate::stress_highalloc::Pass;
-use highorder_system::{Access, Advice, Caches, Code, Failure, Ns, Pattern, System, ThreadSpec};
+use crate::files::{Random, write_new};
+use crate::stress_highalloc::{Pass, settle};
+use crate::trees::{self, BLOCK, Unit, file_name};
+use highorder_system::{Failure, Ns, System};
 
 /// Begins the number of each random stream: "highallo" in ASCII.
 const STREAM: u128 = 0x6869_6768_616c_6c6f << 64;
-/// Written and read at a time.
-const BLOCK: u64 = 64 << 10;
 /// Files of its tree that a unit of work reads beside the source.
 const OTHER_FILES: u64 = 25;
 /// Four of five of them are of one fifth of the tree: headers, of which most units read some. The descriptions are silent.
@@ -139,12 +136,8 @@ impl Highalloc {
             front.sleep(sys, rest, load.after(number, rest))?;
         }
         workers.end(sys)?;
-        trees.remove(sys)?;
-        write_new(sys, FILE, total * page_bytes, FILE_BLOCK)?;
-        read_to_end(sys, FILE, total * page_bytes, FILE_BLOCK)?;
-        sys.unlink(FILE)?;
-        sys.drop_caches(Caches::All)?;
-        sys.set_knob("vm.min_free_kbytes", "1024")?;
+        trees::remove(sys, self.trees, self.files)?;
+        settle(sys, FILE, total * page_bytes, [FILE_BLOCK; 2])?;
         Front::default().run_pass(sys, pass, "rested", 0)
     }
 }
@@ -189,13 +182,6 @@ impl Trees {
         sys.sync()
     }
 
-    /// Deletes them.
-    fn remove(self, sys: &mut dyn System) -> Result<(), Failure> {
-        (0..self.trees).try_for_each(|tree| {
-            (0..self.files).try_for_each(|file| sys.unlink(&file_name(tree, file)))
-        })
-    }
-
     /// The files that a unit of work reads: its source, and others.
     fn read_by_unit(self, random: &mut Random) -> Vec<u64> {
         let source = random.below(self.files);
@@ -215,25 +201,23 @@ impl Trees {
         pace: &Follower,
     ) -> Result<(), Failure> {
         let mut random = Random::new(sys.seed(), STREAM | u128::from(worker));
-        let mut objects = 0;
+        let mut number = 0;
         while pace.goes_on(sys, || signal.is_over())? {
             let files = self.read_by_unit(&mut random);
             let [least, most] = HEAP_MIB;
-            let heap = random.between(least << 20, most << 20) / sys.machine().page_bytes;
+            let heap = random.between(least << 20, most << 20);
             let [least, most] = OBJECT_KIB;
-            let (object, number) = (random.between(least << 10, most << 10), objects);
-            objects += 1;
-            let unit: Code = Box::new(move |sys| {
-                for &file in &files {
-                    read_to_end(sys, &file_name(worker, file), self.file_bytes(), BLOCK)?;
-                }
-                // No recorded run has a huge fault: the heap is of base pages.
-                let area = map(sys, heap, Some(Advice::NoHuge))?;
-                sys.touch_range(area, Pattern::word(Access::Write))?;
-                write_new(sys, &object_name(worker, number), object, BLOCK)
-            });
-            // One that was killed for want of memory has left no file, or part of it.
-            run_process(sys, ThreadSpec::process("unit"), unit)?;
+            let object = random.between(least << 10, most << 10);
+            let unit = Unit {
+                tree: worker,
+                number,
+                reads: files.into_iter().map(|file| (file, self.file_bytes())).collect(),
+                heap,
+                computes: None,
+                object,
+            };
+            number += 1;
+            unit.run(sys, "unit")?;
             pace.count();
         }
         Ok(())

@@ -7,9 +7,10 @@
 use super::Unknown;
 use super::arguments::Arguments;
 use super::fragments::{FILE_BYTES, WRITE_BYTES};
-use super::program::{Size, UNIT_PAGES, map, report_success};
+use super::program::{Size, UNIT_PAGES, report_success};
 use crate::background::Background;
 use crate::files::{Random, read_to_end, write_new};
+use crate::process::map;
 use highorder_system::{Access, Advice, Failure, KernelBlock, Ns, Page, Pattern, System};
 
 /// Begins the number of the random stream: "hugestre" in ASCII.

@@ -14,7 +14,7 @@ use super::slabload::Slabload;
 use super::stutter::Stutter;
 use super::told::{ReadMeanwhile, Told, only};
 use super::{Unknown, place_of};
-use crate::process::{join_all, run_threads};
+use crate::process::{join_all, map, run_threads};
 use highorder_record::{Better, Metric, Statistic};
 use highorder_system::{
     Access, Advice, Area, Code, Extent, Failure, MemPolicy, NodeId, Ns, Pattern, System, ThreadSpec,
@@ -351,18 +351,6 @@ pub(super) fn report_success(sys: &mut dyn System, pass: &str, had: u64, asked: 
         let row = Metric::new(format!("{pass}.pct"), "%", Better::Higher);
         sys.report(&row.shown_as(&[Statistic::Amean], 2), 100.0 * had as f64 / asked as f64);
     }
-}
-
-pub(super) fn map(
-    sys: &mut dyn System,
-    pages: u64,
-    advice: Option<Advice>,
-) -> Result<Area, Failure> {
-    let area = sys.mmap(pages)?;
-    if let Some(advice) = advice {
-        sys.madvise(area, advice)?;
-    }
-    Ok(area)
 }
 
 fn usemem_of(arguments: &Arguments) -> Result<Program, Unknown> {
