@@ -49,6 +49,9 @@ pub const BUFFER_BYTES: usize = 256 << 20;
 /// Size of what the CPU's own caches do not hold, and its node's does: processors of 2010 to 2025 have up to
 /// 2 MiB of their own, and 12 MiB and more in a node.
 const SHARED_BYTES: usize = 8 << 20;
+
+/// From one pageblock's first `struct page` to the next one's: 64 bytes of each of 512 pages.
+const BLOCK_STRIDE: usize = 512 * 64;
 const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 const REPETITIONS: usize = 5;
@@ -184,6 +187,9 @@ pub fn measure(
     costs.add("local_access", local, "measured: chase over 256 MiB, less tlb_miss_base");
     let shared = costs.begin("cache_read", || chase(SHARED_BYTES / 64, 64));
     costs.add("cache_read", shared, "measured: chase over 8 MiB");
+    let look = costs.begin("block_look", || chase(BUFFER_BYTES / BLOCK_STRIDE, BLOCK_STRIDE));
+    let how = "measured: chase over lines 32 KiB apart in 256 MiB, less tlb_miss_base";
+    costs.add("block_look", (look - tlb_miss).max(near), how);
     costs.add("tlb_miss_base", tlb_miss, "measured: chase over 16384 pages, a line of each");
     let derived = "derived: three of the four levels that tlb_miss_base walks";
     costs.add("tlb_miss_huge", tlb_miss * 0.75, derived);

@@ -29,8 +29,8 @@ use std_alloc::vec::Vec;
 pub struct Work {
     /// Frames looked at one by one.
     pub pfns_scanned: u64,
-    /// Frames looked at far from the one before.
-    pub far_pfns_scanned: u64,
+    /// Pageblocks of which a scanner looked at a frame at either end, or at both.
+    pub blocks_looked_at: u64,
     /// Blocks put on or taken off a free list, the frame not being near the one before it.
     pub list_ops: u64,
     /// The same, near the one before it: among the 64 frames whose `struct page`s one page of memory holds.

@@ -152,8 +152,11 @@ costs! {
     /// The same from another node.
     remote_access,
     /// A load that misses the CPU's own caches, and that the cache of its node has: of a page table that was walked
-    /// before, of a `struct page` that compaction's scanners look at in every run.
+    /// before.
     cache_read,
+    /// A look at a pageblock of a walk over all pageblocks: a load of a `struct page` at one end of it, or of those at both
+    /// ends, which do not wait for each other.
+    block_look,
     /// What an access costs more when its translation is not in the TLB, for base pages, the page table being
     /// in the CPU's own caches.
     tlb_miss_base,

@@ -296,7 +296,7 @@ impl Memory {
                 break;
             }
             // Its first frame tells whether a large block is free there.
-            self.look_at_block(1);
+            self.come_to_block(true);
             let from = if takes_all { walk.block } else { walk.from };
             if self.is_whole_block(id, walk.block, walk.end)
                 && self.is_block_to_fill(run, walk.block)

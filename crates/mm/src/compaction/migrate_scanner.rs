@@ -96,7 +96,7 @@ impl Memory {
         }
         let mut to = first_end;
         while to <= run.cc.free_pfn {
-            self.look_at_block(0);
+            self.come_to_block(false);
             if self.is_to_be_scanned(run, from, to, is_found) {
                 let scanned = self.isolate_migratepages_block(run, from, to);
                 self.note_compact(CompactEvent::IsolateMigratepages(scanned));
@@ -133,10 +133,10 @@ impl Memory {
         is_right
     }
 
-    /// Notes that a scanner looked whether a pageblock lies in its zone, and `others` at further frames of it.
-    pub(super) fn look_at_block(&mut self, others: u64) {
-        let ends = if self.policy.compaction.asks_block_ends { 2 } else { 0 };
-        self.work.far_pfns_scanned += ends.max(others);
+    /// Notes that a scanner came to a pageblock, and whether it looks at its first frame in any case.
+    pub(super) fn come_to_block(&mut self, looks_at_first: bool) {
+        let looks = looks_at_first || self.policy.compaction.asks_block_ends;
+        self.work.blocks_looked_at += u64::from(looks);
     }
 
     /// Whether a pageblock, or the part of one, lies in the zone and is memory.

@@ -39,7 +39,7 @@ impl Kernel {
                 + costs.reclaim_page.times(work.pages_reclaimed)
                 + costs.rmap_walk.times(work.rmap_walks)
                 + costs.move_page.times(work.pages_moved)
-                + costs.cache_read.times(work.far_pfns_scanned)
+                + costs.block_look.times(work.blocks_looked_at)
                 + costs.list_op.times(work.slab_ops)
                 + costs.clear_base_page.times(work.pages_cleared)
                 + costs.clear_huge_page.times(work.huge_pages_cleared)
