@@ -253,7 +253,7 @@ fn whoever_may_not_wait_has_the_kernels_threads_compact() {
 
 #[test]
 fn failures_put_compaction_off_for_longer_and_longer() {
-    // On 6.1 and later a request whose runs were all deferred counts as a stall too: stalls tell nothing
+    // On 6.1 and later a request whose runs were all deferred counts as a failure too: failures tell nothing
     // there.
     for kernel in &KERNELS[..5] {
         let (record, mut world) = run_on_kernel(kernel, 256, |sys| {
@@ -272,9 +272,9 @@ fn failures_put_compaction_off_for_longer_and_longer() {
             let file = sys.create_file("file")?;
             sys.write_file(file, 0, FILE)?;
             sys.note_before();
-            let (mut stalls, mut had) = (Vec::new(), Vec::new());
+            let (mut failures, mut had) = (Vec::new(), Vec::new());
             for _ in 0..4 {
-                let (before, nr_blocks) = (sys.counters()["compact_stall"], pipes.len());
+                let (before, nr_blocks) = (sys.counters()["compact_fail"], pipes.len());
                 for round in 0..100 {
                     // There is always something to reclaim: where that makes no progress, old kernels
                     // fail before they have compacted in earnest.
@@ -282,16 +282,16 @@ fn failures_put_compaction_off_for_longer_and_longer() {
                     // What has no pipe's page in it is had at first.
                     pipes.extend(sys.take_block(KernelBlock::Module { order: HUGE })?);
                 }
-                stalls.push(sys.counters()["compact_stall"] - before);
+                failures.push(sys.counters()["compact_fail"] - before);
                 had.push((pipes.len() - nr_blocks) as u64);
             }
-            assert!(stalls[0] > 0 && stalls[1] > 0, "{stalls:?}");
+            assert!(failures[0] > 0 && failures[1] > 0, "{failures:?}");
             // Of a hundred attempts in a row, those between two runs have doubled up to 64; a run that frees a
             // block after all begins anew.
             let most = had.iter().map(|nr| 25 * (1 + nr));
             assert!(
-                stalls.iter().zip(most).skip(1).all(|(&nr, most)| nr <= most),
-                "{stalls:?}, {had:?}"
+                failures.iter().zip(most).skip(1).all(|(&nr, most)| nr <= most),
+                "{failures:?}, {had:?}"
             );
             sys.close_file(file)?;
             sys.unlink("file")?;
