@@ -6,6 +6,8 @@
 //! Departs: a pageblock is scanned in one step. Visible as: whoever frees a page in the part that is
 //! already scanned comes a little too late. Of a block device's dirty pages, asynchronous runs before 5.0 pass over
 //! those alone that somebody holds, as a journal does. Visible as: on file systems without one, more are moved.
+//! A look at a pageblock takes as long in a small memory, whose few looks a cache would keep. Visible as: below 1 GiB,
+//! walks that find nothing take longer than theirs.
 //!
 //! The scanner goes from pageblock to pageblock to the first that is to be scanned, or to the free scanner. It
 //! passes over one that is not whole, that has a skip hint (unless the run ignores hints or a search has just
