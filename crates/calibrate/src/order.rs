@@ -7,7 +7,7 @@ use highorder_input::InputError;
 type Relation = (&'static str, &'static str, f64, &'static str);
 
 /// At least as much as so many: [`check`] refuses costs of which one of these is not true.
-const RELATIONS: [Relation; 23] = [
+const RELATIONS: [Relation; 22] = [
     // A sixteenth of the 512 is ours: whole pages in a row are cleared faster, but by no machine so much faster.
     ("clear_base_page", "clear_huge_page", 32.0, "a huge page is 512 base pages"),
     ("copy_base_page", "copy_huge_page", 32.0, "a huge page is 512 base pages"),
@@ -17,7 +17,6 @@ const RELATIONS: [Relation; 23] = [
     ("tlb_flush_local", "tlb_flush_remote", 1.0, "the other CPU flushes too, and is told to"),
     ("tlb_flush_local", "tlb_flush_all_remote", 1.0, "the other CPU flushes too, and is told to"),
     ("pfn_scan", "local_access", 1.0, "an entry next in a row is fetched ahead"),
-    ("pfn_scan", "block_look", 1.0, "the next pageblock's entry is not the next in a row"),
     ("pfn_scan", "list_op", 1.0, "a list leads to entries that nothing fetches ahead"),
     ("lock_pair", "system_call", 1.0, "entering the kernel orders memory as a lock does, and more"),
     ("lock_pair", "fault_entry", 1.0, "a fault takes locks"),
