@@ -34,8 +34,7 @@ pub use told::{Moment, ReadMeanwhile, Results, Told};
 
 use crate::background::Background;
 use crate::files::{append, blocks};
-use crate::process::map;
-use crate::process::run_process;
+use crate::process::{map, run_process};
 use arguments::Arguments;
 use highorder_system::{
     Access, Advice, Code, CpuId, Failure, Ns, Pattern, Place, System, ThreadSpec,

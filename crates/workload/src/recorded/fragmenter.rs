@@ -9,8 +9,7 @@ use super::program::{Size, UNIT_PAGES, touch_units};
 use super::told::{Course, Told, only};
 use crate::background::Background;
 use crate::files::{Random, read_to_end, write_new};
-use crate::process::map;
-use crate::process::{run_process, run_threads};
+use crate::process::{map, run_process, run_threads};
 use highorder_system::{Advice, Failure, System, ThreadSpec};
 
 /// Begins the number of each thread's random stream: "fragread" in ASCII.
