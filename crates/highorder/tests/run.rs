@@ -369,6 +369,21 @@ fn results_come_as_tables_for_people_and_programs() {
 }
 
 #[test]
+fn a_page_shows_memory_at_a_moment_and_over_time() {
+    let scene = Scene::new();
+    fs::write(scene.path("small.toml"), format!("block_lives = true\n{EXPERIMENT}"))
+        .expect("a file");
+    let page = scene.run("store", &["--format", "html"]);
+    for description in
+        ["while the workload&#39;s memory is mapped", "became of pageblocks over time"]
+    {
+        assert!(page.contains(description), "no `{description}`");
+    }
+    // Two pictures of one run of each step of threads and variant.
+    assert_eq!(page.matches("src=\"data:image/svg+xml;base64,").count(), 2 * 3 * 2);
+}
+
+#[test]
 fn results_go_into_a_file_where_that_is_asked_for() {
     let scene = Scene::new();
     let tables = scene.run("store", &[]);

@@ -71,19 +71,25 @@ pub struct Page<'a> {
     pub groups: &'a [Group<'a>],
     /// Whose reports the tables follow.
     pub form: Form,
-    /// Maps of memory at the end of runs, at most one for each; only those of [`shown_runs`].
+    /// Pictures of memory, at a moment or over time; only those of [`shown_runs`], and of each run each once.
     pub maps: &'a [Map<'a>],
 }
 
 /// A picture of what every page of memory holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Map<'a> {
-    /// The run at whose end it was drawn.
+    /// The run whose memory it is.
     pub run: Identity,
     /// What is seen, for those who do not see it.
     pub description: &'a str,
     /// The picture itself.
     pub image: Image<'a>,
+}
+
+impl Map<'_> {
+    fn is_of_same(&self, other: &Map<'_>) -> bool {
+        self.run == other.run && self.description == other.description
+    }
 }
 
 /// A picture.
@@ -104,8 +110,8 @@ pub enum PageError {
     /// A map that belongs to nothing on the page.
     #[error("a map of run {0}, expected only maps of runs whose timeline is shown")]
     StrayMap(Identity),
-    /// Two maps of one run.
-    #[error("two maps of run {0}, expected one")]
+    /// A map that is there twice.
+    #[error("the same map of run {0} twice, expected once")]
     MapTwice(Identity),
     /// The template could not be filled: a fault of this crate.
     #[error("the page's template: {0}")]
@@ -179,7 +185,7 @@ pub fn render(page: &Page<'_>) -> Result<String, PageError> {
         if !shown.contains(&map.run) {
             return Err(PageError::StrayMap(map.run));
         }
-        if page.maps[..i].iter().any(|other| other.run == map.run) {
+        if page.maps[..i].iter().any(|other| other.is_of_same(map)) {
             return Err(PageError::MapTwice(map.run));
         }
     }
@@ -289,7 +295,7 @@ struct ColumnView {
     /// As vmstat(8) and time(1) show it.
     listing: String,
     time: String,
-    map: Option<MapView>,
+    maps: Vec<MapView>,
 }
 
 /// An embedded picture.
@@ -438,11 +444,12 @@ impl StepView {
                     run: String::new(),
                     listing: String::new(),
                     time: String::new(),
-                    map: None,
+                    maps: Vec::new(),
                 };
             };
             let inputs = &record.inputs;
-            let map = page.maps.iter().find(|map| map.run == record.identity());
+            let identity = record.identity();
+            let maps = page.maps.iter().filter(|map| map.run == identity);
             ColumnView {
                 label: label.clone(),
                 class: series_class(variant),
@@ -455,10 +462,12 @@ impl StepView {
                 },
                 listing: listing(record),
                 time: time_lines(record),
-                map: map.map(|map| MapView {
-                    description: map.description.to_owned(),
-                    data: map.image.data(),
-                }),
+                maps: maps
+                    .map(|map| MapView {
+                        description: map.description.to_owned(),
+                        data: map.image.data(),
+                    })
+                    .collect(),
             }
         };
         let id = format!("step-{i}");
@@ -468,7 +477,7 @@ impl StepView {
             name: step.name.clone(),
             timelines: timeline::timelines(&format!("{id}-time"), &step.runs, &labels),
             has_listings: columns.iter().any(|column| !column.run.is_empty()),
-            has_maps: columns.iter().any(|column| column.map.is_some()),
+            has_maps: columns.iter().any(|column| !column.maps.is_empty()),
             columns,
             free_blocks: memory::free_blocks(&format!("{id}-memory"), page.groups, &step.runs),
             free_numbers: TableView {

@@ -230,6 +230,7 @@ fn maps_stand_with_their_runs_as_data() {
     let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"/>";
     let maps = [
         Map { run: runs[0].identity(), description: "pages of \"a\"", image: Image::Svg(svg) },
+        Map { run: runs[0].identity(), description: "over time", image: Image::Png(&PNG) },
         Map { run: runs[3].identity(), description: "pages of b", image: Image::Png(&PNG) },
     ];
     let html = render(&page(&groups, &maps)).unwrap();
@@ -245,6 +246,7 @@ fn maps_stand_with_their_runs_as_data() {
                 "pages of \"a\"",
                 "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4="
             ),
+            ("over time", "data:image/png;base64,iVBORw0KGgo="),
             ("pages of b", "data:image/png;base64,iVBORw0KGgo="),
         ]
     );
