@@ -524,6 +524,7 @@ impl Builder {
                 if self.marks == 1 {
                     // What came before is in the state.
                     self.has_marks = true;
+                    self.first_ns = None;
                     self.events.clear();
                     self.compact_steps.clear();
                     self.asides.clear();

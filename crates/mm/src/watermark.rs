@@ -81,10 +81,9 @@ pub fn recommended_min_free_kbytes(
 }
 
 impl Memory {
-    /// Computes watermarks and reserves of every zone as at boot: `min_free_kbytes` from memory size
-    /// where none is given, then the THP recommendation, then each zone's share.
-    ///
-    /// `thp` says whether khugepaged runs.
+    /// Computes watermarks and reserves of every zone: each zone's share of `min_free_kbytes`. Where none is given, it
+    /// comes from memory's size and, if khugepaged runs (`thp`), is at least what khugepaged recommends. What is given
+    /// was written after that, and nobody raises it.
     #[doc(alias = "__setup_per_zone_wmarks")]
     pub fn setup_watermarks(&mut self, min_free_kbytes_set: Option<u64>, thp: bool) {
         let lowmem = |zone: &Zone| zone.kind != ZoneKind::Movable;
@@ -92,7 +91,7 @@ impl Memory {
         let mut kbytes = min_free_kbytes_set.unwrap_or_else(|| {
             min_free_kbytes(managed * 4, self.policy.watermark.min_free_kbytes_max)
         });
-        if thp && self.policy.watermark.thp_recommendation {
+        if min_free_kbytes_set.is_none() && thp && self.policy.watermark.thp_recommendation {
             let populated = |z: &&Zone| lowmem(z) && z.present_pages > 0;
             let populated = self.zones.iter().filter(populated).count() as u64;
             // khugepaged starts after the first set of marks and leaves what is below the high ones out of

@@ -114,6 +114,18 @@ fn min_free_kbytes_is_the_root_of_sixteen_times_memory_within_bounds() {
 }
 
 #[test]
+fn khugepaged_raises_what_is_computed_but_not_what_was_written() {
+    let mut memory = guest(&[&[(Dma, 3_840), (Dma32, 1024 * MIB)]], &[0], linux_6_12());
+    let mut min = |set, thp| {
+        memory.setup_watermarks(set, thp);
+        memory.zones[1].watermarks.raw(Mark::Min)
+    };
+    assert!(min(None, true) > min(None, false));
+    assert_eq!(min(Some(1024), true), min(Some(1024), false));
+    assert!(min(Some(1024), true) < min(None, false));
+}
+
+#[test]
 fn khugepaged_asks_for_eleven_pageblocks_a_zone_but_five_percent_at_most() {
     // 11 * 512 pages * 4 kB: 22528 kB a zone.
     assert_eq!(recommended_min_free_kbytes(2, Order(9), 1 << 30), 45_056);

@@ -278,10 +278,7 @@ impl Wanted {
             reader.event(event);
         }
         asides.for_each(|aside| reader.aside(aside));
-        // Nothing is known of what went on before the state: a trace begins while the state is still being copied.
-        let [begin, end] = [recording.events.first(), recording.events.last()]
-            .map(|event| event.map_or(0, |event| event.time_ns));
-        reader.since(begin).finish(end.saturating_sub(begin))
+        reader.finish(recording.events.last().map_or(0, |event| event.time_ns))
     }
 
     /// Uses of all tasks.
@@ -498,20 +495,6 @@ impl Reader {
                 }
             }
         }
-    }
-
-    /// Has all times count from this one on.
-    fn since(mut self, begin_ns: u64) -> Self {
-        for taken in &mut self.taken {
-            let times = [&mut taken.at_ns, &mut taken.end_ns].into_iter();
-            for time in times.chain(&mut taken.freed_ns).chain(&mut taken.reclaimed_ns) {
-                *time = time.saturating_sub(begin_ns);
-            }
-        }
-        for (time, _) in self.given_back.iter_mut().chain(&mut self.reclaimed) {
-            time.0 = time.0.saturating_sub(begin_ns);
-        }
-        self
     }
 
     fn finish(self, length_ns: u64) -> Wanted {

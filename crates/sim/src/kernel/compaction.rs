@@ -527,7 +527,8 @@ pub fn compact_memory(cx: &mut KernelCx<'_>) {
     }
 }
 
-/// Asks a node's kcompactd for blocks of `order` in zones up to `highest_zoneidx`.
+/// Asks a node's kcompactd for blocks of `order` in zones up to `highest_zoneidx`. Of several requests it keeps the
+/// largest order and the fewest zones.
 pub(crate) fn wakeup_kcompactd(
     cx: &mut KernelCx<'_>,
     node: NodeId,
@@ -546,14 +547,16 @@ pub(crate) fn wakeup_kcompactd(
         cx.wake_one(queue);
         return;
     }
-    state.order = state.order.max(order);
-    state.highest_zoneidx =
-        Some(state.highest_zoneidx.map_or(highest_zoneidx, |other| other.max(highest_zoneidx)));
+    let (asked_order, asked_zoneidx) = (
+        state.order.max(order),
+        state.highest_zoneidx.map_or(highest_zoneidx, |other| other.min(highest_zoneidx)),
+    );
+    (state.order, state.highest_zoneidx) = (asked_order, Some(asked_zoneidx));
     let queue = state.wait;
     if cx.nr_waiting(queue) == 0 {
         return;
     }
-    let is_suitable = cx.world().memory.kcompactd_node_suitable(node, order, highest_zoneidx);
+    let is_suitable = cx.world().memory.kcompactd_node_suitable(node, asked_order, asked_zoneidx);
     trace::note_all(cx);
     if is_suitable {
         trace::note(cx, TraceEvent::WakeupKcompactd(Wake { node, order, highest_zoneidx }));
@@ -653,7 +656,7 @@ fn do_work(cx: &mut KernelCx<'_>, node: NodeId) {
     if state.order <= order {
         state.order = Order(0);
     }
-    if state.highest_zoneidx.is_some_and(|other| other <= highest_zoneidx) {
+    if state.highest_zoneidx.is_some_and(|other| other >= highest_zoneidx) {
         state.highest_zoneidx = None;
     }
 }

@@ -150,10 +150,13 @@ fn shrink_zones(cx: &mut KernelCx<'_>, lists: &[LruvecId], scan: &mut Scan) -> S
         }
         seen.is_hopeful |=
             by_zone && (scan.nr_reclaimed > before || !cx.world().is_given_up(lruvec));
-        if cx.world().flows.stall.rule == StallRule::Throttle {
-            let node = cx.world().memory.lru.lruvecs[lruvec].node;
-            throttle::consider_reclaim_throttle(cx, node, scan);
-        }
+    }
+    // Once, for the first node of the request (1b4e3f26f9f7, 5.16).
+    if cx.world().flows.stall.rule == StallRule::Throttle
+        && let Some(&first) = lists.first()
+    {
+        let node = cx.world().memory.lru.lruvecs[first].node;
+        throttle::consider_reclaim_throttle(cx, node, scan);
     }
     seen
 }

@@ -14,7 +14,7 @@ use crate::task::{Mode, Wakeup};
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::suitable::compact_gap;
 use highorder_mm::gfp::{AllocFlags, Gfp};
-use highorder_mm::policy::BoostWakes;
+use highorder_mm::policy::{BoostWakes, LruKind, LruScope};
 use highorder_mm::reclaim::{DEF_PRIORITY, Reclaimer, SWAP_CLUSTER_MAX};
 use highorder_mm::types::NodeId;
 use highorder_mm::vmstat::Vm;
@@ -212,10 +212,11 @@ fn try_to_sleep(
             hand_over(cx, node, wanted, highest_zoneidx);
         }
         woken = cx.wait_timeout(queue, TENTH);
-        if woken == Wakeup::Woken {
-            // What it slept on is still asked for.
-            let state = &mut cx.world().nodes[node.index()];
-            state.kswapd_order = state.kswapd_order.max(wanted);
+        let kernel = cx.world();
+        if woken == Wakeup::Woken && kernel.memory.policy.lru.scope == LruScope::Node {
+            // What it slept on is asked for still, not what it gave up (since 4.8).
+            let state = &mut kernel.nodes[node.index()];
+            state.kswapd_order = state.kswapd_order.max(balanced_order);
         }
     }
     if woken == Wakeup::TimedOut && prepare_sleep(cx, node, balanced_order, highest_zoneidx) {
@@ -417,7 +418,13 @@ fn round_of_node(
     scan.control.nr_to_reclaim = cx.world().high_marks(zones);
     scan.nr_scanned = 0;
     let before = scan.nr_reclaimed;
-    for lruvec in cx.world().lruvecs_of(node, scan.control.highest_zoneidx) {
+    let all = cx.world().lruvecs_of(node, scan.control.highest_zoneidx);
+    if cx.world().memory.policy.lru.kind == LruKind::Classic {
+        for &lruvec in &all {
+            age_active_anon(cx, lruvec, scan);
+        }
+    }
+    for lruvec in all {
         shrink_lruvec(cx, lruvec, scan);
         cx.world().memory.snapshot_refaults(lruvec);
     }
@@ -537,9 +544,7 @@ fn shrink_zone(
     scan: &mut Scan,
 ) -> bool {
     let kernel = cx.world();
-    let zone = &kernel.memory.zones[id.index()];
-    let share = zone.managed_pages * u64::from(kernel.flows.kswapd.balance_gap_permille) / 1000;
-    let gap = share.min(zone.watermarks.pages(Mark::Low));
+    let gap = kernel.balance_gap(id);
     let lruvec = kernel.memory.lru.of_zone(id);
     scan.control.nr_to_reclaim = kernel.high_marks(&[id]);
     scan.nr_scanned = 0;

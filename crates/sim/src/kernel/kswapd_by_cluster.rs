@@ -3,6 +3,7 @@
 //! Models: `balance_pgdat`, `pgdat_balanced`, mm/vmscan.c, v3.3.
 //! Models: its compaction after a run for a high order, v3.4.
 
+use super::policy::Rounds;
 use super::shrink::{Scan, WRITES_BELOW, age_active_anon, shrink_lruvec};
 use super::{Kernel, KernelCx, Waiter, compaction, slab, throttle};
 use crate::task::Mode;
@@ -196,12 +197,18 @@ fn settle(
 }
 
 impl Kernel {
-    /// Pages that a zone should have above its high mark before it is left alone: a hundredth of it, rounded
-    /// up, but not more than its low mark.
+    /// Pages that a zone should have above its high mark before it is left alone: a hundredth of it (of all that is
+    /// present, where nobody counts what is managed), rounded up, but not more than its low mark.
     pub(super) fn balance_gap(&self, id: ZoneId) -> u64 {
         let zone = &self.memory.zones[id.index()];
-        let permille = u64::from(self.flows.kswapd.balance_gap_permille);
-        (zone.present_pages * permille).div_ceil(1000).min(zone.watermarks.pages(Mark::Low))
+        let policy = self.flows.kswapd;
+        let of = match policy.rounds {
+            Rounds::ByCluster => zone.present_pages,
+            _ => zone.managed_pages,
+        };
+        (of * u64::from(policy.balance_gap_permille))
+            .div_ceil(1000)
+            .min(zone.watermarks.pages(Mark::Low))
     }
 
     fn present_up_to(&self, zones: &[ZoneId], highest_zoneidx: ZoneKind) -> u64 {

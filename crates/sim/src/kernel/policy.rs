@@ -223,6 +223,9 @@ pub struct Khugepaged {
     /// A page of a unit that has to be waited for ends khugepaged's swapping in (4d928e20fd5b, 6.0); before, it
     /// goes on with the others, and finds when it takes the pages that this one is missing.
     pub swapin_stops: bool,
+    /// The huge page may come from any of the nodes that hold most of the unit's pages (e031ff96b334, 6.2); before, from
+    /// one of them alone, each in its turn.
+    pub falls_back: bool,
 }
 
 /// As many entries as may be wanting of a table that is collapsed: all but one.
@@ -242,6 +245,7 @@ impl Flows {
             max_ptes_shared,
             half_referenced: _,
             swapin_stops: _,
+            falls_back: _,
         } = self.khugepaged;
         let khugepaged = KhugepagedKnobs {
             defrag,
@@ -528,6 +532,9 @@ pub struct Slowpath {
     pub retry: Retry,
     /// Which requests for one node alone fail at once (`GFP_THISNODE`).
     pub thisnode_exit: ThisnodeExit,
+    /// The reserve for atomic requests is the last thing to try whenever another round could not help (ac3f3b0a5518,
+    /// 6.8); before, after 16 rounds in vain alone.
+    pub unreserves_at_last: bool,
 }
 
 /// Which requests for one node alone fail at once.

@@ -101,6 +101,11 @@ pub(crate) fn shrink_lruvec(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut 
         slab::after_node(cx, lruvec, scan, scanned);
         let round =
             Round { scanned: scan.nr_scanned - scanned, reclaimed: scan.nr_reclaimed - reclaimed };
+        if round.reclaimed > 0 {
+            // Also by slab alone.
+            let node = cx.world().memory.lru.lruvecs[lruvec].node;
+            cx.world().nodes[node.index()].kswapd_failures = 0;
+        }
         if !is_classic {
             return;
         }
@@ -541,9 +546,6 @@ impl Batch {
     fn judge_node(self, cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &Scan) {
         let kernel = cx.world();
         let node = kernel.memory.lru.lruvecs[lruvec].node;
-        if self.nr_reclaimed > 0 {
-            kernel.nodes[node.index()].kswapd_failures = 0;
-        }
         if kernel.flows.stall.rule != StallRule::Throttle || !scan.is_kswapd() {
             return;
         }

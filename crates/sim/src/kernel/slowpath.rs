@@ -425,8 +425,9 @@ fn should_reclaim_retry(
     });
     if hopeful {
         cx.cond_resched();
+        return true;
     }
-    hopeful
+    cx.world().flows.slowpath.unreserves_at_last && unreserve_highatomic(cx, want, true)
 }
 
 /// Wakes kswapd of every node that the request could use.

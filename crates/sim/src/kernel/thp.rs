@@ -418,9 +418,12 @@ fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut O
             scan.result = ScanResult::ScanAbort;
         }
         let collapsed = (scan.result == ScanResult::Succeed).then(|| {
-            let node = target_node(&scan.by_node, *last_node);
+            let (node, allowed) = match cx.world().flows.khugepaged.falls_back {
+                true => target_nodes(&scan.by_node),
+                false => target_node(&scan.by_node, *last_node),
+            };
             *last_node = Some(node);
-            let result = collapse(cx, process, unit, &scan, limits, node);
+            let result = collapse(cx, process, unit, &scan, limits, (node, allowed));
             trace::note(cx, TraceEvent::CollapseHugePage { process, result });
             result
         });
@@ -437,16 +440,28 @@ fn scan_pass(cx: &mut KernelCx<'_>, at: &mut (ProcessId, Vpn), last_node: &mut O
     }
 }
 
-/// The node with most of a unit's pages; among equals the one behind the last that was chosen
-/// (`hpage_collapse_find_target_node`).
-fn target_node(by_node: &[u32], last: Option<NodeId>) -> NodeId {
+/// The nodes with most of a unit's pages, of which none has more than another.
+fn best_nodes(by_node: &[u32]) -> impl Iterator<Item = NodeId> + '_ {
     let most = by_node.iter().copied().max().unwrap_or(0);
-    let mut best = NodeId::all(by_node.len()).filter(|&node| by_node[node.index()] == most);
+    NodeId::all(by_node.len()).filter(move |&node| by_node[node.index()] == most)
+}
+
+/// The one node that a unit's huge page may come from, and the mask of it: among equals the one behind the last that
+/// was chosen (`hpage_collapse_find_target_node`).
+fn target_node(by_node: &[u32], last: Option<NodeId>) -> (NodeId, u64) {
+    let mut best = best_nodes(by_node);
     let first = best.next().unwrap_or(NodeId(0));
-    match last {
+    let node = match last {
         Some(last) if first <= last => best.find(|&node| node > last).unwrap_or(first),
         _ => first,
-    }
+    };
+    (node, node.bit())
+}
+
+/// The node that a unit's huge page should come from, and the mask of those that are as good.
+fn target_nodes(by_node: &[u32]) -> (NodeId, u64) {
+    let first = best_nodes(by_node).next().unwrap_or(NodeId(0));
+    (first, best_nodes(by_node).fold(first.bit(), |mask, node| mask | node.bit()))
 }
 
 /// Collapses a unit that a scan found fit for it. Suspends.
@@ -457,7 +472,7 @@ fn collapse(
     unit: Vpn,
     scan: &UnitScan,
     limits: CollapseLimits,
-    node: NodeId,
+    (node, allowed): (NodeId, u64),
 ) -> ScanResult {
     let kernel = cx.world();
     let reclaim = if kernel.knobs.thp.khugepaged.defrag { Gfp::DIRECT_RECLAIM } else { Gfp::NONE };
@@ -465,10 +480,14 @@ fn collapse(
         DefragNoretry::Always => Gfp::NORETRY,
         DefragNoretry::NotAdvised => Gfp::NONE,
     };
-    let gfp = Gfp::TRANSHUGE_LIGHT | Gfp::THISNODE | noretry | reclaim;
+    let one_node = match kernel.flows.khugepaged.falls_back {
+        true => Gfp::NONE,
+        false => Gfp::THISNODE,
+    };
+    let gfp = Gfp::TRANSHUGE_LIGHT | one_node | noretry | reclaim;
     let cpu = cx.cpu();
     let request = Request { order: HUGE_ORDER, gfp, cpu, node, past_lists: false };
-    let Some(huge) = alloc_pages(cx, Want { request, allowed: node.bit(), process: None }) else {
+    let Some(huge) = alloc_pages(cx, Want { request, allowed, process: None }) else {
         cx.world().memory.vm.add(Vm::ThpCollapseAllocFailed, 1);
         return ScanResult::AllocHugePageFail;
     };
@@ -595,10 +614,18 @@ mod tests {
 
     #[test]
     fn a_unit_goes_to_the_node_with_most_of_it_and_equals_take_turns() {
-        assert_eq!(target_node(&[100, 412], None), NodeId(1));
-        assert_eq!(target_node(&[256, 256], None), NodeId(0));
-        assert_eq!(target_node(&[256, 256], Some(NodeId(0))), NodeId(1));
-        assert_eq!(target_node(&[256, 256], Some(NodeId(1))), NodeId(0));
-        assert_eq!(target_node(&[412, 100], Some(NodeId(0))), NodeId(0));
+        let of = |by_node: &[u32], last| target_node(by_node, last).0;
+        assert_eq!(of(&[100, 412], None), NodeId(1));
+        assert_eq!(of(&[256, 256], None), NodeId(0));
+        assert_eq!(of(&[256, 256], Some(NodeId(0))), NodeId(1));
+        assert_eq!(of(&[256, 256], Some(NodeId(1))), NodeId(0));
+        assert_eq!(of(&[412, 100], Some(NodeId(0))), NodeId(0));
+        assert_eq!(target_node(&[256, 256], Some(NodeId(0))).1, 0b10);
+    }
+
+    #[test]
+    fn the_huge_page_may_come_from_any_node_that_is_as_good() {
+        assert_eq!(target_nodes(&[100, 412]), (NodeId(1), 0b10));
+        assert_eq!(target_nodes(&[200, 112, 200]), (NodeId(0), 0b101));
     }
 }
