@@ -154,155 +154,15 @@ pub fn measure(
     let allowed = allowed_cpus()?;
     let bound = Bound::to(allowed[0])?;
     let mut costs = Costs { all: Vec::new(), tell };
-    let clear_base = costs.begin("clear_base_page", || clear(PAGE));
-    costs.add("clear_base_page", clear_base, "measured: fill of 4 KiB, random order over 256 MiB");
-    let fill_cached = costs.begin("fill_cached_page", || fill_again(PAGE));
-    costs.add("fill_cached_page", fill_cached, "measured: fill of the same 4 KiB over and over");
-    let clear_huge = costs.begin("clear_huge_page", || clear(HUGE));
-    costs.add("clear_huge_page", clear_huge, "measured: fill of 2 MiB, random order over 256 MiB");
-    let fault = costs.begin("fault_entry", fault)?;
-    costs.add(
-        "fault_entry",
-        fault - clear_base,
-        "measured: first write to a page, less clear_base_page",
-    );
-    let system_call = costs.begin("system_call", system_call)?;
-    costs.add("system_call", system_call, "measured: read of no bytes from a pipe");
-    for (name, size, text) in [("copy_base_page", PAGE, "4 KiB"), ("copy_huge_page", HUGE, "2 MiB")]
-    {
-        let copy = costs.begin(name, || kernel_copy(size))?;
-        let how =
-            format!("measured: read of {text} of a file in memory, random order over 128 MiB");
-        costs.add(name, copy - system_call, &format!("{how}, less system_call"));
-    }
-    let (round_trip, own) = costs.begin("context_switch", ping_pong)?;
-    // A round trip is two switches, and at either end the write and read that `own` is.
-    let switch = round_trip / 2.0 - own;
-    costs.add("context_switch", switch, "measured: pipe between threads of a CPU, less the pipe");
-    let [near, far, spread] = costs.begin("local_access", || {
-        [chase(PAGE / 64, 64), chase(BUFFER_BYTES / 64, 64), chase(16 * 1024, PAGE + 64)]
-    });
-    let tlb_miss = (spread - near).max(0.0);
-    let local = far - tlb_miss;
-    costs.add("local_access", local, "measured: chase over 256 MiB, less tlb_miss_base");
-    let shared = costs.begin("cache_read", || chase(SHARED_BYTES / 64, 64));
-    costs.add("cache_read", shared, "measured: chase over 8 MiB");
-    let look = costs.begin("block_look", || chase(BUFFER_BYTES / BLOCK_STRIDE, BLOCK_STRIDE));
-    let how = "measured: chase over lines 32 KiB apart in 256 MiB, less tlb_miss_base";
-    costs.add("block_look", (look - tlb_miss).max(near), how);
-    costs.add("tlb_miss_base", tlb_miss, "measured: chase over 16384 pages, a line of each");
-    let derived = "derived: three of the four levels that tlb_miss_base walks";
-    costs.add("tlb_miss_huge", tlb_miss * 0.75, derived);
-    let remote = costs.begin("remote_access", || remote_access(&allowed, nodes))?;
-    match remote {
-        Some((ns, node)) => {
-            let how = "measured: chase over 256 MiB of another node's, less tlb_miss_base";
-            costs.add("remote_access", ns - tlb_miss, &format!("{how}: node {node}"));
-        }
-        None => {
-            costs.add("remote_access", local, "as local_access: no CPU of another node is at hand");
-        }
-    }
-    let scan = costs.begin("pfn_scan", scan);
-    costs.add("pfn_scan", scan, "measured: reading 64-byte entries in a row over 256 MiB");
-    let list_op = costs.begin("list_op", list_op);
-    let how = "measured: unlinking a random entry of a list of 64-byte entries over 256 MiB";
-    costs.add("list_op", list_op, how);
-    let walk = costs.begin("page_table_walk", || 4.0 * chase(8 * 1024, 64));
-    costs.add("page_table_walk", walk, "measured: four dependent loads, chased over 512 KiB");
-    let lock = costs.begin("lock_pair", lock_pair);
-    costs.add("lock_pair", lock, "measured: compare-and-swap and store on an own line");
-    let reclaimed = costs.begin("reclaim_page", || reclaim_page(place))?;
-    let [page, rmap] = match reclaimed {
-        Some((plain, mapped)) => [
-            (plain, "measured: POSIX_FADV_DONTNEED of 32 MiB, each page of which was read alone"),
-            match mapped {
-                Some(mapped) => (
-                    mapped - plain,
-                    "measured: MADV_PAGEOUT of 32 MiB of a mapped file, less reclaim_page",
-                ),
-                None => (walk, "as page_table_walk: no MADV_PAGEOUT (before 5.4)"),
-            },
-        ],
-        None => [
-            (list_op, "as list_op: no disk is at hand"),
-            (walk, "as page_table_walk: no disk is at hand"),
-        ],
-    };
-    costs.add("reclaim_page", page.0, page.1);
-    costs.add("rmap_walk", rmap.0, rmap.1);
-    let asked = costs.begin("shrinkers", || shrinkers.ask())?;
-    match asked {
-        Some(ns) => {
-            let how =
-                "measured: a write of 2 to drop_caches with nothing left to drop, less system_call";
-            costs.add("shrinkers", ns - system_call, how);
-        }
-        None => {
-            let how = format!("derived: {SHRINKERS_LOADS} times local_access");
-            costs.add("shrinkers", SHRINKERS_LOADS * local, &how);
-        }
-    }
-    let published = "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
-    costs.add("tlb_flush_local", LOCAL_FLUSH, published);
-    let flushes = [
-        ("tlb_flush_remote", 1, "a written page"),
-        (
-            "tlb_flush_all_remote",
-            FLUSHES_ALL,
-            "64 written pages, for which CPUs flush all they have,",
-        ),
-    ];
-    for (name, pages, what) in flushes {
-        let flush = costs.begin(name, || remote_flush(&allowed, pages))?;
-        match flush {
-            Some(ns) => {
-                let how = format!(
-                    "measured: mprotect of {what} while a thread runs on another CPU, less the same alone"
-                );
-                costs.add(name, ns, &how);
-            }
-            None => costs.add(name, LOCAL_FLUSH, "as tlb_flush_local: no other CPU is at hand"),
-        }
-    }
-    let request = costs.begin("block_request", || block_request(place, system_call))?;
-    match request {
-        Some(ns) => {
-            let how = "measured: CPU time of a direct read of 4 KiB, less system_call";
-            costs.add("block_request", ns, how);
-        }
-        None => {
-            let how = "as system_call: the folder's file system has no direct reads to measure";
-            costs.add("block_request", system_call, how);
-        }
-    }
-    let reclaim_page = cost_of(&costs.all, "reclaim_page");
-    let written = costs.begin("cache_page", || write_pages(place))?;
-    let changed = costs.begin("metadata_change", || metadata_change(place))?;
-    let cache = written.as_ref().map(|written| {
-        let how = "CPU time of writing 32 MiB that is not in memory, 4 KiB at once, less the same in memory";
-        (written.put, how)
-    });
-    let write = written.as_ref().map(|written| {
-        (written.over, "CPU time of writing 32 MiB in memory, 4 KiB at once, less reading it")
-    });
-    let change = changed.map(|ns| {
-        (ns, "half of the CPU time of making and removing a file, less opening and closing one")
-    });
-    for (name, found, times) in [
-        ("move_page", None, MOVE_PAGE_RECLAIMS),
-        ("swap_out", None, SWAP_OUT_RECLAIMS),
-        ("swap_in", None, SWAP_IN_RECLAIMS),
-        ("cache_page", cache, CACHE_PAGE_RECLAIMS),
-        ("write_page", write, WRITE_PAGE_RECLAIMS),
-        ("metadata_change", change, METADATA_CHANGE_RECLAIMS),
-    ] {
-        let (ns, source) = match found {
-            Some((ns, how)) => (ns, format!("measured: {how}")),
-            None => (times * reclaim_page, format!("derived: {times} times reclaim_page")),
-        };
-        costs.add(name, ns, &source);
-    }
+    costs.add_fills()?;
+    let system_call = costs.add_calls()?;
+    let local = costs.add_loads(&allowed, nodes)?;
+    let [list_op, walk] = costs.add_look_ups();
+    costs.add_reclaim(place, list_op, walk)?;
+    costs.add_shrinkers(shrinkers, system_call, local)?;
+    costs.add_flushes(&allowed)?;
+    costs.add_block_request(place, system_call)?;
+    costs.add_by_reclaim(place)?;
     drop(bound);
     Ok(costs.all)
 }
@@ -314,6 +174,213 @@ struct Costs<'a> {
 }
 
 impl Costs<'_> {
+    /// Filling pages, and the fault that asks for one.
+    fn add_fills(&mut self) -> std::io::Result<()> {
+        let clear_base = self.begin("clear_base_page", || clear(PAGE));
+        let how = "measured: fill of 4 KiB, random order over 256 MiB";
+        self.add("clear_base_page", clear_base, how);
+        let fill_cached = self.begin("fill_cached_page", || fill_again(PAGE));
+        let how = "measured: fill of the same 4 KiB over and over";
+        self.add("fill_cached_page", fill_cached, how);
+        let clear_huge = self.begin("clear_huge_page", || clear(HUGE));
+        let how = "measured: fill of 2 MiB, random order over 256 MiB";
+        self.add("clear_huge_page", clear_huge, how);
+        let fault = self.begin("fault_entry", fault)?;
+        let how = "measured: first write to a page, less clear_base_page";
+        self.add("fault_entry", fault - clear_base, how);
+        Ok(())
+    }
+
+    /// Entering the kernel, and what is measured by calls. Returns what a call takes.
+    fn add_calls(&mut self) -> std::io::Result<f64> {
+        let system_call = self.begin("system_call", system_call)?;
+        self.add("system_call", system_call, "measured: read of no bytes from a pipe");
+        for (name, size, text) in
+            [("copy_base_page", PAGE, "4 KiB"), ("copy_huge_page", HUGE, "2 MiB")]
+        {
+            let copy = self.begin(name, || kernel_copy(size))?;
+            let how =
+                format!("measured: read of {text} of a file in memory, random order over 128 MiB");
+            self.add(name, copy - system_call, &format!("{how}, less system_call"));
+        }
+        let (round_trip, own) = self.begin("context_switch", ping_pong)?;
+        // A round trip is two switches, and at either end the write and read that `own` is.
+        let switch = round_trip / 2.0 - own;
+        let how = "measured: pipe between threads of a CPU, less the pipe";
+        self.add("context_switch", switch, how);
+        Ok(system_call)
+    }
+
+    /// Loads, by what serves them, and walks of the TLB. Returns what a load takes that misses every cache.
+    fn add_loads(&mut self, allowed: &[u32], nodes: &[Vec<u32>]) -> std::io::Result<f64> {
+        let [near, far, spread] = self.begin("local_access", || {
+            [chase(PAGE / 64, 64), chase(BUFFER_BYTES / 64, 64), chase(16 * 1024, PAGE + 64)]
+        });
+        let tlb_miss = (spread - near).max(0.0);
+        let local = far - tlb_miss;
+        self.add("local_access", local, "measured: chase over 256 MiB, less tlb_miss_base");
+        let shared = self.begin("cache_read", || chase(SHARED_BYTES / 64, 64));
+        self.add("cache_read", shared, "measured: chase over 8 MiB");
+        let look = self.begin("block_look", || chase(BUFFER_BYTES / BLOCK_STRIDE, BLOCK_STRIDE));
+        let how = "measured: chase over lines 32 KiB apart in 256 MiB, less tlb_miss_base";
+        self.add("block_look", (look - tlb_miss).max(near), how);
+        self.add("tlb_miss_base", tlb_miss, "measured: chase over 16384 pages, a line of each");
+        let derived = "derived: three of the four levels that tlb_miss_base walks";
+        self.add("tlb_miss_huge", tlb_miss * 0.75, derived);
+        let remote = self.begin("remote_access", || remote_access(allowed, nodes))?;
+        match remote {
+            Some((ns, node)) => {
+                let how = "measured: chase over 256 MiB of another node's, less tlb_miss_base";
+                self.add("remote_access", ns - tlb_miss, &format!("{how}: node {node}"));
+            }
+            None => {
+                let how = "as local_access: no CPU of another node is at hand";
+                self.add("remote_access", local, how);
+            }
+        }
+        Ok(local)
+    }
+
+    /// Getting at pages by frame, by list and by table, and the lock around that. Returns what a list operation takes,
+    /// and a walk.
+    fn add_look_ups(&mut self) -> [f64; 2] {
+        let scan = self.begin("pfn_scan", scan);
+        self.add("pfn_scan", scan, "measured: reading 64-byte entries in a row over 256 MiB");
+        let list_op = self.begin("list_op", list_op);
+        let how = "measured: unlinking a random entry of a list of 64-byte entries over 256 MiB";
+        self.add("list_op", list_op, how);
+        let walk = self.begin("page_table_walk", || 4.0 * chase(8 * 1024, 64));
+        self.add("page_table_walk", walk, "measured: four dependent loads, chased over 512 KiB");
+        let lock = self.begin("lock_pair", lock_pair);
+        self.add("lock_pair", lock, "measured: compare-and-swap and store on an own line");
+        [list_op, walk]
+    }
+
+    /// Reclaim of a page, and what it takes more if that is mapped.
+    fn add_reclaim(&mut self, place: &Place, list_op: f64, walk: f64) -> std::io::Result<()> {
+        let reclaimed = self.begin("reclaim_page", || reclaim_page(place))?;
+        let [page, rmap] = match reclaimed {
+            Some((plain, mapped)) => [
+                (
+                    plain,
+                    "measured: POSIX_FADV_DONTNEED of 32 MiB, each page of which was read alone",
+                ),
+                match mapped {
+                    Some(mapped) => (
+                        mapped - plain,
+                        "measured: MADV_PAGEOUT of 32 MiB of a mapped file, less reclaim_page",
+                    ),
+                    None => (walk, "as page_table_walk: no MADV_PAGEOUT (before 5.4)"),
+                },
+            ],
+            None => [
+                (list_op, "as list_op: no disk is at hand"),
+                (walk, "as page_table_walk: no disk is at hand"),
+            ],
+        };
+        self.add("reclaim_page", page.0, page.1);
+        self.add("rmap_walk", rmap.0, rmap.1);
+        Ok(())
+    }
+
+    /// Asking all shrinkers in vain.
+    fn add_shrinkers(
+        &mut self,
+        shrinkers: Shrinkers,
+        system_call: f64,
+        local: f64,
+    ) -> std::io::Result<()> {
+        let asked = self.begin("shrinkers", || shrinkers.ask())?;
+        match asked {
+            Some(ns) => {
+                let how = "measured: a write of 2 to drop_caches with nothing left to drop, less system_call";
+                self.add("shrinkers", ns - system_call, how);
+            }
+            None => {
+                let how = format!("derived: {SHRINKERS_LOADS} times local_access");
+                self.add("shrinkers", SHRINKERS_LOADS * local, &how);
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes of translations, on this CPU and on another one.
+    fn add_flushes(&mut self, allowed: &[u32]) -> std::io::Result<()> {
+        let published =
+            "arch/x86/mm/tlb.c, v6.1, on tlb_single_page_flush_ceiling: about 100 ns each";
+        self.add("tlb_flush_local", LOCAL_FLUSH, published);
+        let flushes = [
+            ("tlb_flush_remote", 1, "a written page"),
+            (
+                "tlb_flush_all_remote",
+                FLUSHES_ALL,
+                "64 written pages, for which CPUs flush all they have,",
+            ),
+        ];
+        for (name, pages, what) in flushes {
+            let flush = self.begin(name, || remote_flush(allowed, pages))?;
+            match flush {
+                Some(ns) => {
+                    let how = format!(
+                        "measured: mprotect of {what} while a thread runs on another CPU, less the same alone"
+                    );
+                    self.add(name, ns, &how);
+                }
+                None => self.add(name, LOCAL_FLUSH, "as tlb_flush_local: no other CPU is at hand"),
+            }
+        }
+        Ok(())
+    }
+
+    /// A transfer, but for what the disk takes.
+    fn add_block_request(&mut self, place: &Place, system_call: f64) -> std::io::Result<()> {
+        let request = self.begin("block_request", || block_request(place, system_call))?;
+        match request {
+            Some(ns) => {
+                let how = "measured: CPU time of a direct read of 4 KiB, less system_call";
+                self.add("block_request", ns, how);
+            }
+            None => {
+                let how = "as system_call: the folder's file system has no direct reads to measure";
+                self.add("block_request", system_call, how);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is so many times `reclaim_page` where it cannot be measured: moving and swapping a page, and changes of files.
+    fn add_by_reclaim(&mut self, place: &Place) -> std::io::Result<()> {
+        let reclaim_page = cost_of(&self.all, "reclaim_page");
+        let written = self.begin("cache_page", || write_pages(place))?;
+        let changed = self.begin("metadata_change", || metadata_change(place))?;
+        let cache = written.as_ref().map(|written| {
+            let how = "CPU time of writing 32 MiB that is not in memory, 4 KiB at once, less the same in memory";
+            (written.put, how)
+        });
+        let write = written.as_ref().map(|written| {
+            (written.over, "CPU time of writing 32 MiB in memory, 4 KiB at once, less reading it")
+        });
+        let change = changed.map(|ns| {
+            (ns, "half of the CPU time of making and removing a file, less opening and closing one")
+        });
+        for (name, found, times) in [
+            ("move_page", None, MOVE_PAGE_RECLAIMS),
+            ("swap_out", None, SWAP_OUT_RECLAIMS),
+            ("swap_in", None, SWAP_IN_RECLAIMS),
+            ("cache_page", cache, CACHE_PAGE_RECLAIMS),
+            ("write_page", write, WRITE_PAGE_RECLAIMS),
+            ("metadata_change", change, METADATA_CHANGE_RECLAIMS),
+        ] {
+            let (ns, source) = match found {
+                Some((ns, how)) => (ns, format!("measured: {how}")),
+                None => (times * reclaim_page, format!("derived: {times} times reclaim_page")),
+            };
+            self.add(name, ns, &source);
+        }
+        Ok(())
+    }
+
+    /// Tells of a cost, and measures it.
     fn begin<R>(&mut self, name: &'static str, measure: impl FnOnce() -> R) -> R {
         (self.tell)(name);
         measure()

@@ -1,4 +1,5 @@
-//! The command line: verbs, progress, exit codes. The only crate that prints.
+//! The command line: verbs, progress, exit codes. The only crate that prints, but for what
+//! build scripts tell cargo, and for `on_real.rs` of `highorder-real`, a program for tests.
 //!
 //! To add a verb:
 //!

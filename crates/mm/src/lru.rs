@@ -511,12 +511,6 @@ impl Memory {
         }
     }
 
-    /// Pages in a CPU's batch, in order.
-    #[must_use]
-    pub fn lru_batch(&self, cpu: CpuId) -> &[Pfn] {
-        &self.lru.batches[cpu.index()]
-    }
-
     /// Makes a page on an inactive list active (`activate_page`).
     pub fn activate_page(&mut self, pfn: Pfn) {
         if self.frames.has(pfn, PageFlags::ACTIVE | PageFlags::UNEVICTABLE) {
@@ -658,20 +652,10 @@ impl Memory {
         inactive * ratio < active
     }
 
-    /// Takes up to `nr_to_scan` pages from the tail of a list. Those of zones above `highest_zoneidx` are passed
-    /// over and put at the head.
+    /// Takes up to `nr_to_scan` pages from the tail of a list, and with each page those of the block around it,
+    /// where that is wanted. Those of zones above `highest_zoneidx` are passed over and put at the head.
     #[doc(alias = "isolate_lru_folios")]
-    pub fn isolate_lru_pages(
-        &mut self,
-        lruvec: LruvecId,
-        list: LruList,
-        nr_to_scan: u64,
-        highest_zoneidx: ZoneKind,
-    ) -> Isolated {
-        self.isolate_lru_blocks(lruvec, list, nr_to_scan, highest_zoneidx, None)
-    }
-
-    /// The same, and with each page those of the block around it, where that is wanted.
+    #[doc(alias = "isolate_lru_pages")]
     pub(crate) fn isolate_lru_blocks(
         &mut self,
         lruvec: LruvecId,

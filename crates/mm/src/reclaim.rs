@@ -13,7 +13,7 @@
 //! what has to be written is handed to the caller, who tells by [`Memory::end_writeback`].
 
 use crate::anon::HUGE_ORDER;
-use crate::frame::{End, PageFlags};
+use crate::frame::PageFlags;
 use crate::lru::{Isolated, LruList, Lruvec, LruvecId};
 use crate::lumpy::{Lumps, ReclaimMode};
 use crate::memory::Memory;
@@ -580,20 +580,6 @@ impl Memory {
         own.map(|z| &self.zones[z]).fold((0, 0), |(free, high), zone| {
             (free + zone.nr_free_pages, high + zone.watermarks.pages(Mark::High))
         })
-    }
-
-    /// Whether so many pages are off the inactive list already that a direct reclaimer had better wait.
-    #[must_use]
-    pub fn too_many_isolated(&self, lruvec: LruvecId, file: bool, sc: &ScanControl) -> bool {
-        if sc.who == Reclaimer::Kswapd {
-            return false;
-        }
-        let lists = &self.lru.lruvecs[lruvec];
-        let mut inactive = lists.size(LruList::of(file, false));
-        if sc.may_io {
-            inactive >>= 3;
-        }
-        lists.stats.nr_isolated[usize::from(file)] > inactive
     }
 
     /// Does the next step of a pass: 32 pages of one list. `None` if the pass is at its end, which it
@@ -1274,15 +1260,6 @@ impl Memory {
         self.lru_cache_add(pfn, cpu);
     }
 
-    /// Marks a file's page as dirty, or clean.
-    pub fn set_file_dirty(&mut self, pfn: Pfn, dirty: bool) {
-        if dirty {
-            self.frames.set_flags(pfn, PageFlags::DIRTY);
-        } else {
-            self.frames.clear_flags(pfn, PageFlags::DIRTY);
-        }
-    }
-
     /// Begins to write a file's page.
     pub fn begin_file_writeback(&mut self, pfn: Pfn) {
         self.frames.clear_flags(pfn, PageFlags::DIRTY);
@@ -1333,11 +1310,6 @@ impl Memory {
             pages += lists.size_in(LruList::ActiveAnon, kind);
         }
         pages
-    }
-
-    /// Puts a page at the tail of the list that its flags name, for those who build states.
-    pub fn add_page_to_lru_tail(&mut self, pfn: Pfn) {
-        self.add_page_to_lru(pfn, End::Tail);
     }
 }
 

@@ -24,7 +24,6 @@ use crate::gfp::Gfp;
 use crate::memory::Memory;
 use crate::policy::{HighOrder, Slab as SlabPolicy, SlabAllocator};
 use crate::types::{CpuId, NodeId, Order, Pfn};
-use crate::zone::ZoneId;
 use layout::Layout;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -676,13 +675,7 @@ impl Memory {
             .collect()
     }
 
-    /// Pages of slabs in a zone: reclaimable ones (`NR_SLAB_RECLAIMABLE`), others (`NR_SLAB_UNRECLAIMABLE`).
-    #[must_use]
-    pub fn slab_pages_in(&self, zone: ZoneId) -> [u64; 2] {
-        self.slabs.pages.get(zone.index()).copied().unwrap_or_default()
-    }
-
-    /// Pages of slabs: reclaimable ones, others.
+    /// Pages of slabs: reclaimable ones (`NR_SLAB_RECLAIMABLE`), others (`NR_SLAB_UNRECLAIMABLE`).
     #[must_use]
     pub fn slab_pages(&self) -> [u64; 2] {
         self.slabs.pages.iter().fold([0; 2], |[a, b], [c, d]| [a + c, b + d])

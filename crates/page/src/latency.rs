@@ -87,53 +87,9 @@ fn beginning(bin: i64) -> f64 {
 }
 
 fn class(groups: &[Group<'_>], i: usize, name: &str, of_class: &[Latencies]) -> ClassPictures {
-    let bins: Vec<BTreeMap<i64, u64>> = of_class
-        .iter()
-        .map(|latencies| {
-            let mut bins: BTreeMap<i64, u64> = BTreeMap::new();
-            for bucket in latencies.buckets() {
-                *bins.entry(bin_of(bucket.low_ns.midpoint(bucket.high_ns))).or_default() +=
-                    bucket.count;
-            }
-            bins
-        })
-        .collect();
-    let (first, last) = bins
-        .iter()
-        .flat_map(BTreeMap::keys)
-        .fold((i64::MAX, 0), |(a, b), bin| (a.min(*bin), b.max(*bin)));
-    // An empty bin on either side lets the curves begin and end on the ground.
-    let range: Vec<i64> = (first - 1..=last + 1).collect();
-    // A step reaches from the place before to its own: the bins' ends.
-    let ends: Vec<f64> =
-        std::iter::once(range[0]).chain(range.iter().map(|bin| bin + 1)).map(beginning).collect();
-    let shares: Vec<Values> = of_class
-        .iter()
-        .zip(&bins)
-        .map(|(latencies, bins)| {
-            let share = |bin: &i64| {
-                let count = bins.get(bin).copied().unwrap_or(0) as f64;
-                (latencies.count() > 0).then(|| 100.0 * count / latencies.count() as f64)
-            };
-            Values::Each(std::iter::once(None).chain(range.iter().map(share)).collect())
-        })
-        .collect();
-    let slower: Vec<Values> = of_class
-        .iter()
-        .zip(&bins)
-        .map(|(latencies, bins)| {
-            let mut left = latencies.count();
-            let mut slower = vec![(left > 0).then_some(100.0)];
-            for bin in &range {
-                left -= bins.get(bin).copied().unwrap_or(0);
-                slower.push((left > 0).then(|| 100.0 * left as f64 / latencies.count() as f64));
-            }
-            Values::Each(slower)
-        })
-        .collect();
-
-    let decades = Axis::logarithmic([ends[0], ends[ends.len() - 1]].into_iter());
-    let x = Axis { range: (ends[0], ends[ends.len() - 1]), ..decades };
+    let Binned { ends, shares, slower } = Binned::new(of_class);
+    let (low, high) = (ends[0], ends[ends.len() - 1]);
+    let x = Axis { range: (low, high), ..Axis::logarithmic([low, high].into_iter()) };
     let x_texts: Vec<String> = x.ticks.iter().map(|tick| Unit::Nanoseconds.show(*tick)).collect();
     let (linear, _, linear_texts) =
         amount_axis(shares.iter().flat_map(Values::iter), Unit::Percent, 5);
@@ -142,75 +98,49 @@ fn class(groups: &[Group<'_>], i: usize, name: &str, of_class: &[Latencies]) -> 
     let log_texts: Vec<String> = log.ticks.iter().map(|tick| format!("{tick}")).collect();
 
     let group = format!("latency-{i}");
-    let counts = |i: usize| of_class[i].count() > 0;
-    let said = |said: &dyn Fn(&Latencies) -> Option<String>| {
-        let words = groups.iter().zip(of_class).map(|(group, latencies)| match said(latencies) {
-            Some(words) => format!("{} {words}", group.label),
-            None => format!("{} none", group.label),
-        });
-        words.collect::<Vec<_>>().join("; ")
+    let plot = |curves: Curves<'_>| Plot {
+        title: curves.title.to_owned(),
+        swatch: String::new(),
+        unit: curves.unit.to_owned(),
+        x: Direction::new(&x, &x_texts, false, 0.1),
+        y: Direction::new(curves.y, curves.y_texts, true, 0.0),
+        x_label: "latency".to_owned(),
+        marks: curves.marks(&x, &ends),
+        keys: variant_keys(groups, |i| of_class[i].count() > 0),
+        data: Some(DataRef {
+            source: format!("{group}-{}", curves.which),
+            index: 0,
+            group: group.clone(),
+            unit: Unit::Percent.word().to_owned(),
+            is_stepped: curves.is_stepped,
+        }),
+        label: curves.label,
     };
     let ns = |ns: Option<u64>| ns.map(|ns| Unit::Nanoseconds.show(ns as f64));
-    let plot = |which: &str,
-                title: &str,
-                label: String,
-                y: (&Axis, &[String]),
-                is_stepped: bool,
-                values: &[Values],
-                unit: &str| {
-        let plane = Plane { x: &x, y: y.0 };
-        let mut marks = Vec::new();
-        for (i, values) in values.iter().enumerate() {
-            let Values::Each(each) = values else { continue };
-            let mark =
-                |kind: &str, d: String| Mark { class: format!("{kind} {}", series_class(i)), d };
-            if is_stepped {
-                marks.push(mark("area", plane.area_under_steps(&ends, each)));
-                marks.push(mark("line", plane.steps(&ends, each)));
-            } else {
-                marks.push(mark("line", plane.line(&ends, values)));
-            }
-        }
-        Plot {
-            title: title.to_owned(),
-            swatch: String::new(),
-            unit: unit.to_owned(),
-            label,
-            x: Direction::new(&x, &x_texts, false, 0.1),
-            y: Direction::new(y.0, y.1, true, 0.0),
-            x_label: "latency".to_owned(),
-            marks,
-            keys: variant_keys(groups, counts),
-            data: Some(DataRef {
-                source: format!("{group}-{which}"),
-                index: 0,
-                group: group.clone(),
-                unit: Unit::Percent.word().to_owned(),
-                is_stepped,
-            }),
-        }
-    };
-    let median = said(&|l| Some(format!("median {}", ns(l.quantile_ns(0.5))?)));
-    let worst =
-        said(&|l| Some(format!("p99 {}, max {}", ns(l.quantile_ns(0.99))?, ns(l.max_ns())?)));
-    let distribution = plot(
-        "bins",
-        "Distribution",
-        format!("Distribution of {name}: {median}."),
-        (&linear, &linear_texts),
-        true,
-        &shares,
-        "% of all in each bin",
-    );
-    let tail = plot(
-        "tail",
-        "Slower than",
-        format!("Share of {name} that took longer: {worst}."),
-        (&log, &log_texts),
-        false,
-        &slower,
-        "% of all",
-    );
+    let median = said(groups, of_class, |l| Some(format!("median {}", ns(l.quantile_ns(0.5))?)));
+    let worst = said(groups, of_class, |l| {
+        Some(format!("p99 {}, max {}", ns(l.quantile_ns(0.99))?, ns(l.max_ns())?))
+    });
+    let distribution = plot(Curves {
+        which: "bins",
+        title: "Distribution",
+        label: format!("Distribution of {name}: {median}."),
+        unit: "% of all in each bin",
+        y: &linear,
+        y_texts: &linear_texts,
+        is_stepped: true,
+        values: &shares,
+    });
+    let tail = plot(Curves {
+        which: "tail",
+        title: "Slower than",
+        label: format!("Share of {name} that took longer: {worst}."),
+        unit: "% of all",
+        y: &log,
+        y_texts: &log_texts,
+        is_stepped: false,
+        values: &slower,
+    });
     let data = |which: &str, values: &[Values]| {
         Data::new(&format!("{group}-{which}"), &ends, &[values.iter().map(Some).collect()])
     };
@@ -220,6 +150,110 @@ fn class(groups: &[Group<'_>], i: usize, name: &str, of_class: &[Latencies]) -> 
         reader: Reader::new(&group, "latency", &x, Unit::Nanoseconds.word()),
         distribution,
         tail,
+    }
+}
+
+/// What is said of each group's latencies, in words.
+fn said(
+    groups: &[Group<'_>],
+    of_class: &[Latencies],
+    of: impl Fn(&Latencies) -> Option<String>,
+) -> String {
+    let words = groups.iter().zip(of_class).map(|(group, latencies)| match of(latencies) {
+        Some(words) => format!("{} {words}", group.label),
+        None => format!("{} none", group.label),
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// The latencies of a class in bins, for each group.
+struct Binned {
+    /// A step reaches from the place before to its own: the bins' ends, behind the beginning of the first.
+    ends: Vec<f64>,
+    /// The share of all in each bin, in percent.
+    shares: Vec<Values>,
+    /// The share of all that is slower than each end, in percent.
+    slower: Vec<Values>,
+}
+
+impl Binned {
+    fn new(of_class: &[Latencies]) -> Self {
+        let bins: Vec<BTreeMap<i64, u64>> = of_class.iter().map(bins).collect();
+        let (first, last) = bins
+            .iter()
+            .flat_map(BTreeMap::keys)
+            .fold((i64::MAX, 0), |(a, b), bin| (a.min(*bin), b.max(*bin)));
+        // An empty bin on either side lets the curves begin and end on the ground.
+        let range: Vec<i64> = (first - 1..=last + 1).collect();
+        let ends = std::iter::once(range[0]).chain(range.iter().map(|bin| bin + 1));
+        let in_range: Vec<Vec<u64>> = bins
+            .iter()
+            .map(|bins| range.iter().map(|bin| bins.get(bin).copied().unwrap_or(0)).collect())
+            .collect();
+        let of_all = || of_class.iter().map(Latencies::count).zip(&in_range);
+        Self {
+            ends: ends.map(beginning).collect(),
+            shares: of_all().map(|(all, counts)| shares(all, counts)).collect(),
+            slower: of_all().map(|(all, counts)| slower(all, counts)).collect(),
+        }
+    }
+}
+
+/// How many latencies lie in each bin that has any.
+fn bins(latencies: &Latencies) -> BTreeMap<i64, u64> {
+    let mut bins: BTreeMap<i64, u64> = BTreeMap::new();
+    for bucket in latencies.buckets() {
+        *bins.entry(bin_of(bucket.low_ns.midpoint(bucket.high_ns))).or_default() += bucket.count;
+    }
+    bins
+}
+
+/// See [`Binned::shares`].
+fn shares(all: u64, counts: &[u64]) -> Values {
+    let share = |count: &u64| (all > 0).then(|| 100.0 * *count as f64 / all as f64);
+    Values::Each(std::iter::once(None).chain(counts.iter().map(share)).collect())
+}
+
+/// See [`Binned::slower`].
+fn slower(all: u64, counts: &[u64]) -> Values {
+    let mut left = all;
+    let mut slower = vec![(left > 0).then_some(100.0)];
+    for count in counts {
+        left -= count;
+        slower.push((left > 0).then(|| 100.0 * left as f64 / all as f64));
+    }
+    Values::Each(slower)
+}
+
+/// A line for each group: what one picture of a class has of its own.
+struct Curves<'a> {
+    /// By what its values are named for the script.
+    which: &'a str,
+    title: &'a str,
+    label: String,
+    unit: &'a str,
+    y: &'a Axis,
+    y_texts: &'a [String],
+    is_stepped: bool,
+    values: &'a [Values],
+}
+
+impl Curves<'_> {
+    fn marks(&self, x: &Axis, ends: &[f64]) -> Vec<Mark> {
+        let plane = Plane { x, y: self.y };
+        let mut marks = Vec::new();
+        for (i, values) in self.values.iter().enumerate() {
+            let Values::Each(each) = values else { continue };
+            let mark =
+                |kind: &str, d: String| Mark { class: format!("{kind} {}", series_class(i)), d };
+            if self.is_stepped {
+                marks.push(mark("area", plane.area_under_steps(ends, each)));
+                marks.push(mark("line", plane.steps(ends, each)));
+            } else {
+                marks.push(mark("line", plane.line(ends, values)));
+            }
+        }
+        marks
     }
 }
 

@@ -1,4 +1,4 @@
-//! The machine's clock. Real runs are the one place where it belongs: what they measure is time.
+//! The machine's clock: what real runs measure is time.
 
 use highorder_system::Ns;
 use rustix::time::{ClockId, Timespec, clock_gettime};

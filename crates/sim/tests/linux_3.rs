@@ -175,9 +175,10 @@ fn exhaust(kernel: &str, order: u8, gfp: Gfp) -> (u64, u64, u64) {
     let taken = Rc::new(RefCell::new(0));
     let count = taken.clone();
     let (sim, _) = run(&machine, kernel, move |cx| {
-        let request =
-            Request { order: Order(order), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
-        let want = Want { request, allowed: u64::MAX, process: None };
+        let node = NodeId(0);
+        let request = Request { order: Order(order), gfp, cpu: CpuId(0), node, past_lists: false };
+        let allowed = if gfp.contains(Gfp::THISNODE) { node.bit() } else { u64::MAX };
+        let want = Want { request, allowed, process: None };
         while alloc_pages(cx, want).is_some() {
             *count.borrow_mut() += 1;
         }

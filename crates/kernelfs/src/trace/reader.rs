@@ -118,18 +118,6 @@ impl TraceReader {
         Ok(Item::parse(&self.buffer[start..end]).ok())
     }
 
-    /// Remembers that the line read last has arguments that are not what they should be.
-    ///
-    /// For callers of [`Self::next_item`] that parse the events themselves.
-    pub fn bad_event(&mut self, event: &[u8], args: &[u8], mismatch: Mismatch) {
-        self.is_trace = true;
-        let mut text = event.to_vec();
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(args);
-        let found = found(&text, event.len() + 2 + mismatch.at);
-        self.problem(found, mismatch.expected);
-    }
-
     /// Ends the reading; the number of the last line, if the trace ends in the middle of it.
     ///
     /// # Errors

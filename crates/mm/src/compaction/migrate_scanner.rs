@@ -361,7 +361,7 @@ impl Memory {
         (if is_movable { Look::Movable } else { Look::InTheWay }, order.pages())
     }
 
-    /// Whether a page of several base pages is taken whole .
+    /// Whether a page of several base pages is taken whole.
     #[doc(alias = "skip_isolation_on_order")]
     fn may_isolate_large(&self, run: &CompactRun, order: Order) -> bool {
         self.policy.compaction.large_folios

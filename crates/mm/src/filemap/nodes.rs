@@ -249,10 +249,4 @@ impl Memory {
     pub fn give_page_buffer(&mut self, pfn: Pfn, object: Object) {
         self.files.give_buffer(self.frames.owner(pfn), object);
     }
-
-    /// What was released and not freed yet, for those who count.
-    #[must_use]
-    pub fn released_objects(&self) -> Vec<(CacheId, Object)> {
-        self.files.released.clone()
-    }
 }

@@ -119,32 +119,6 @@ pub enum Waiter {
 }
 
 impl Stall {
-    /// All of them.
-    pub const ALL: [Self; 22] = [
-        Self::DirectReclaim,
-        Self::Slowpath,
-        Self::DirectCompaction,
-        Self::SwapIn,
-        Self::PfmemallocThrottle,
-        Self::Fragmentation,
-        Self::ReclaimThrottle,
-        Self::DirtyThrottle,
-        Self::ReclaimWriteback,
-        Self::CongestionWait(Waiter::Direct),
-        Self::CongestionWaitFull(Waiter::Direct),
-        Self::WaitIffCongested(Waiter::Direct),
-        Self::WaitIffCongestedFull(Waiter::Direct),
-        Self::CongestionWait(Waiter::Kswapd),
-        Self::CongestionWaitFull(Waiter::Kswapd),
-        Self::WaitIffCongested(Waiter::Kswapd),
-        Self::WaitIffCongestedFull(Waiter::Kswapd),
-        Self::Demand(demand::DemandKind::KernelStack),
-        Self::Demand(demand::DemandKind::NetworkBuffer),
-        Self::Demand(demand::DemandKind::PageTable),
-        Self::Demand(demand::DemandKind::Pipe),
-        Self::Demand(demand::DemandKind::Module),
-    ];
-
     /// The class's name in records.
     #[must_use]
     pub const fn name(self) -> &'static str {

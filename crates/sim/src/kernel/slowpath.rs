@@ -38,7 +38,7 @@ const RETRY_WAIT: Ns = Ns(TENTH.0 / 5);
 pub struct Want {
     /// The request.
     pub request: Request,
-    /// The nodes it may come from, a bit for each.
+    /// The nodes it may come from, a bit for each. Of a request for its node alone ([`Gfp::THISNODE`]) it is that node's.
     pub allowed: u64,
     /// The process that asks, unless it is a kernel thread.
     pub process: Option<ProcessId>,
@@ -48,6 +48,10 @@ pub struct Want {
 /// killed. May suspend for long.
 #[doc(alias = "__alloc_pages")]
 pub fn alloc_pages(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
+    debug_assert!(
+        !want.request.gfp.contains(Gfp::THISNODE) || want.allowed == want.request.node.bit(),
+        "a request for its node alone comes from that node alone"
+    );
     let flags = cx.world().memory.fast_path_flags(want.request);
     let mut found = get_page(cx, want, Some(Mark::Low), flags);
     if found.is_none() {
@@ -433,8 +437,7 @@ fn should_reclaim_retry(
 /// Wakes kswapd of every node that the request could use.
 fn wake_all_kswapds(cx: &mut KernelCx<'_>, want: Want) {
     let Request { order, gfp, node, .. } = want.request;
-    let allowed = if gfp.contains(Gfp::THISNODE) { node.bit() } else { want.allowed };
-    for node in cx.world().memory.nodes_by_distance(node, allowed) {
+    for node in cx.world().memory.nodes_by_distance(node, want.allowed) {
         wakeup_kswapd(cx, node, order, gfp);
     }
 }
