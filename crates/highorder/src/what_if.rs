@@ -51,7 +51,8 @@ struct Asked {
     /// recorded one]
     #[arg(long, value_name = "KERNEL", add = ArgValueCompleter::new(complete::kernels))]
     kernel: Option<String>,
-    /// The machine whose costs work has, as `calibrate` measures them
+    /// The machine whose costs work has, as `calibrate` measures them, and whose disks there are; without any, the disks are
+    /// the default machine's
     #[arg(long, value_name = "MACHINE", default_value = MACHINE, add = ArgValueCompleter::new(complete::machines))]
     machine: String,
     /// Runs at once [default: one for each CPU]

@@ -86,6 +86,31 @@ fn where_the_machine_comes_to_its_end_the_other_columns_are_answered() {
 }
 
 #[test]
+fn a_machine_without_a_disk_gives_its_costs_alone() {
+    let file = common::project().join("machines/guest-tcg.toml");
+    let whole = fs::read_to_string(file).expect("text");
+    let (before, rest) = whole.split_once("[[disk]]").expect("a disk");
+    let (disk, rest) = rest.split_once("[[swap]]").expect("swap");
+    let (_, costs) = rest.split_once("\n# What primitive work").expect("costs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let machine = |name: &str, disk: &str| {
+        let path = folder.path().join(format!("{name}.toml"));
+        fs::write(&path, format!("{before}{disk}# What primitive work{costs}")).expect("a file");
+        text(&path).to_owned()
+    };
+    let asked = ["what-if", RECORDING, "--set", DEFER, "--seeds", "1", "--machine"];
+    let said = printed(&[&asked[..], &[machine("this", "").as_str()]].concat());
+    let lent = "- disks and swap are those of the machine `guest-tcg`, as `this` has no disk\n";
+    assert!(said.contains(lent), "{said}");
+    // All else is as on the machine whose costs these are.
+    let figures = |said: &str| said.split_once("Assumed:").map(|(figures, _)| figures.to_owned());
+    assert_eq!(figures(&said), figures(&printed(&asked[..6])));
+    let refusal =
+        refused(&[&asked[..], &[machine("dry", &format!("[[disk]]{disk}")).as_str()]].concat());
+    assert!(refusal.contains("machine dry has no swap, and the recorded one had"), "{refusal}");
+}
+
+#[test]
 fn where_the_model_is_far_off_there_is_no_advice() {
     let recording = "tests/data/recordings/612-rec-churn";
     let said = printed(&["what-if", recording, "--set", DEFER, "--seeds", "1", "--format", "json"]);

@@ -10,7 +10,7 @@ pub mod wanted;
 
 use crate::recording::Recording;
 use crate::residents::with_residents;
-use crate::start::machine_like;
+use crate::start::{lend_disks, machine_like, swap_kib};
 use crate::validate::median;
 use fates::{Fate, Fates, Life};
 use highorder_input::InputError;
@@ -351,8 +351,14 @@ impl Recorded {
         };
         let defrag = present.get("transparent_hugepage/defrag").map(String::as_str);
         let wanted = Wanted::of(&recording, defrag);
-        let template = machine::load(costs_of)?;
+        let mut template = machine::load(costs_of)?;
         assumed.push(format!("work costs what it costs on the machine `{}`", template.name));
+        assumed.extend(lend_disks(&mut template, MACHINE)?);
+        if template.swap.is_empty() && swap_kib(&recording.before) > 0 {
+            let message =
+                format!("machine {} has no swap, and the recorded one had", template.name);
+            return Err(InputError::other(message));
+        }
         let cpu_nodes = recording.cpu_nodes();
         let mut machine = machine_like(&recording.before, &cpu_nodes, &template, &mut assumed)?;
         if let Some(fault) = wanted.told.fault {
