@@ -111,6 +111,16 @@ fn a_machine_without_a_disk_gives_its_costs_alone() {
 }
 
 #[test]
+fn a_figure_whose_counter_the_model_misses_is_marked() {
+    let said =
+        printed(&["what-if", RECORDING, "--set", "vm.min_free_kbytes=100000", "--seeds", "1"]);
+    let first = said.lines().next().expect("a line");
+    // 515 pages were swapped out there, and none are in the model.
+    let marked = "pages would be swapped out instead of 0 (the model is 100 % off here)";
+    assert!(first.contains(marked), "{said}");
+}
+
+#[test]
 fn where_the_model_is_far_off_there_is_no_advice() {
     let recording = "tests/data/recordings/612-rec-churn";
     let said = printed(&["what-if", recording, "--set", DEFER, "--seeds", "1", "--format", "json"]);

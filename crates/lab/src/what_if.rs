@@ -302,6 +302,9 @@ pub const CREDIBLE: f64 = 0.25;
 /// what is compared; where anything happened that memory had to be found for, there are ten and more.
 pub const JUDGED_LEAST: usize = 5;
 
+/// What tasks wait, among what is compared.
+pub const STALLED: &str = "ms in reclaim and compaction";
+
 /// What is compared with the recorded machine's own counters.
 const COUNTERS: [&str; 14] = [
     "pgfault",
@@ -607,7 +610,7 @@ impl Recorded {
         };
         let mut waits: Vec<f64> = present.records.iter().map(waited_ms).collect();
         let stalled = median(&mut waits).map(|model| Agreement {
-            name: "ms in reclaim and compaction",
+            name: STALLED,
             recorded: self.wanted.told.stalled.0 as f64 / 1e6,
             model,
         });

@@ -1,7 +1,7 @@
 //! Answers as tables and sentences.
 
 use highorder_lab::what_if::{
-    Agreement, Answer, CREDIBLE, JUDGED_LEAST, MEASURES, Measure, measure, median_error,
+    Agreement, Answer, CREDIBLE, JUDGED_LEAST, MEASURES, Measure, STALLED, measure, median_error,
 };
 use highorder_tables::{Table, Value, text};
 
@@ -55,7 +55,7 @@ pub(super) fn changes_told(
     let Some((now, proposed)) = answers.split_first() else { return Vec::new() };
     let told = labels.iter().zip(proposed).filter_map(|(label, answer)| {
         let unfinished = unfinished_told(&format!("with {label}"), answer, nr_tasks);
-        let change = || shown.is_credible.then(|| change_told(label, now, answer));
+        let change = || shown.is_credible.then(|| change_told(label, now, answer, shown));
         unfinished.map(|told| sentence(&told)).or_else(change)
     });
     let present = unfinished_told("under the present settings", now, nr_tasks)
@@ -90,15 +90,18 @@ fn sentence(told: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn change_told(label: &str, now: &Answer, then: &Answer) -> String {
+/// What the model has now stands behind `instead of`; where its own counters are further off than a model may be that is to
+/// be believed, that is told there.
+fn change_told(label: &str, now: &Answer, then: &Answer, agreement: &AgreementShown) -> String {
     let of = |name: &str| Some((measure(name).of(now)?, measure(name).of(then)?));
     let mut parts = Vec::new();
     if let Some((a, b)) = of("Time in stalls") {
         let shown = |value: f64| format!("{value:.2} s");
+        let off = agreement.off(&[STALLED]);
         parts.push(match shown(a[0]) == shown(b[0]) && is_same(a, b) {
-            true => format!("tasks would wait for memory as long as now, {}", shown(b[0])),
+            true => format!("tasks would wait for memory as long as now, {}{off}", shown(b[0])),
             false => format!(
-                "tasks would wait {} for memory instead of {}{}",
+                "tasks would wait {} for memory instead of {}{off}{}",
                 shown(b[0]),
                 shown(a[0]),
                 chance(a, b, shown)
@@ -108,11 +111,15 @@ fn change_told(label: &str, now: &Answer, then: &Answer) -> String {
     if let Some((a, b)) = of("Areas with a huge page") {
         let shown = |value: f64| format!("{value:.0} %");
         let areas = "of the areas that want a huge page would get one";
+        let off = agreement.off(&["thp_fault_alloc", "thp_fault_fallback"]);
         parts.push(match shown(a[0]) == shown(b[0]) && is_same(a, b) {
-            true => format!("{} {areas}, as now", shown(b[0])),
-            false => {
-                format!("{} {areas} instead of {}{}", shown(b[0]), shown(a[0]), chance(a, b, shown))
-            }
+            true => format!("{} {areas}, as now{off}", shown(b[0])),
+            false => format!(
+                "{} {areas} instead of {}{off}{}",
+                shown(b[0]),
+                shown(a[0]),
+                chance(a, b, shown)
+            ),
         });
     }
     if let Some((a, b)) = of("CPU of kernel threads")
@@ -124,7 +131,8 @@ fn change_told(label: &str, now: &Answer, then: &Answer) -> String {
     if let Some((a, b)) = of("Pages swapped out")
         && !is_same(a, b)
     {
-        parts.push(format!("{:.0} pages would be swapped out instead of {:.0}", b[0], a[0]));
+        let off = agreement.off(&["pswpout"]);
+        parts.push(format!("{:.0} pages would be swapped out instead of {:.0}{off}", b[0], a[0]));
     }
     format!("With {label}, {}.", parts.join("; "))
 }
@@ -183,6 +191,18 @@ impl AgreementShown {
             ]);
         }
         table
+    }
+
+    /// What is said beside a figure that hangs on these counters: how far the model is off the worst of them, if that is
+    /// too far.
+    fn off(&self, counters: &[&str]) -> String {
+        let rows = self.rows.iter().filter(|row| counters.contains(&row.name));
+        match rows.filter_map(Agreement::error).max_by(f64::total_cmp) {
+            Some(error) if error > CREDIBLE => {
+                format!(" (the model is {:.0} % off here)", 100.0 * error)
+            }
+            _ => String::new(),
+        }
     }
 
     /// Whether the model is to be believed here.
@@ -258,6 +278,26 @@ mod tests {
         let of_none = AgreementShown::new(Vec::new(), told(vec![run(14)]));
         assert!(of_none.verdict().starts_with("No advice: with a=1, 14 of 14 tasks"));
         assert_eq!(sentence("with"), "With");
+    }
+
+    #[test]
+    fn a_figure_whose_counter_is_far_off_is_told_with_that() {
+        let row = |name, recorded, model| Agreement { name, recorded, model };
+        let rows = vec![
+            row("pswpout", 515.0, 0.0),
+            row("thp_fault_alloc", 100.0, 110.0),
+            row("thp_fault_fallback", 100.0, 160.0),
+            row(STALLED, 1000.0, 1200.0),
+            row("pswpin", 8.0, 0.0),
+        ];
+        let shown = AgreementShown::new(rows, None);
+        assert_eq!(shown.off(&["pswpout"]), " (the model is 100 % off here)");
+        let huge = ["thp_fault_alloc", "thp_fault_fallback"];
+        assert_eq!(shown.off(&huge), " (the model is 60 % off here)");
+        // Near enough, too few to tell, and not compared.
+        for near in [&[STALLED][..], &["thp_fault_alloc"], &["pswpin"], &["pgfault"]] {
+            assert_eq!(shown.off(near), "", "{near:?}");
+        }
     }
 
     #[test]
