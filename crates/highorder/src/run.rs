@@ -502,10 +502,16 @@ impl From<ExecuteError> for Failure {
             ExecuteError::Run { .. } => Self::internal(error.to_string()),
             ExecuteError::Real {
                 ref name,
-                error: RealError::Host(HostError::KnobNotApplied { .. }),
+                error: RealError::Host(HostError::KnobsNotApplied { ref knobs }),
             } => {
-                let expected = "expected --apply-knobs, or experiments without knobs";
-                Self::input(format!("run {name} would change settings of this machine: {expected}"))
+                let told = knobs
+                    .iter()
+                    .map(|knob| format!("{} from {} to {}", knob.name, knob.now, knob.value));
+                Self::input(format!(
+                    "run {name} would change settings of this machine ({}): expected --apply-knobs, or experiments \
+                     without knobs",
+                    told.collect::<Vec<_>>().join(", ")
+                ))
             }
             // What a guest or this machine could not do is not ours: its memory, its image, its rights.
             ExecuteError::Real { .. } => Self::input(error.to_string()),

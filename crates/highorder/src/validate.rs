@@ -67,7 +67,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<String>,
     /// The machine whose costs work has and whose disks there are, as `calibrate` measures them, instead of the one that
-    /// comes with the program and is most like each case's guest; CPUs, nodes and swap are each case's
+    /// comes with the program and is most like each case's guest, which also lends disks to a machine without any; CPUs,
+    /// nodes and swap are each case's
     #[arg(long, value_name = "MACHINE", conflicts_with = "live", add = ArgValueCompleter::new(complete::machines))]
     machine: Option<String>,
     /// Print as

@@ -19,7 +19,7 @@ use serde_json::json;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
-use told::{AgreementShown, changes_told};
+use told::{AgreementShown, changes_told, unfinished_told};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -51,7 +51,8 @@ struct Asked {
     /// recorded one]
     #[arg(long, value_name = "KERNEL", add = ArgValueCompleter::new(complete::kernels))]
     kernel: Option<String>,
-    /// The machine whose costs work has, as `calibrate` measures them
+    /// The machine whose costs work has, as `calibrate` measures them, and whose disks there are; without any, the disks are
+    /// the default machine's
     #[arg(long, value_name = "MACHINE", default_value = MACHINE, add = ArgValueCompleter::new(complete::machines))]
     machine: String,
     /// Runs at once [default: one for each CPU]
@@ -133,12 +134,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let answers = arguments.asked.ask(&recorded, &settings)?;
     let shown = arguments.asked.agreement(&recorded, &answers[0])?;
     let labels: Vec<&str> = proposals.iter().map(|proposal| proposal.label.as_str()).collect();
+    none_goes_on(&labels, &answers[1..])?;
     let table = told::measures("What would come of it", &labels, &answers);
-    let first = match shown.is_credible {
-        true => changes_told(&labels, &answers),
-        false => vec![shown.verdict()],
-    };
+    let nr_tasks = recorded.wanted().tasks.len();
+    let mut first = Vec::new();
+    if !shown.is_credible {
+        first.push(shown.verdict());
+    }
+    first.extend(changes_told(&labels, &answers, nr_tasks, &shown));
     arguments.asked.print(&recorded, &first, &[table], &shown)
+}
+
+/// Refuses settings under none of which the machine goes on.
+fn none_goes_on(labels: &[&str], proposed: &[Answer]) -> Result<(), Failure> {
+    let halted: Option<Vec<&str>> = proposed.iter().map(Answer::halted).collect();
+    match halted {
+        None => Ok(()),
+        Some(all) => {
+            let told = labels.iter().zip(all).map(|(label, why)| format!("with {label}, {why}"));
+            Err(Failure::input(told.collect::<Vec<_>>().join("; ")))
+        }
+    }
 }
 
 impl Arguments {
@@ -208,20 +224,32 @@ impl Asked {
         let bar = output::progress(Some(settings.len() as u64 * self.seeds), "runs");
         let answers = recorded.ask(settings, self.seeds, loops, workers, &|| bar.inc(1));
         bar.finish_and_clear();
-        answers.map_err(Failure::input)
+        answers.map_err(Failure::internal)
     }
 
-    /// How the model repeats what was recorded: once through it.
-    fn agreement(&self, recorded: &Recorded, present: &Answer) -> Result<AgreementShown, Failure> {
+    /// How the model repeats what was recorded: once through it. A machine that comes to its end under its own settings
+    /// is refused.
+    fn agreement(&self, recorded: &Recorded, asked: &Answer) -> Result<AgreementShown, Failure> {
         let once;
         let present = match self.loops {
-            1 => present,
+            1 => asked,
             _ => {
                 once = self.ask_for(recorded, &[Knobs::new()], 1)?;
                 &once[0]
             }
         };
-        Ok(AgreementShown::new(recorded.agreement(present)))
+        let all = [asked, present];
+        if let Some(why) = all.iter().find_map(|answer| answer.halted()) {
+            return Err(Failure::input(format!(
+                "{}: under the present settings, {why}",
+                self.recording.display()
+            )));
+        }
+        let without = all.into_iter().find(|answer| answer.records.is_empty());
+        let nr_tasks = recorded.wanted().tasks.len();
+        let unfinished = without
+            .and_then(|answer| unfinished_told("under the present settings", answer, nr_tasks));
+        Ok(AgreementShown::new(recorded.agreement(present), unfinished))
     }
 
     fn workers(&self) -> NonZeroUsize {

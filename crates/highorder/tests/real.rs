@@ -233,13 +233,13 @@ fn the_host_runs_the_same_experiment_and_changes_nothing() {
 fn settings_of_the_host_are_changed_only_when_told() {
     let folder = tempfile::tempdir().expect("a folder");
     // No kernel boots with it.
-    let knobs = "knobs = { \"vm.swappiness\" = 93 }\n";
+    let knobs = "knobs = { \"vm.swappiness\" = 93, \"vm.watermark_scale_factor\" = 77 }\n";
     let (experiment, store) = (experiment(folder.path(), knobs), folder.path().join("store"));
     let told = refused(&["run", text(&experiment), "--on", "host", "--store", text(&store)]);
-    assert!(
-        told.contains("would change settings of this machine: expected --apply-knobs"),
-        "{told}"
-    );
+    assert!(told.contains("would change settings of this machine (vm.swappiness from "), "{told}");
+    for part in [" to 93, vm.watermark_scale_factor from ", " to 77): expected --apply-knobs"] {
+        assert!(told.contains(part), "no `{part}` in {told}");
+    }
     assert_eq!(told.lines().count(), 1, "{told}");
 }
 

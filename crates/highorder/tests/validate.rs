@@ -256,6 +256,14 @@ fn costs_and_disks_are_those_of_the_machine_that_is_named() {
     fs::write(&path, format!("{before}# What primitive work{costs}")).unwrap();
     let error = refused(&[&chosen[..], &["--machine", path.to_str().unwrap()]].concat());
     assert!(error.contains("machine without-swap has no swap, and the guest had"), "{error}");
+    // As `calibrate` writes them: there are costs, and the disks are those of the guest's machine.
+    let (without_disk, _) = before.split_once("[[disk]]").unwrap();
+    let path = folder.path().join("costs.toml");
+    fs::write(&path, format!("{without_disk}# What primitive work{costs}")).unwrap();
+    let lent = under(path.to_str().unwrap());
+    assert!(lent.contains("disks and swap are those of the machine `guest-tcg`"), "{lent}");
+    let (figures, _) = lent.split_once("Derived").unwrap();
+    assert!(printed(&chosen).starts_with(figures.trim_end()), "{lent}");
 }
 
 #[test]

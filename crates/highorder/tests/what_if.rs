@@ -50,6 +50,77 @@ fn values_stand_beside_each_other_for_programs_too() {
 }
 
 #[test]
+fn a_setting_under_which_tasks_do_not_finish_is_no_improvement() {
+    let knob = "vm.min_free_kbytes";
+    let dead = format!("{knob}=99999999");
+    let said = printed(&["what-if", RECORDING, "--set", &dead, "--format", "json"]);
+    let said: Value = serde_json::from_str(&said).expect("one object");
+    let sentences = said["says"].as_array().expect("sentences");
+    let told = sentences[0].as_str().expect("a sentence");
+    assert!(told.starts_with(&format!("With {dead}, ")), "{told}");
+    assert!(
+        told.contains(" of 14 tasks would not finish what was recorded, in 3 of 3 runs: "),
+        "{told}"
+    );
+    assert!(!told.contains("tasks would wait"), "{told}");
+    let rows = said["tables"][0]["rows"].as_array().expect("rows");
+    let row = |name: &str| rows.iter().find(|row| row["measure"] == name).expect("a row");
+    assert_eq!(row("Runs that did less")["now"], 0);
+    assert_eq!(row("Runs that did less")[dead.as_str()], 3);
+    assert!(row("Time in stalls")[dead.as_str()].is_null(), "{rows:?}");
+}
+
+#[test]
+fn where_the_machine_comes_to_its_end_the_other_columns_are_answered() {
+    let knob = "vm.min_free_kbytes";
+    let vary = format!("{knob}=47120,430000");
+    let said = printed(&["what-if", RECORDING, "--vary", &vary, "--seeds", "1"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with(&format!("With {knob}=47120, tasks would wait ")), "{said}");
+    assert!(lines[1].starts_with(&format!("With {knob}=430000, ")), "{said}");
+    assert!(lines[1].contains("the machine came to its end: memory ran out"), "{said}");
+    let set = format!("{knob}=430000");
+    let refusal = refused(&["what-if", RECORDING, "--set", &set, "--seeds", "1"]);
+    assert!(refusal.contains(&format!("error: with {set}, at ")), "{refusal}");
+    assert!(refusal.contains("the machine came to its end"), "{refusal}");
+}
+
+#[test]
+fn a_machine_without_a_disk_gives_its_costs_alone() {
+    let file = common::project().join("machines/guest-tcg.toml");
+    let whole = fs::read_to_string(file).expect("text");
+    let (before, rest) = whole.split_once("[[disk]]").expect("a disk");
+    let (disk, rest) = rest.split_once("[[swap]]").expect("swap");
+    let (_, costs) = rest.split_once("\n# What primitive work").expect("costs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let machine = |name: &str, disk: &str| {
+        let path = folder.path().join(format!("{name}.toml"));
+        fs::write(&path, format!("{before}{disk}# What primitive work{costs}")).expect("a file");
+        text(&path).to_owned()
+    };
+    let asked = ["what-if", RECORDING, "--set", DEFER, "--seeds", "1", "--machine"];
+    let said = printed(&[&asked[..], &[machine("this", "").as_str()]].concat());
+    let lent = "- disks and swap are those of the machine `guest-tcg`, as `this` has no disk\n";
+    assert!(said.contains(lent), "{said}");
+    // All else is as on the machine whose costs these are.
+    let figures = |said: &str| said.split_once("Assumed:").map(|(figures, _)| figures.to_owned());
+    assert_eq!(figures(&said), figures(&printed(&asked[..6])));
+    let refusal =
+        refused(&[&asked[..], &[machine("dry", &format!("[[disk]]{disk}")).as_str()]].concat());
+    assert!(refusal.contains("machine dry has no swap, and the recorded one had"), "{refusal}");
+}
+
+#[test]
+fn a_figure_whose_counter_the_model_misses_is_marked() {
+    let said =
+        printed(&["what-if", RECORDING, "--set", "vm.min_free_kbytes=100000", "--seeds", "1"]);
+    let first = said.lines().next().expect("a line");
+    // 515 pages were swapped out there, and none are in the model.
+    let marked = "pages would be swapped out instead of 0 (the model is 100 % off here)";
+    assert!(first.contains(marked), "{said}");
+}
+
+#[test]
 fn where_the_model_is_far_off_there_is_no_advice() {
     let recording = "tests/data/recordings/612-rec-churn";
     let said = printed(&["what-if", recording, "--set", DEFER, "--seeds", "1", "--format", "json"]);

@@ -6,7 +6,7 @@ use crate::residents::with_residents;
 use crate::run::Plan;
 use highorder_input::InputError;
 use highorder_kernelfs::{Meminfo, TextFile};
-use highorder_kernels::KernelFile;
+use highorder_kernels::{KernelFile, machine};
 use highorder_mm::types::NodeId;
 use highorder_model::Found;
 use highorder_sim::Machine;
@@ -137,13 +137,38 @@ pub(crate) fn machine_like(
         assumed.push("CPUs are numbered node by node, which they were not".to_owned());
     }
     machine.sched = machine.sched.of_cpus(next);
-    let meminfo =
-        snapshot.files.get("meminfo").and_then(|text| Meminfo::parse("meminfo", text).ok());
-    let swap_kib = meminfo.and_then(|meminfo| meminfo.get("SwapTotal")).unwrap_or(0);
+    let swap_kib = swap_kib(snapshot);
     let room = machine.disks.first().map_or(0, |disk| disk.capacity_bytes);
     machine.swap.truncate(usize::from(swap_kib > 0));
     for area in &mut machine.swap {
         area.bytes = (swap_kib * KIB).min(room);
     }
     Ok(machine)
+}
+
+/// How much swap there was.
+pub(crate) fn swap_kib(snapshot: &Snapshot) -> u64 {
+    let meminfo =
+        snapshot.files.get("meminfo").and_then(|text| Meminfo::parse("meminfo", text).ok());
+    meminfo.and_then(|meminfo| meminfo.get("SwapTotal")).unwrap_or(0)
+}
+
+/// Gives a machine without a disk, as `calibrate` writes them, the disks and the swap of `lender`, and returns a sentence
+/// that says so.
+///
+/// # Errors
+/// The lender cannot be read.
+pub(crate) fn lend_disks(
+    machine: &mut Machine,
+    lender: &str,
+) -> Result<Option<String>, InputError> {
+    if !machine.disks.is_empty() {
+        return Ok(None);
+    }
+    let lender = machine::load(lender)?;
+    machine.disks = lender.disks;
+    machine.file_systems = lender.file_systems;
+    machine.swap = lender.swap;
+    let (from, to) = (lender.name, &machine.name);
+    Ok(Some(format!("disks and swap are those of the machine `{from}`, as `{to}` has no disk")))
 }

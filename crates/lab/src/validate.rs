@@ -24,6 +24,7 @@ pub use quantity::{
 };
 pub use repeats::{Noise, RealSpread, Repeats};
 
+use crate::start::lend_disks;
 use crate::{Experiment, RealOptions, Scale, Target};
 use highorder_files::limits;
 use highorder_input::InputError;
@@ -188,10 +189,11 @@ impl Case {
     }
 
     /// Runs the case on the model, if there is all it needs: under this kernel, or else under the kernel file of its
-    /// release. Costs and disks are this machine's, or else those of the one that is most like the guest; its shape is the case's.
+    /// release. Costs and disks are this machine's, or else those of the one that is most like the guest, as are the disks where it has
+    /// none; its shape is the case's.
     ///
     /// # Errors
-    /// A file of the case is malformed, or the machine has no disk, or no swap where the guest had some.
+    /// A file of the case is malformed, or the machine has a disk and no swap where the guest had some.
     pub fn run(
         &self,
         kernel: Option<&KernelFile>,
@@ -229,10 +231,11 @@ impl Case {
         else {
             return Ok(Outcome::Waits(waits));
         };
-        let costs_of = match costs_of {
+        let mut costs_of = match costs_of {
             Some(machine) => machine.clone(),
             None => machine::load(self.guest_machine())?,
         };
+        let lent = lend_disks(&mut costs_of, self.guest_machine())?;
         let machine = self.machine(costs_of)?;
         let options = Options {
             way: Way::Counts,
@@ -291,7 +294,8 @@ impl Case {
         let modelled = Fallbacks::of(&model);
         let rows = compare(&self.record, &model, recorded.map(|recorded| (recorded, modelled)));
         let derived = snapshot.inferred.into_iter().filter(|what| what.contains("`managed`"));
-        Ok(Outcome::Compared(Box::new(Compared { derived: derived.collect(), rows, model })))
+        let derived = derived.chain(lent).collect();
+        Ok(Outcome::Compared(Box::new(Compared { derived, rows, model })))
     }
 
     /// The kernel file of the case's release, or what is missing.

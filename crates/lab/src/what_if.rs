@@ -10,7 +10,7 @@ pub mod wanted;
 
 use crate::recording::Recording;
 use crate::residents::with_residents;
-use crate::start::machine_like;
+use crate::start::{lend_disks, machine_like, swap_kib};
 use crate::validate::median;
 use fates::{Fate, Fates, Life};
 use highorder_input::InputError;
@@ -18,10 +18,13 @@ use highorder_kernelfs::{Settings, TextFile, Vmstat};
 use highorder_kernels::{KernelFile, machine};
 use highorder_mm::types::Pfn;
 use highorder_model::{ModelSpec, check_knob_of, knobs, run_from, sets_marks};
+use highorder_record::ended::{ended_early, ended_early_note};
+use highorder_record::killed::killed_process;
 use highorder_record::{Inputs, Record, State};
 use highorder_sim::{Cost, Costs, Machine, Ns, RunError};
 use highorder_snapshot::RecordingFiles;
 use highorder_system::Area;
+use highorder_tables::text;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 pub use replayed::Course;
@@ -57,8 +60,52 @@ pub struct Recorded {
 /// Of one setting, what came of it with each seed.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The records, by seed.
+    /// The records of the runs in which every task did what it had done, by seed.
     pub records: Vec<Record>,
+    /// The runs in which less was done, by seed. They have no figures: who does less waits less.
+    pub unfinished: Vec<Unfinished>,
+}
+
+/// A run that did less than was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Tasks that did not come to the end of what they had done.
+    pub nr_tasks: usize,
+    /// Why, in words.
+    pub why: String,
+    /// Whether the machine came to its end, as a kernel that panics.
+    pub is_halted: bool,
+}
+
+/// Why a run has no figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoFigures {
+    /// Less was done than was recorded.
+    Unfinished(Unfinished),
+    /// A fault of ours, in words.
+    Fault(String),
+}
+
+impl Answer {
+    /// Why the machine came to its end, if it did so in every run.
+    #[must_use]
+    pub fn halted(&self) -> Option<&str> {
+        let all_halted = self.records.is_empty() && self.unfinished.iter().all(|run| run.is_halted);
+        self.unfinished.first().filter(|_| all_halted).map(|run| run.why.as_str())
+    }
+
+    /// How many runs there were.
+    #[must_use]
+    pub fn nr_runs(&self) -> usize {
+        self.records.len() + self.unfinished.len()
+    }
+
+    /// The fewest and the most tasks that did not finish, of the runs that did less.
+    #[must_use]
+    pub fn nr_unfinished_tasks(&self) -> Option<(usize, usize)> {
+        let tasks = || self.unfinished.iter().map(|run| run.nr_tasks);
+        tasks().min().zip(tasks().max())
+    }
 }
 
 /// A figure of a run, for tables.
@@ -74,7 +121,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Its values in the runs of an answer: the median, the least and the most.
+    /// Its values in the runs of an answer that did all that was recorded: the median, the least and the most.
     #[must_use]
     pub fn of(&self, answer: &Answer) -> Option<[f64; 3]> {
         let mut values: Vec<f64> = answer.records.iter().filter_map(self.of).collect();
@@ -255,6 +302,9 @@ pub const CREDIBLE: f64 = 0.25;
 /// what is compared; where anything happened that memory had to be found for, there are ten and more.
 pub const JUDGED_LEAST: usize = 5;
 
+/// What tasks wait, among what is compared.
+pub const STALLED: &str = "ms in reclaim and compaction";
+
 /// What is compared with the recorded machine's own counters.
 const COUNTERS: [&str; 14] = [
     "pgfault",
@@ -304,8 +354,14 @@ impl Recorded {
         };
         let defrag = present.get("transparent_hugepage/defrag").map(String::as_str);
         let wanted = Wanted::of(&recording, defrag);
-        let template = machine::load(costs_of)?;
+        let mut template = machine::load(costs_of)?;
         assumed.push(format!("work costs what it costs on the machine `{}`", template.name));
+        assumed.extend(lend_disks(&mut template, MACHINE)?);
+        if template.swap.is_empty() && swap_kib(&recording.before) > 0 {
+            let message =
+                format!("machine {} has no swap, and the recorded one had", template.name);
+            return Err(InputError::other(message));
+        }
         let cpu_nodes = recording.cpu_nodes();
         let mut machine = machine_like(&recording.before, &cpu_nodes, &template, &mut assumed)?;
         if let Some(fault) = wanted.told.fault {
@@ -426,16 +482,17 @@ impl Recorded {
     /// One run under the present knobs with these in place of them.
     ///
     /// # Errors
-    /// The run could not go on, in words.
-    pub fn run(&self, proposed: &Knobs, course: Course) -> Result<Record, String> {
-        let mut found = self.restored().map_err(|error| error.to_string())?;
+    /// Less was done than was recorded; or a fault of ours.
+    pub fn run(&self, proposed: &Knobs, course: Course) -> Result<Record, NoFigures> {
+        let mut found = self.restored().map_err(|error| NoFigures::Fault(error.to_string()))?;
         found.residents.freed.clone_from(&self.freed);
         found.sets_marks = sets_marks(proposed.keys());
         let mut knobs = self.present.clone();
         knobs.extend(proposed.iter().map(|(name, value)| (name.clone(), value.clone())));
         let mut machine = self.machine.clone();
         machine.costs = drawn_costs(machine.costs, course.seed);
-        let code = replayed::code(&self.wanted, &machine.costs, course);
+        let nr_finished = Arc::new(AtomicUsize::new(0));
+        let code = replayed::code(&self.wanted, &machine.costs, course, &nr_finished);
         let spec = ModelSpec {
             machine,
             policy: self.kernel.policy.clone(),
@@ -447,13 +504,27 @@ impl Recorded {
             draw: None,
             watch: None,
         };
-        completed(run_from(found, spec, Inputs::default(), code))
+        let ran = run_from(found, spec, Inputs::default(), code);
+        let nr_tasks = self.wanted.tasks.len() - nr_finished.load(Ordering::Relaxed);
+        match ran {
+            Ok((record, _)) => match why_unfinished(&record, nr_tasks) {
+                None => Ok(record),
+                Some(why) => {
+                    Err(NoFigures::Unfinished(Unfinished { nr_tasks, why, is_halted: false }))
+                }
+            },
+            Err(error @ RunError::Halted { .. }) => {
+                let why = error.to_string();
+                Err(NoFigures::Unfinished(Unfinished { nr_tasks, why, is_halted: true }))
+            }
+            Err(error) => Err(NoFigures::Fault(error.to_string())),
+        }
     }
 
     /// Runs of each of these settings with each seed, over so many workers. `progress` is told of every run that ended.
     ///
     /// # Errors
-    /// A run could not go on, in words.
+    /// A fault of ours, in words.
     pub fn ask(
         &self,
         settings: &[Knobs],
@@ -467,7 +538,8 @@ impl Recorded {
             .flat_map(|at| courses.iter().map(move |&course| (at, course)))
             .collect();
         let next = AtomicUsize::new(0);
-        let done: Mutex<Vec<Option<Result<Record, String>>>> = Mutex::new(vec![None; jobs.len()]);
+        let done: Mutex<Vec<Option<Result<Record, NoFigures>>>> =
+            Mutex::new(vec![None; jobs.len()]);
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
@@ -485,8 +557,15 @@ impl Recorded {
         let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter();
         let mut answers = Vec::with_capacity(settings.len());
         for _ in settings {
-            let records = done.by_ref().take(courses.len()).flatten().collect::<Result<_, _>>()?;
-            answers.push(Answer { records });
+            let mut answer = Answer { records: Vec::new(), unfinished: Vec::new() };
+            for ran in done.by_ref().take(courses.len()).flatten() {
+                match ran {
+                    Ok(record) => answer.records.push(record),
+                    Err(NoFigures::Unfinished(run)) => answer.unfinished.push(run),
+                    Err(NoFigures::Fault(why)) => return Err(why),
+                }
+            }
+            answers.push(answer);
         }
         Ok(answers)
     }
@@ -531,7 +610,7 @@ impl Recorded {
         };
         let mut waits: Vec<f64> = present.records.iter().map(waited_ms).collect();
         let stalled = median(&mut waits).map(|model| Agreement {
-            name: "ms in reclaim and compaction",
+            name: STALLED,
             recorded: self.wanted.told.stalled.0 as f64 / 1e6,
             model,
         });
@@ -555,10 +634,24 @@ impl Recorded {
 /// A run's record, if its program came to its end; else why it did not, in words.
 pub(crate) fn completed<T>(ran: Result<(Record, T), RunError>) -> Result<Record, String> {
     let (record, _) = ran.map_err(|error| error.to_string())?;
-    match record.notes.iter().find(|note| note.starts_with("main: ")) {
-        Some(note) => Err(note.clone()),
+    match ended_early(&record) {
+        Some(why) => Err(ended_early_note(why)),
         None => Ok(record),
     }
+}
+
+/// Why less was done in a run than was recorded, if it was: the workload ended early, or processes were killed.
+fn why_unfinished(record: &Record, nr_tasks: usize) -> Option<String> {
+    if let Some(why) = ended_early(record) {
+        return Some(format!("the workload ended early ({why})"));
+    }
+    let nr_killed = record.notes.iter().filter(|note| killed_process(note).is_some()).count();
+    if nr_killed == 0 {
+        assert_eq!(nr_tasks, 0, "a task that is not killed finishes, or ends the workload");
+        return None;
+    }
+    let were = if nr_killed == 1 { "process was" } else { "processes were" };
+    Some(format!("{} {were} killed, as memory ran out", text::count(nr_killed as u64)))
 }
 
 /// The settings that lie beside a recording's trace, if they do.

@@ -36,6 +36,7 @@ use rustix::thread::sched_getaffinity;
 use shared::{Mapping, state};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -120,20 +121,32 @@ impl HostSpec {
     }
 }
 
+/// A knob that is not as a run wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherKnob {
+    /// The knob.
+    pub name: String,
+    /// What it is to be.
+    pub value: String,
+    /// What it is.
+    pub now: String,
+}
+
+impl fmt::Display for OtherKnob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, value, now } = self;
+        write!(f, "{name} is `{now}` and not `{value}`")
+    }
+}
+
 /// Why there is no record of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A knob is to be set, and may not.
-    #[error(
-        "knob {name} is `{now}` and not `{value}`; changing it has to be allowed (apply_knobs)"
-    )]
-    KnobNotApplied {
-        /// The knob.
-        name: String,
-        /// What it is to be.
-        value: String,
-        /// What it is.
-        now: String,
+    /// Knobs are to be set, and may not.
+    #[error("{}; changing that has to be allowed (apply_knobs)", listed(knobs))]
+    KnobsNotApplied {
+        /// The knobs, by name.
+        knobs: Vec<OtherKnob>,
     },
     /// A setting could not be changed or put back.
     #[error(transparent)]
@@ -352,14 +365,21 @@ fn memory_rule(rule: MemoryRule) -> String {
 }
 
 fn refuse_other_knobs(knobs: &Knobs, wanted: &BTreeMap<String, String>) -> Result<(), HostError> {
+    let mut others = Vec::new();
     for (name, value) in wanted {
         let now = knobs.get(name)?;
         if now != *value {
-            let (name, value) = (name.clone(), value.clone());
-            return Err(HostError::KnobNotApplied { name, value, now });
+            others.push(OtherKnob { name: name.clone(), value: value.clone(), now });
         }
     }
-    Ok(())
+    match others.is_empty() {
+        true => Ok(()),
+        false => Err(HostError::KnobsNotApplied { knobs: others }),
+    }
+}
+
+fn listed(knobs: &[OtherKnob]) -> String {
+    knobs.iter().map(OtherKnob::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What the workload's end means for the record.

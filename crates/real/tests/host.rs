@@ -651,6 +651,13 @@ fn settings_are_not_changed_unless_that_is_allowed() {
     };
     let error = run_with(not_allowed, |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("vm.swappiness is `60` and not `10`"), "{error}");
+    let two = |spec: &mut HostSpec| {
+        not_allowed(spec);
+        spec.knobs.insert("transparent_hugepage/enabled".to_owned(), "never".to_owned());
+    };
+    let error = run_with(two, |_| Ok(())).unwrap_err().to_string();
+    let both = "transparent_hugepage/enabled is `madvise` and not `never`, vm.swappiness is `60` and not `10`";
+    assert!(error.contains(both), "{error}");
     fs::write(root.path().join(SWAPPINESS), "10\n").unwrap();
     run_with(not_allowed, |sys| {
         let refused = sys.set_knob("vm.swappiness", "20").unwrap_err();

@@ -72,6 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     tried.extend(pairs.into_iter().zip(answers).map(|(knobs, answer)| Tried { knobs, answer }));
     let best = self::helping(&now, &tried);
     let table = ranked(&now, &tried, &best);
+    let nr_tasks = recorded.wanted().tasks.len();
     let mut first = match (shown.is_credible, best.first()) {
         (false, _) => vec![shown.verdict()],
         (true, None) => vec![
@@ -81,8 +82,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ],
         (true, Some(&best)) => {
             let label = label(&tried[best].knobs);
-            told::changes_told(&[&label], &[now.clone(), tried[best].answer.clone()])
+            let answers = [now.clone(), tried[best].answer.clone()];
+            told::changes_told(&[&label], &answers, nr_tasks, &shown)
         }
+    };
+    let told = |this: &Tried| {
+        told::unfinished_told(&format!("\nWith {}", label(&this.knobs)), &this.answer, nr_tasks)
     };
     if shown.is_credible
         && let Some(&best) = best.first()
@@ -90,6 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     {
         first.extend(lines(&recorded, &tried[best].knobs));
     }
+    first.extend(tried.iter().filter_map(told));
     first.extend(idle(&now, &tried).map(|idle| format!("\n{idle}")));
     arguments.asked.print(&recorded, &first, &[table], &shown)
 }
@@ -134,12 +140,9 @@ fn helping(now: &Answer, tried: &[Tried]) -> Vec<usize> {
     helping
 }
 
-/// Whether tasks wait less and have no fewer huge pages, or have more and wait no longer; and none is killed for it.
+/// Whether tasks wait less and have no fewer huge pages, or have more and wait no longer; and all do what was recorded.
 fn helps(now: &Answer, then: &Answer) -> bool {
-    let nr_killed = |answer: &Answer| -> usize {
-        answer.records.iter().filter(|record| record.delta("oom_kill").unwrap_or(0) > 0).count()
-    };
-    if nr_killed(then) > nr_killed(now) {
+    if !then.unfinished.is_empty() {
         return false;
     }
     let better = |name: &str| {
@@ -207,7 +210,8 @@ fn ranked(now: &Answer, tried: &[Tried], best: &[usize]) -> Table {
     }
     for (at, this) in tried.iter().enumerate() {
         if !best.contains(&at) && !changes_nothing(now, &this.answer) {
-            row(label(&this.knobs), "no", &this.answer);
+            let helps = if this.answer.unfinished.is_empty() { "no" } else { "no, unfinished" };
+            row(label(&this.knobs), helps, &this.answer);
         }
     }
     table
@@ -215,7 +219,8 @@ fn ranked(now: &Answer, tried: &[Tried], best: &[usize]) -> Table {
 
 /// Whether every figure is what it is now.
 fn changes_nothing(now: &Answer, then: &Answer) -> bool {
-    MEASURES.iter().all(|measure| measure.of(now) == measure.of(then))
+    then.unfinished == now.unfinished
+        && MEASURES.iter().all(|measure| measure.of(now) == measure.of(then))
 }
 
 /// A sentence that names the settings that change nothing.

@@ -43,21 +43,28 @@ pub struct Course {
 }
 
 /// The workload: it ends when all tasks have come to their end, and the counters' state `held` is that moment's. `costs` are
-/// those of the machine that it runs on.
-pub(super) fn code(wanted: &Arc<Wanted>, costs: &Costs, course: Course) -> Code {
-    let (wanted, times) = (wanted.clone(), Times::of(costs));
+/// those of the machine that it runs on. `nr_finished` counts the tasks that did all that they had done.
+pub(super) fn code(
+    wanted: &Arc<Wanted>,
+    costs: &Costs,
+    course: Course,
+    nr_finished: &Arc<AtomicUsize>,
+) -> Code {
+    let (wanted, times, nr_finished) = (wanted.clone(), Times::of(costs), nr_finished.clone());
     Box::new(move |sys| {
         let running = Arc::new(AtomicUsize::new(wanted.tasks.len()));
         let is_over = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for number in 0..wanted.tasks.len() {
             let (wanted, running, is_over) = (wanted.clone(), running.clone(), is_over.clone());
+            let nr_finished = nr_finished.clone();
             let name = format!("task-{}", wanted.tasks[number].pid);
             let body: Code = Box::new(move |sys| {
                 let task = &wanted.tasks[number];
                 let done = Replayed::new(number, times).run(sys, task, wanted.length, course);
                 running.fetch_sub(1, Ordering::Relaxed);
                 done?;
+                nr_finished.fetch_add(1, Ordering::Relaxed);
                 wait_until(sys, || is_over.load(Ordering::Relaxed))
             });
             threads.push(sys.spawn(ThreadSpec::process(name), body)?);
