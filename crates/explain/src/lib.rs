@@ -50,6 +50,17 @@ pub struct Report {
     pub zones: Vec<Zone>,
 }
 
+impl Report {
+    /// Whether the kernel is older than a release; where the log does not say which one it is, it is not.
+    #[must_use]
+    pub fn is_before(&self, other: (u32, u32)) -> bool {
+        let Some(release) = &self.release else { return false };
+        let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
+        let Some(major) = numbers.next() else { return false };
+        (major, numbers.next().unwrap_or(0)) < other
+    }
+}
+
 /// A zone as the log tells it, in pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {

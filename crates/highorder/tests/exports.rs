@@ -157,3 +157,51 @@ fn a_guests_oom_report_is_explained() {
     assert!(json.contains("\"kind\": \"oom\""));
     assert!(refused(&["explain", "README.md"]).contains("found no report"));
 }
+
+/// What is said of a log.
+fn explained(log: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("kern.log");
+    fs::write(&file, log).expect("a log");
+    printed(&["explain", text(&file)])
+}
+
+/// A task that waited, with its stack below the scheduler's functions, innermost first.
+fn hung(task: &str, release: &str, stack: &[&str]) -> String {
+    let stack: String = stack.iter().map(|function| format!(" {function}+0x46/0x70\n")).collect();
+    format!(
+        "INFO: task {task}:345 blocked for more than 120 seconds.\n      Not tainted {release} #1\nCall Trace:\n \
+         __schedule+0x3fb/0xb40\n{stack}"
+    )
+}
+
+#[test]
+fn a_task_that_hangs_in_direct_compaction_is_not_told_to_do_without_proactive_compaction() {
+    let direct = ["compact_zone", "__alloc_pages_direct_compact", "__alloc_pages_slowpath"];
+    let told = explained(&hung("jbd2/sda1-8", "6.12.0", &direct));
+    assert!(told.contains("compacts for a request of its own (compact_zone)"), "{told}");
+    assert!(told.contains("a higher vm.compaction_proactiveness"), "{told}");
+    assert!(told.contains("transparent_hugepage/defrag defer or madvise"), "{told}");
+    assert!(!told.contains("proactiveness 0"), "{told}");
+    // 4.19 has no proactive compaction.
+    let told = explained(&hung("redis-server", "4.19.0-6-amd64", &direct));
+    assert!(
+        told.contains("fewer requests of high orders") && !told.contains("proactive"),
+        "{told}"
+    );
+    let khugepaged = [&direct[..], &["khugepaged"]].concat();
+    let told = explained(&hung("khugepaged", "6.12.0", &khugepaged));
+    assert!(told.contains("transparent_hugepage/khugepaged/defrag 0"), "{told}");
+}
+
+#[test]
+fn kcompactd_that_hangs_is_told_what_keeps_it_from_compacting() {
+    let told = explained(&hung("kcompactd0", "6.12.0", &["compact_zone", "kcompactd", "kthread"]));
+    assert!(told.contains("vm.compaction_proactiveness 0"), "{told}");
+    let woken = ["compact_zone", "kcompactd_do_work", "kcompactd", "kthread"];
+    let told = explained(&hung("kcompactd0", "6.12.0", &woken));
+    assert!(told.contains("requests of high orders woke it"), "{told}");
+    assert!(!told.contains("proactiveness"), "{told}");
+    let told = explained(&hung("sh", "6.12.0", &["compact_zone", "compact_node"]));
+    assert!(told.contains("does not say for whom") && !told.contains("proactiveness"), "{told}");
+}
