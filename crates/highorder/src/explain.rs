@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output;
 use clap::ValueEnum;
-use highorder_explain::{Kind, Refusal, Report, Zone, ZoneVerdict, judge};
+use highorder_explain::{Cgroup, Counter, Kind, Refusal, Report, Zone, ZoneVerdict, judge};
 use highorder_files::limits;
 use highorder_tables::{Table, Value};
 use std::fmt::Write as _;
@@ -122,7 +122,8 @@ fn told(report: &Report) -> String {
     for sentence in sentences(report, &verdicts) {
         let _ = writeln!(out, "  {sentence}");
     }
-    if !report.zones.is_empty() {
+    // Before 3.9 a cgroup's report had the machine's zones, which refused nothing.
+    if !report.zones.is_empty() && report.cgroup.is_none() {
         let _ = write!(out, "\n{}", table(report, &verdicts).text());
     }
     highorder_input::printable(&out)
@@ -133,6 +134,10 @@ fn sentences(report: &Report, verdicts: &[ZoneVerdict]) -> Vec<String> {
     let mut sentences = Vec::new();
     if report.kind == Kind::Hung {
         sentences.push(hung(report));
+    }
+    if let Some(cgroup) = &report.cgroup {
+        sentences.extend(of_cgroup(report, cgroup));
+        return sentences;
     }
     if report.zones.is_empty() {
         if report.kind != Kind::Hung {
@@ -239,6 +244,60 @@ fn hung(report: &Report) -> String {
     )
 }
 
+/// What a cgroup's limit refused, and who was killed for it.
+fn of_cgroup(report: &Report, cgroup: &Cgroup) -> Vec<String> {
+    let whose = match &cgroup.path {
+        Some(path) => format!("cgroup {path}"),
+        None => "a cgroup".to_owned(),
+    };
+    let reached = cgroup.reached();
+    let mut sentences = vec![match reached {
+        Some(counter) => format!("{whose} reached its limit: {}", used(counter)),
+        None => format!("{whose} reached its limit; the log does not say what it used"),
+    }];
+    let others = cgroup.counters.iter().filter(|counter| Some(*counter) != reached);
+    let others: Vec<String> = others.map(used).collect();
+    if !others.is_empty() {
+        sentences.push(format!("of the same cgroup: {}", others.join("; ")));
+    }
+    let has = |name: &str| cgroup.counters.iter().any(|counter| counter.name == name);
+    let limit = match reached.map(|counter| counter.name) {
+        Some("memory") if has("swap") => "memory.max",
+        Some("memory") if has("memory+swap") => "memory.limit_in_bytes",
+        Some("memory+swap") => "memory.memsw.limit_in_bytes",
+        Some("kmem") => "memory.kmem.limit_in_bytes",
+        _ => "limit",
+    };
+    sentences.push(format!(
+        "the machine's own memory was not short: a higher {limit} of this cgroup would have let it through"
+    ));
+    sentences.push(match &report.killed {
+        Some(killed) => {
+            let elsewhere =
+                cgroup.task_path.iter().filter(|path| cgroup.path.as_ref() != Some(*path));
+            let elsewhere: String = elsewhere.map(|path| format!(", of cgroup {path}")).collect();
+            let group = cgroup.killed_group.iter();
+            let group: String = group.map(|path| format!(", with all of cgroup {path}")).collect();
+            format!("{} (process {}) was killed{elsewhere}{group}", killed.name, killed.pid)
+        }
+        None => "the log does not say who was killed".to_owned(),
+    });
+    sentences
+}
+
+/// What a counter says.
+fn used(counter: &Counter) -> String {
+    let Counter { name, usage_kib, limit_kib } = counter;
+    let mib = *usage_kib as f64 / 1024.0;
+    match limit_kib {
+        Some(limit) => format!(
+            "{name} {usage_kib} of {limit} KiB ({mib:.1} of {:.1} MiB)",
+            *limit as f64 / 1024.0
+        ),
+        None => format!("{name} {usage_kib} KiB ({mib:.1} MiB), without a limit"),
+    }
+}
+
 fn table(report: &Report, verdicts: &[ZoneVerdict]) -> Table {
     let columns = [
         ("node", "node"),
@@ -311,7 +370,27 @@ fn json(report: &Report) -> Result<serde_json::Value, Failure> {
         "order": report.order,
         "mode": report.mode,
         "kernel_release": report.release,
+        "cgroup": report.cgroup.as_ref().map(cgroup_json),
+        "killed": report.killed.as_ref().map(|killed| {
+            serde_json::json!({ "name": killed.name, "pid": killed.pid })
+        }),
         "sentences": sentences(report, &verdicts),
         "zones": output::tables_as_json(&[table(report, &verdicts)])?,
     }))
+}
+
+fn cgroup_json(cgroup: &Cgroup) -> serde_json::Value {
+    let counter = |counter: &Counter| {
+        serde_json::json!({
+            "name": counter.name,
+            "usage_kib": counter.usage_kib,
+            "limit_kib": counter.limit_kib,
+        })
+    };
+    serde_json::json!({
+        "path": cgroup.path,
+        "task_path": cgroup.task_path,
+        "killed_group": cgroup.killed_group,
+        "counters": cgroup.counters.iter().map(counter).collect::<Vec<_>>(),
+    })
 }

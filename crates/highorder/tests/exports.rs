@@ -205,3 +205,24 @@ fn kcompactd_that_hangs_is_told_what_keeps_it_from_compacting() {
     let told = explained(&hung("sh", "6.12.0", &["compact_zone", "compact_node"]));
     assert!(told.contains("does not say for whom") && !told.contains("proactiveness"), "{told}");
 }
+
+#[test]
+fn a_cgroups_limit_is_told_as_what_refused_and_no_zone_is_missed() {
+    const LOG: &str = "\
+stress-ng invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+memory: usage 102400kB, limit 102400kB, failcnt 3311
+swap: usage 0kB, limit 0kB, failcnt 0
+oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,task=stress-ng,pid=12345,uid=0
+Memory cgroup out of memory: Killed process 12345 (stress-ng) total-vm:132576kB, anon-rss:131200kB
+";
+    let told = explained(LOG);
+    for sentence in [
+        "cgroup /a reached its limit: memory 102400 of 102400 KiB (100.0 of 100.0 MiB)",
+        "of the same cgroup: swap 0 of 0 KiB",
+        "own memory was not short: a higher memory.max of this cgroup",
+        "stress-ng (process 12345) was killed, of cgroup /a/b",
+    ] {
+        assert!(told.contains(sentence), "{sentence}: {told}");
+    }
+    assert!(!told.contains("zone"), "{told}");
+}
