@@ -33,6 +33,17 @@ fn in_lockstep_the_model_agrees_with_the_kernel() {
 }
 
 #[test]
+fn the_helps_example_in_lockstep_has_choices_to_ask_for() {
+    let help = printed(&["replay", "--help"]);
+    let example = help.lines().find(|line| {
+        line.starts_with("  highorder replay ") && line.trim_end().ends_with(" --lockstep")
+    });
+    let words: Vec<&str> = example.expect("an example").split_ascii_whitespace().skip(2).collect();
+    let report = json(&words);
+    assert!(number(&report["agreement"]["take"]["asked"]) > 0.0, "{words:?}: {report:#}");
+}
+
+#[test]
 fn running_freely_the_model_ends_near_the_kernel() {
     for recording in [CHURN, FRAGSLAB] {
         let report = json(&[recording]);
