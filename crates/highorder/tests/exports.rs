@@ -64,7 +64,15 @@ fn what_has_no_events_is_not_handed_on_as_a_trace() {
     let empty = folder.path().join("empty");
     fs::write(&empty, "").expect("a file");
     let out = folder.path().join("trace.txt");
-    for source in [text(&snapshot), text(&cut), "Cargo.toml", text(&empty)] {
+    for form in ["ftrace", "perfetto"] {
+        for source in [text(&snapshot), text(&cut)] {
+            let told = refused(&["export", source, "--to", form, "-o", text(&out)]);
+            let expected = "a snapshot, which has no events, expected a trace, or a recording's";
+            assert!(told.contains(expected), "{told}");
+            assert!(!out.exists(), "nothing is written of {source}");
+        }
+    }
+    for source in ["Cargo.toml", text(&empty)] {
         let told = refused(&["export", source, "--to", "ftrace", "-o", text(&out)]);
         assert!(told.contains("no trace: ") || told.contains("no event in it"), "{told}");
         assert!(!out.exists(), "nothing is written of {source}");
