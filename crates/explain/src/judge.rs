@@ -117,7 +117,7 @@ fn verdict(
 
 /// What the free lists refuse, where the mark does not.
 fn by_lists(report: &Report, zone: &Zone, order: u8, mark: u64) -> Refusal {
-    if before(report.release.as_deref(), NO_ORDERS_CHECK) {
+    if report.is_before(NO_ORDERS_CHECK) {
         let (mut free, mut min) = (zone.free + 1 - (1 << order), mark);
         for (smaller, list) in (0..order).zip(&zone.lists) {
             free = free.saturating_sub(list.blocks << smaller);
@@ -148,14 +148,6 @@ fn by_lists(report: &Report, zone: &Zone, order: u8, mark: u64) -> Refusal {
         true => Refusal::NoBlock { largest: largest.and_then(|order| u8::try_from(order).ok()) },
         false => Refusal::OtherTypes(types),
     }
-}
-
-/// Whether a release is older than another; no release is not.
-fn before(release: Option<&str>, other: (u32, u32)) -> bool {
-    let Some(release) = release else { return false };
-    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
-    let Some(major) = numbers.next() else { return false };
-    (major, numbers.next().unwrap_or(0)) < other
 }
 
 fn fragmentation_index(zone: &Zone, order: u8) -> f64 {

@@ -48,6 +48,66 @@ pub struct Report {
     pub stack: Vec<String>,
     /// The zones, in the log's order.
     pub zones: Vec<Zone>,
+    /// The cgroup whose limit was reached, where it was not the machine's memory that was short.
+    pub cgroup: Option<Cgroup>,
+    /// Whom the OOM killer killed.
+    pub killed: Option<Killed>,
+}
+
+impl Report {
+    /// Whether the kernel is older than a release; where the log does not say which one it is, it is not.
+    #[must_use]
+    pub fn is_before(&self, other: (u32, u32)) -> bool {
+        let Some(release) = &self.release else { return false };
+        let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
+        let Some(major) = numbers.next() else { return false };
+        (major, numbers.next().unwrap_or(0)) < other
+    }
+}
+
+/// A task that was killed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Killed {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub pid: u32,
+}
+
+/// A cgroup that reached its limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Its path.
+    pub path: Option<String>,
+    /// The path of the one that the task to be killed is in: the same, or below it.
+    pub task_path: Option<String>,
+    /// The path of the one whose tasks are killed together, as its `memory.oom.group` says.
+    pub killed_group: Option<String>,
+    /// What is counted of it, in the log's order.
+    pub counters: Vec<Counter>,
+}
+
+/// What is counted of a cgroup, in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// `memory` and `swap`; in version 1 `memory`, `memory+swap` and `kmem`.
+    pub name: &'static str,
+    /// What is used.
+    pub usage_kib: u64,
+    /// What may be used, if that is limited.
+    pub limit_kib: Option<u64>,
+}
+
+impl Cgroup {
+    /// The counter that is nearest to its limit. That of swap is not meant: at its limit nothing is refused.
+    #[must_use]
+    pub fn reached(&self) -> Option<&Counter> {
+        let of_memory = self.counters.iter().filter(|counter| counter.name != "swap");
+        let left = of_memory.filter_map(|counter| {
+            Some((counter.limit_kib?.saturating_sub(counter.usage_kib), counter))
+        });
+        left.min_by_key(|(left, _)| *left).map(|(_, counter)| counter)
+    }
 }
 
 /// A zone as the log tells it, in pages.

@@ -1,9 +1,10 @@
 //! Finds reports in the text of a log.
 //!
-//! Models: the forms of `warn_alloc` and `show_free_areas`, mm/page_alloc.c and mm/show_mem.c, `dump_header`, mm/oom_kill.c,
-//! `check_hung_task`, kernel/hung_task.c, from v3.0 to v6.12.
+//! Models: the forms of `warn_alloc` and `show_free_areas`, mm/page_alloc.c and mm/show_mem.c, `dump_header` and
+//! `__oom_kill_process`, mm/oom_kill.c, `mem_cgroup_print_oom_meminfo`, mm/memcontrol.c, `check_hung_task`,
+//! kernel/hung_task.c, from v3.0 to v6.12.
 
-use crate::{FreeList, Kind, Report, Zone};
+use crate::{Cgroup, Counter, FreeList, Killed, Kind, Report, Zone};
 use highorder_files::limits;
 use highorder_mm::gfp::Gfp;
 
@@ -23,6 +24,11 @@ const BITS: [(u64, Gfp); 5] = [
 const PAGES_MAX: u64 = 1 << 40;
 /// Lists of reserves have a number for each kind of zone.
 const RESERVES_MAX: usize = 8;
+/// What is counted of a cgroup (`mem_cgroup_print_oom_meminfo`).
+const COUNTERS: [&str; 4] = ["memory", "memory+swap", "swap", "kmem"];
+/// KiB from which on a limit is none: the largest that there is room for is `PAGE_COUNTER_MAX` pages, a little less than
+/// 2^63 bytes (include/linux/page_counter.h, v6.12), before 3.19 2^63 or 2^64 bytes.
+const NO_LIMIT_KIB: u64 = 9_007_199_254_000_000;
 
 /// The reports of a log, in its order; what is no report is passed over.
 ///
@@ -96,6 +102,8 @@ fn first_line(line: usize, text: &str) -> Option<Report> {
         release: None,
         stack: Vec::new(),
         zones: Vec::new(),
+        cgroup: None,
+        killed: None,
     })
 }
 
@@ -124,6 +132,12 @@ fn add(report: &mut Report, line: &str) {
     if let Some(function) = function(line) {
         report.stack.push(function);
     }
+    if report.kind == Kind::Oom {
+        add_of_cgroup(report, line);
+        if report.killed.is_none() {
+            report.killed = killed(line);
+        }
+    }
     if let Some(numbers) = line.strip_prefix("lowmem_reserve[]:") {
         if let Some(zone) = report.zones.last_mut() {
             let numbers = numbers.split_ascii_whitespace();
@@ -150,6 +164,76 @@ fn add(report: &mut Report, line: &str) {
             zone.lists = lists(rest);
         }
     }
+}
+
+/// Adds what a line says of a cgroup that reached its limit.
+fn add_of_cgroup(report: &mut Report, line: &str) {
+    // Of kills in quick succession there is no more than the last line: it is not of this report.
+    let is_first = report.killed.is_none() && report.zones.is_empty();
+    if line.starts_with("Memory cgroup out of memory") && is_first {
+        report.cgroup.get_or_insert_default();
+    } else if line.starts_with("oom-kill:constraint=CONSTRAINT_MEMCG") && is_first {
+        let cgroup = report.cgroup.get_or_insert_default();
+        cgroup.path = between(line, ",oom_memcg=", ",task_memcg=").or(cgroup.path.take());
+        cgroup.task_path = between(line, ",task_memcg=", ",task=");
+    } else if let Some(rest) = line.strip_prefix("Task in ") {
+        // Before 5.0 (ef8444ea01d7).
+        if let Some((task_path, path)) = rest.split_once(" killed as a result of limit of ") {
+            let cgroup = report.cgroup.get_or_insert_default();
+            cgroup.task_path = Some(task_path.to_owned());
+            cgroup.path = Some(path.trim_end().to_owned());
+        }
+    } else if let Some(path) = line.strip_prefix("Memory limit reached of cgroup ") {
+        // The same where there is no task to kill.
+        report.cgroup.get_or_insert_default().path = Some(path.trim_end().to_owned());
+    } else if let Some(rest) = line.strip_prefix("Memory cgroup stats for ") {
+        let cgroup = report.cgroup.get_or_insert_default();
+        let path = rest.split_once(": ").map_or(rest.trim_end(), |(path, _)| path);
+        // One line for each cgroup below it too before 5.3, behind its own.
+        cgroup.path.get_or_insert_with(|| path.trim_end_matches(':').to_owned());
+    } else if let Some(rest) = line.strip_prefix("Tasks in ") {
+        let group = rest.split_once(" are going to be killed due to memory.oom.group");
+        if let (Some(cgroup), Some((path, _))) = (&mut report.cgroup, group) {
+            cgroup.killed_group = Some(path.to_owned());
+        }
+    } else if let Some(counter) = counter(line) {
+        let cgroup = report.cgroup.get_or_insert_default();
+        if cgroup.counters.iter().all(|known| known.name != counter.name) {
+            cgroup.counters.push(counter);
+        }
+    }
+}
+
+/// `memory: usage 102400kB, limit 102400kB, failcnt 3311`.
+fn counter(line: &str) -> Option<Counter> {
+    let (name, rest) = line.split_once(": usage ")?;
+    let name = COUNTERS.into_iter().find(|known| *known == name)?;
+    let (usage, rest) = rest.split_once("kB, limit ")?;
+    let (limit, _) = rest.split_once("kB")?;
+    let limit_kib = limit.parse::<u64>().ok().filter(|limit| *limit < NO_LIMIT_KIB);
+    Some(Counter { name, usage_kib: usage.parse().ok()?, limit_kib })
+}
+
+/// `Killed process 1234 (name) total-vm:4kB`, or what `oom-kill:` says of whom it is to be.
+fn killed(line: &str) -> Option<Killed> {
+    if line.starts_with("oom-kill:") {
+        let pid = between(line, ",pid=", ",")?.parse().ok()?;
+        return Some(Killed { name: between(line, ",task=", ",pid=")?, pid });
+    }
+    let (_, rest) = line.split_once("Killed process ")?;
+    let (pid, rest) = rest.split_once(" (")?;
+    let ends = [") total-vm", "), "];
+    let name = ends.iter().find_map(|end| rest.split_once(*end));
+    let name = name.map_or(rest.trim_end_matches(')'), |(name, _)| name);
+    // Some have `, UID 0,` behind it.
+    let pid = pid.split(',').next()?.parse().ok()?;
+    Some(Killed { name: name.to_owned(), pid })
+}
+
+/// What stands between two words, or behind the first where a line is cut.
+fn between(text: &str, begin: &str, end: &str) -> Option<String> {
+    let (_, rest) = text.split_once(begin)?;
+    Some(rest.split_once(end).map_or(rest.trim_end(), |(found, _)| found).to_owned())
 }
 
 /// Lines repeated without end leave no more zones than there can be.

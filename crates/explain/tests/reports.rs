@@ -1,6 +1,6 @@
 //! Reports of several generations of kernels, whole and damaged.
 
-use highorder_explain::{Kind, Refusal, Report, judge, read};
+use highorder_explain::{Counter, Kind, Refusal, Report, judge, read};
 
 #[track_caller]
 fn one(text: &str) -> Report {
@@ -114,11 +114,89 @@ fn reports_of_guests_are_read_whole() {
     }
 }
 
+/// A cgroup of version 2 at its limit.
+const CGROUP_6_12: &str = "\
+[ 3500.1] stress-ng invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[ 3500.1] CPU: 3 UID: 0 PID: 12345 Comm: stress-ng Not tainted 6.12.0 #1
+[ 3500.1]  mem_cgroup_out_of_memory+0x13a/0x150
+[ 3500.1] memory: usage 102400kB, limit 102400kB, failcnt 3311
+[ 3500.1] swap: usage 0kB, limit 9007199254740988kB, failcnt 0
+[ 3500.1] Memory cgroup stats for /user.slice/test:
+[ 3500.1] anon 104345600
+[ 3500.1] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name
+[ 3500.1] [  12345]     0 12345    33144    32834   303104        0             0 stress-ng
+[ 3500.1] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/user.slice/test,task_memcg=/user.slice/test/a,b,task=stress-ng,pid=12345,uid=0
+[ 3500.1] Memory cgroup out of memory: Killed process 12345 (stress-ng) total-vm:132576kB, anon-rss:131200kB, file-rss:0kB
+[ 3500.1] Tasks in /user.slice/test/a,b are going to be killed due to memory.oom.group set
+[ 3500.1] Memory cgroup out of memory: Killed process 12346 (other) total-vm:132576kB, anon-rss:131200kB, file-rss:0kB
+";
+
+/// The same of version 1, where memory and swap together reached their limit.
+const CGROUP_4_14: &str = "\
+Jan  1 00:00:01 host kernel: java invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), nodemask=(null),  order=0, oom_score_adj=0
+Jan  1 00:00:01 host kernel: CPU: 1 PID: 99 Comm: java Not tainted 4.14.0-3-amd64 #1 Debian 4.14.17-1
+Jan  1 00:00:01 host kernel: Task in /docker/c0/inner killed as a result of limit of /docker/c0
+Jan  1 00:00:01 host kernel: memory: usage 51200kB, limit 102400kB, failcnt 0
+Jan  1 00:00:01 host kernel: memory+swap: usage 204800kB, limit 204800kB, failcnt 7
+Jan  1 00:00:01 host kernel: kmem: usage 900kB, limit 9007199254740988kB, failcnt 0
+Jan  1 00:00:01 host kernel: Memory cgroup stats for /docker/c0: cache:0KB rss:0KB
+Jan  1 00:00:01 host kernel: Memory cgroup stats for /docker/c0/inner: cache:0KB rss:51200KB
+Jan  1 00:00:01 host kernel: Memory cgroup out of memory: Kill process 99 (java (x)) score 973 or sacrifice child
+Jan  1 00:00:01 host kernel: Killed process 99 (java (x)) total-vm:132576kB, anon-rss:131200kB, file-rss:0kB, shmem-rss:0kB
+";
+
+#[test]
+fn a_cgroup_at_its_limit_is_told_from_a_machine_that_is_short_of_memory() {
+    let report = one(CGROUP_6_12);
+    let cgroup = report.cgroup.expect("a cgroup");
+    assert_eq!(cgroup.path.as_deref(), Some("/user.slice/test"));
+    assert_eq!(cgroup.task_path.as_deref(), Some("/user.slice/test/a,b"));
+    assert_eq!(cgroup.killed_group, cgroup.task_path);
+    let memory = Counter { name: "memory", usage_kib: 102_400, limit_kib: Some(102_400) };
+    let swap = Counter { name: "swap", usage_kib: 0, limit_kib: None };
+    assert_eq!(cgroup.counters, [memory, swap]);
+    assert_eq!(cgroup.reached(), Some(&memory));
+    let killed = report.killed.expect("one that was killed");
+    assert_eq!((killed.name.as_str(), killed.pid), ("stress-ng", 12345));
+
+    let report = one(CGROUP_4_14);
+    let cgroup = report.cgroup.expect("a cgroup");
+    assert_eq!(cgroup.path.as_deref(), Some("/docker/c0"));
+    assert_eq!(cgroup.task_path.as_deref(), Some("/docker/c0/inner"));
+    let names: Vec<_> = cgroup.counters.iter().map(|counter| counter.name).collect();
+    assert_eq!(names, ["memory", "memory+swap", "kmem"]);
+    assert_eq!(cgroup.reached().map(|counter| counter.name), Some("memory+swap"));
+    let killed = report.killed.expect("one that was killed");
+    assert_eq!((killed.name.as_str(), killed.pid), ("java (x)", 99));
+}
+
+#[test]
+fn a_cgroup_without_a_task_to_kill_is_told_too() {
+    let (head, rest) = CGROUP_4_14.split_once("Task in ").expect("whose limit it is");
+    let (_, rest) = rest.split_once('\n').expect("a line");
+    let report = one(&format!("{head}Memory limit reached of cgroup /docker/c0\n{rest}"));
+    let cgroup = report.cgroup.expect("a cgroup");
+    assert_eq!((cgroup.path.as_deref(), cgroup.task_path), (Some("/docker/c0"), None));
+}
+
+#[test]
+fn a_machine_that_is_short_of_memory_is_not_taken_for_a_cgroup_at_its_limit() {
+    // Of further kills in quick succession the kernel tells the last line alone.
+    let next = "Memory cgroup out of memory: Killed process 7 (other) total-vm:4kB, anon-rss:4kB\n";
+    for text in [include_str!("data/oom-6.1.txt"), include_str!("data/oom-6.12.txt")] {
+        let report = read(format!("{text}\n{next}").as_bytes()).expect("a log").remove(0);
+        assert_eq!(report.cgroup, None);
+        assert!(report.killed.is_some_and(|killed| killed.name != "other"));
+    }
+}
+
 #[test]
 fn damage_is_passed_over() {
-    for cut in 0..LINUX_6_1.len() {
-        for report in read(&LINUX_6_1.as_bytes()[..cut]).expect("a log") {
-            drop(judge::judge(&report));
+    for text in [LINUX_6_1, CGROUP_6_12, CGROUP_4_14] {
+        for cut in 0..text.len() {
+            for report in read(&text.as_bytes()[..cut]).expect("a log") {
+                drop(judge::judge(&report));
+            }
         }
     }
     let huge = LINUX_6_1

@@ -252,12 +252,11 @@ fn variant_of(inputs: &Inputs) -> Inputs {
 fn labels(columns: &[&Inputs]) -> Vec<String> {
     type Part = fn(&Inputs) -> String;
     let parts: [Part; 4] = [
-        |inputs| format!("{}:{}", inputs.experiment, inputs.kernel.name),
-        |inputs| format!("{}:{} {}", inputs.experiment, inputs.kernel.name, inputs.scale),
+        full_name,
+        |inputs| format!("{} {}", full_name(inputs), inputs.scale),
         |inputs| {
             let (machine, version) = (&inputs.machine.name, &inputs.program_version);
-            let (experiment, kernel) = (&inputs.experiment, &inputs.kernel.name);
-            format!("{experiment}:{kernel} {} {machine} {version}", inputs.scale)
+            format!("{} {} {machine} {version}", full_name(inputs), inputs.scale)
         },
         |inputs| inputs.identity().to_string()[..8].to_owned(),
     ];
@@ -272,6 +271,15 @@ fn labels(columns: &[&Inputs]) -> Vec<String> {
         labels = columns.iter().map(|inputs| part(inputs)).collect();
     }
     labels
+}
+
+/// The experiment and the variant; of what was captured without notes, as a history is, there is the folder's name alone.
+fn full_name(inputs: &Inputs) -> String {
+    match (inputs.experiment.as_str(), inputs.kernel.name.as_str()) {
+        ("", "") => "unnamed".to_owned(),
+        (experiment, "") => experiment.to_owned(),
+        (experiment, kernel) => format!("{experiment}:{kernel}"),
+    }
 }
 
 #[cfg(test)]
@@ -348,6 +356,11 @@ mod tests {
         let mut small = a.clone();
         small.scale.denominator = 16;
         assert_eq!(labels(&[&a, &small]), ["x:a 1", "x:a 1/16"]);
+        // A history has the name of its folder alone.
+        let (history, next) = (inputs("hist", "", "1", 1), inputs("next", "", "1", 1));
+        assert_eq!(labels(&[&history]), ["hist"]);
+        assert_eq!(labels(&[&history, &next]), ["hist", "next"]);
+        assert_eq!(labels(&[&a, &history]), ["x:a", "hist"]);
         let other = inputs("x", "a", "2", 1);
         let found = labels(&[&a, &other]);
         assert_eq!(found, [&a, &other].map(|i| i.identity().to_string()[..8].to_owned()));

@@ -62,8 +62,9 @@ own. What the kernel does not trace is inferred and counted apart: pages handed 
 compaction captured, frees past a locked per-CPU list.
 
 Examples:
-  highorder replay tests/data/recordings/612-rec-compact --lockstep
-  highorder replay tests/data/recordings/612-rec-fragslab --vs linux-6.12-ungrouped")]
+  highorder replay tests/data/recordings/612-rec-churn --lockstep
+  highorder replay tests/data/recordings/612-rec-fragslab --vs linux-6.12-ungrouped
+  highorder replay tests/data/recordings/612-rec-compact --then compact_memory")]
 pub(crate) struct Arguments {
     /// The recording's file or folder; with --then a snapshot or one state will do
     #[arg(value_name = "RECORDING")]

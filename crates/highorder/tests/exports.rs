@@ -64,7 +64,15 @@ fn what_has_no_events_is_not_handed_on_as_a_trace() {
     let empty = folder.path().join("empty");
     fs::write(&empty, "").expect("a file");
     let out = folder.path().join("trace.txt");
-    for source in [text(&snapshot), text(&cut), "Cargo.toml", text(&empty)] {
+    for form in ["ftrace", "perfetto"] {
+        for source in [text(&snapshot), text(&cut)] {
+            let told = refused(&["export", source, "--to", form, "-o", text(&out)]);
+            let expected = "a snapshot, which has no events, expected a trace, or a recording's";
+            assert!(told.contains(expected), "{told}");
+            assert!(!out.exists(), "nothing is written of {source}");
+        }
+    }
+    for source in ["Cargo.toml", text(&empty)] {
         let told = refused(&["export", source, "--to", "ftrace", "-o", text(&out)]);
         assert!(told.contains("no trace: ") || told.contains("no event in it"), "{told}");
         assert!(!out.exists(), "nothing is written of {source}");
@@ -156,4 +164,73 @@ fn a_guests_oom_report_is_explained() {
     let json = printed(&["explain", LOG, "--format", "json"]);
     assert!(json.contains("\"kind\": \"oom\""));
     assert!(refused(&["explain", "README.md"]).contains("found no report"));
+}
+
+/// What is said of a log.
+fn explained(log: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("kern.log");
+    fs::write(&file, log).expect("a log");
+    printed(&["explain", text(&file)])
+}
+
+/// A task that waited, with its stack below the scheduler's functions, innermost first.
+fn hung(task: &str, release: &str, stack: &[&str]) -> String {
+    let stack: String = stack.iter().map(|function| format!(" {function}+0x46/0x70\n")).collect();
+    format!(
+        "INFO: task {task}:345 blocked for more than 120 seconds.\n      Not tainted {release} #1\nCall Trace:\n \
+         __schedule+0x3fb/0xb40\n{stack}"
+    )
+}
+
+#[test]
+fn a_task_that_hangs_in_direct_compaction_is_not_told_to_do_without_proactive_compaction() {
+    let direct = ["compact_zone", "__alloc_pages_direct_compact", "__alloc_pages_slowpath"];
+    let told = explained(&hung("jbd2/sda1-8", "6.12.0", &direct));
+    assert!(told.contains("compacts for a request of its own (compact_zone)"), "{told}");
+    assert!(told.contains("a higher vm.compaction_proactiveness"), "{told}");
+    assert!(told.contains("transparent_hugepage/defrag defer or madvise"), "{told}");
+    assert!(!told.contains("proactiveness 0"), "{told}");
+    // 4.19 has no proactive compaction.
+    let told = explained(&hung("redis-server", "4.19.0-6-amd64", &direct));
+    assert!(
+        told.contains("fewer requests of high orders") && !told.contains("proactive"),
+        "{told}"
+    );
+    let khugepaged = [&direct[..], &["khugepaged"]].concat();
+    let told = explained(&hung("khugepaged", "6.12.0", &khugepaged));
+    assert!(told.contains("transparent_hugepage/khugepaged/defrag 0"), "{told}");
+}
+
+#[test]
+fn kcompactd_that_hangs_is_told_what_keeps_it_from_compacting() {
+    let told = explained(&hung("kcompactd0", "6.12.0", &["compact_zone", "kcompactd", "kthread"]));
+    assert!(told.contains("vm.compaction_proactiveness 0"), "{told}");
+    let woken = ["compact_zone", "kcompactd_do_work", "kcompactd", "kthread"];
+    let told = explained(&hung("kcompactd0", "6.12.0", &woken));
+    assert!(told.contains("requests of high orders woke it"), "{told}");
+    assert!(!told.contains("proactiveness"), "{told}");
+    let told = explained(&hung("sh", "6.12.0", &["compact_zone", "compact_node"]));
+    assert!(told.contains("does not say for whom") && !told.contains("proactiveness"), "{told}");
+}
+
+#[test]
+fn a_cgroups_limit_is_told_as_what_refused_and_no_zone_is_missed() {
+    const LOG: &str = "\
+stress-ng invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+memory: usage 102400kB, limit 102400kB, failcnt 3311
+swap: usage 0kB, limit 0kB, failcnt 0
+oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,task=stress-ng,pid=12345,uid=0
+Memory cgroup out of memory: Killed process 12345 (stress-ng) total-vm:132576kB, anon-rss:131200kB
+";
+    let told = explained(LOG);
+    for sentence in [
+        "cgroup /a reached its limit: memory 102400 of 102400 KiB (100.0 of 100.0 MiB)",
+        "of the same cgroup: swap 0 of 0 KiB",
+        "own memory was not short: a higher memory.max of this cgroup",
+        "stress-ng (process 12345) was killed, of cgroup /a/b",
+    ] {
+        assert!(told.contains(sentence), "{sentence}: {told}");
+    }
+    assert!(!told.contains("zone"), "{told}");
 }

@@ -142,8 +142,9 @@ pub struct CompactedZone {
     pub nr_free_scanned: u64,
     /// Base pages that moved.
     pub nr_moved: u64,
-    /// Base pages that did not, each time that it was tried.
-    pub nr_failed: u64,
+    /// Base pages that were taken for it and put back, as `mm_compaction_migratepages` counts them. `pgmigrate_fail` is less
+    /// where there was no free page left: of the batch, it counts the page that wanted one, and no page behind it.
+    pub nr_put_back: u64,
 }
 
 /// What compaction did in all, by the kernel's counters.
@@ -387,7 +388,7 @@ pub(crate) fn compact_zone(
         nr_migrate_scanned: 0,
         nr_free_scanned: 0,
         nr_moved: 0,
-        nr_failed: 0,
+        nr_put_back: 0,
     };
     let mut run = match memory.begin_compaction(request) {
         Ok(run) => run,
@@ -412,7 +413,7 @@ pub(crate) fn compact_zone(
                     uses[from..from + pages].fill(FrameUse::Free(0));
                 }
                 zone.nr_moved += u64::from(nr_succeeded);
-                zone.nr_failed += u64::from(nr_failed);
+                zone.nr_put_back += u64::from(nr_failed);
             }
             CompactStep::TooManyIsolated | CompactStep::WaitOnPage(..) => {
                 unreachable!("nothing is isolated, read or written but by this run")

@@ -21,6 +21,7 @@ use crate::recording_file::{self, RecordingFiles};
 use crate::state::Snapshot;
 use highorder_files::{Destination, Replace, limits};
 use highorder_input::InputError;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_128;
@@ -84,6 +85,15 @@ impl Snapshot {
         let folder = unpack(bytes, label).map_err(|message| InputError::file(label, message))?;
         Self::from_folder(&folder)
     }
+}
+
+/// Whether a file's first bytes are those of a snapshot file.
+#[must_use]
+pub fn begins(path: &Path) -> bool {
+    let mut first = [0; MAGIC.len()];
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok()
+        && first == MAGIC
 }
 
 /// Reads a file as far as its first bytes say that it is a snapshot's.

@@ -27,6 +27,7 @@
 //! contents are packed by themselves, so a trace of any length is read as it lies. `FILE/state0` names a state of it,
 //! as of a folder.
 
+use crate::container;
 use crate::state::Snapshot;
 use highorder_files::limits::{self, Limit};
 use highorder_files::{Destination, WriteError};
@@ -193,8 +194,13 @@ fn state_in(folder: &Path, name: &str) -> Option<PathBuf> {
 /// Opens what has events in it: a recording's trace, or a trace by itself, plain or compressed.
 ///
 /// # Errors
-/// There is no trace, or it cannot be opened.
+/// There is no trace, it is a snapshot, or it cannot be opened.
 pub fn open_trace(path: &Path) -> Result<Source, InputError> {
+    if container::begins(path) {
+        let message =
+            "a snapshot, which has no events, expected a trace, or a recording's file or folder";
+        return Err(InputError::file(path, message));
+    }
     match path.is_dir() || RecordingFile::begins(path) {
         true => RecordingFiles::open(path)?.trace(),
         false => highorder_kernelfs::open(path),

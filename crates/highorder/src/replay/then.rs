@@ -107,7 +107,7 @@ fn summary(comparison: &Comparison) -> Table {
         Value::Percent(100.0 * (1.0 - usable as f64 / side.free_pages().max(1) as f64))
     });
     row("pages moved (pgmigrate_success)", &of_work(|work| work.migrated));
-    row("pages not moved (pgmigrate_fail)", &of_work(|work| work.failed));
+    row("pages that failed to move (pgmigrate_fail)", &of_work(|work| work.failed));
     row("frames scanned for pages (compact_migrate_scanned)", &of_work(|w| w.migrate_scanned));
     row("frames scanned for targets (compact_free_scanned)", &of_work(|w| w.free_scanned));
     row("pages isolated (compact_isolated)", &of_work(|work| work.isolated));
@@ -149,7 +149,7 @@ fn by_zone(comparison: &Comparison) -> Table {
             ("scanned for pages", "migrate_scanned"),
             ("for targets", "free_scanned"),
             ("moved", "moved"),
-            ("not moved", "failed"),
+            ("put back", "put_back"),
             ("result", "result"),
         ],
     );
@@ -163,7 +163,7 @@ fn by_zone(comparison: &Comparison) -> Table {
                 count(zone.nr_migrate_scanned),
                 count(zone.nr_free_scanned),
                 count(zone.nr_moved),
-                count(zone.nr_failed),
+                count(zone.nr_put_back),
                 format!("{:?}", zone.result).into(),
             ]);
         }
