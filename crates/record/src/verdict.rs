@@ -122,7 +122,11 @@ pub struct Compared {
     pub nr_equal: usize,
     /// Rows that differ, with too few repeats to tell.
     pub nr_too_few: usize,
-    /// The rows that differ, first those that are told.
+    /// Of these, the better ones.
+    pub nr_perhaps_better: usize,
+    /// The worse ones.
+    pub nr_perhaps_worse: usize,
+    /// The rows that differ, those first that are told before others.
     pub differences: Vec<Difference>,
 }
 
@@ -637,6 +641,8 @@ fn compared(sound: &[Sound<'_>], quantities: &[Quantity], i: usize) -> Compared 
         nr_within_noise: 0,
         nr_equal: 0,
         nr_too_few: 0,
+        nr_perhaps_better: 0,
+        nr_perhaps_worse: 0,
         differences: Vec::new(),
     };
     let mut differing: Vec<(&Quantity, Difference)> = Vec::new();
@@ -653,7 +659,13 @@ fn compared(sound: &[Sound<'_>], quantities: &[Quantity], i: usize) -> Compared 
             None => found.nr_within_noise += 1,
             Some(Known::MoreThanNoise) if is_better => found.nr_better += 1,
             Some(Known::MoreThanNoise) => found.nr_worse += 1,
-            Some(Known::InTheseRuns | Known::TooFewRepeats) => found.nr_too_few += 1,
+            Some(Known::InTheseRuns | Known::TooFewRepeats) => {
+                found.nr_too_few += 1;
+                match is_better {
+                    true => found.nr_perhaps_better += 1,
+                    false => found.nr_perhaps_worse += 1,
+                }
+            }
         }
         if let Some(known) = known {
             let [base, value] = pair;
@@ -665,7 +677,8 @@ fn compared(sound: &[Sound<'_>], quantities: &[Quantity], i: usize) -> Compared 
     found
 }
 
-/// First what is known best, of that results, of these the strongest of each metric; each third is the kernel's.
+/// First what is known best, of that results, of these the strongest of each metric: that which is better and that which
+/// is worse, side by side; each third is the kernel's.
 fn in_order(mut all: Vec<(&Quantity, Difference)>) -> Vec<Difference> {
     let certainty = |known: Known| match known {
         Known::MoreThanNoise => 0,
@@ -676,27 +689,32 @@ fn in_order(mut all: Vec<(&Quantity, Difference)>) -> Vec<Difference> {
         let by_strength = strength([b.base, b.value]).total_cmp(&strength([a.base, a.value]));
         certainty(a.known).cmp(&certainty(b.known)).then(by_strength)
     });
-    let mut seen: Vec<(&str, u8)> = Vec::new();
-    let ranked = all.into_iter().map(|(quantity, difference)| {
+    // Metrics in the order of their strongest rows, and what was met of each.
+    let mut families: Vec<&str> = Vec::new();
+    let mut seen: Vec<(&str, bool)> = Vec::new();
+    let mut ranked: Vec<(i32, bool, usize, Kind, Difference)> = Vec::new();
+    for (quantity, difference) in all {
         let family = quantity.family();
-        let nr_before = match seen.iter_mut().find(|(known, _)| *known == family) {
-            Some((_, nr)) => {
-                *nr = nr.saturating_add(1);
-                *nr
-            }
-            None => {
-                seen.push((family, 0));
-                0
-            }
-        };
-        (certainty(difference.known), nr_before > 0, quantity.kind, difference)
-    });
-    let ranked: Vec<_> = ranked.collect();
+        let known_place = families.iter().position(|known| *known == family);
+        let place = known_place.unwrap_or(families.len());
+        if known_place.is_none() {
+            families.push(family);
+        }
+        let direction = (family, difference.is_better);
+        let is_later = seen.contains(&direction);
+        if !is_later {
+            seen.push(direction);
+        }
+        // What comes later stays by strength.
+        let place = if is_later { 0 } else { place };
+        ranked.push((certainty(difference.known), is_later, place, quantity.kind, difference));
+    }
+    ranked.sort_by_key(|(certainty, is_later, place, ..)| (*certainty, *is_later, *place));
     let mut ordered = Vec::new();
     for rank in 0..2 {
         for is_later in [false, true] {
             let of = |wanted: Kind| {
-                let mine = ranked.iter().filter(move |(certainty, later, kind, _)| {
+                let mine = ranked.iter().filter(move |(certainty, later, _, kind, _)| {
                     (*certainty, *later, *kind) == (rank, is_later, wanted)
                 });
                 mine.map(|(.., difference)| difference.clone())
@@ -971,6 +989,8 @@ fn pair_text(pair: &Compared, base: &str, nr_items: usize) -> Paragraph {
         nr_within_noise,
         nr_equal,
         nr_too_few,
+        nr_perhaps_better,
+        nr_perhaps_worse,
         ..
     } = pair;
     let without_runs = match nr_repeats {
@@ -1010,9 +1030,16 @@ fn pair_text(pair: &Compared, base: &str, nr_items: usize) -> Paragraph {
             )
         }
         (false, _) => format!(
-            "{variant} against {base}: {} {}, and may do so by noise alone{}.",
+            "{variant} against {base}: {} {}, {}, and may do so by noise alone{}.",
             counted(*nr_too_few as u64, "row"),
             if *nr_too_few == 1 { "differs" } else { "differ" },
+            match (*nr_perhaps_better, *nr_perhaps_worse) {
+                (1, 0) => "for the better".to_owned(),
+                (0, 1) => "for the worse".to_owned(),
+                (_, 0) => "all for the better".to_owned(),
+                (0, _) => "all for the worse".to_owned(),
+                (better, worse) => format!("{better} for the better and {worse} for the worse"),
+            },
             match nr_quiet {
                 0 => String::new(),
                 1 => "; 1 more does not".to_owned(),
@@ -1025,8 +1052,48 @@ fn pair_text(pair: &Compared, base: &str, nr_items: usize) -> Paragraph {
         is_tested && difference.known == Known::MoreThanNoise
             || !is_tested && apart >= (1.0 + WORTH_A_LINE).ln()
     };
-    let items = pair.differences.iter().filter(is_worth).take(nr_items).map(item);
-    Paragraph { text, items: items.collect() }
+    let worth: Vec<&Difference> = pair.differences.iter().filter(is_worth).collect();
+    if worth.len() <= nr_items {
+        return Paragraph { text, items: worth.into_iter().map(item).collect() };
+    }
+    // The last line is left for how many have none.
+    let nr_shown = if nr_items < 2 { nr_items } else { nr_items - 1 };
+    let (strongest, hidden) = worth.split_at(nr_shown);
+    let mut shown = strongest.to_vec();
+    // However many are stronger: where there are both directions, both are seen.
+    let is_unseen = |other: &&&Difference| {
+        strongest.iter().all(|difference| difference.is_better != other.is_better)
+    };
+    if let (Some(other), [_, .., last]) = (hidden.iter().find(is_unseen), &mut shown[..]) {
+        *last = *other;
+    }
+    let all = match is_tested {
+        true => [*nr_better, *nr_worse],
+        false => [*nr_perhaps_better, *nr_perhaps_worse],
+    };
+    let more = more(all, &shown, is_tested);
+    let mut items: Vec<String> = shown.into_iter().map(item).collect();
+    if nr_items >= 2 {
+        items.push(more);
+    } else if let Some(only) = items.last_mut() {
+        only.push_str(&format!("; {more}"));
+    }
+    Paragraph { text, items }
+}
+
+/// `and 22 more: 12 perhaps better, 10 perhaps worse`: what of the better and worse rows has no line.
+fn more([nr_better, nr_worse]: [usize; 2], shown: &[&Difference], is_tested: bool) -> String {
+    let nr_shown =
+        |is_better: bool| shown.iter().filter(|other| other.is_better == is_better).count();
+    let (better, worse) = (nr_better - nr_shown(true), nr_worse - nr_shown(false));
+    let perhaps = if is_tested { "" } else { "perhaps " };
+    match (better, worse) {
+        (nr, 0) => format!("and {nr} more, {perhaps}better"),
+        (0, nr) => format!("and {nr} more, {perhaps}worse"),
+        _ => {
+            format!("and {} more: {better} {perhaps}better, {worse} {perhaps}worse", better + worse)
+        }
+    }
 }
 
 /// `better: System-48 102.9 -> 46.8 s, 54.5 % less`.
