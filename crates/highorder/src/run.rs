@@ -202,11 +202,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         out.as_ref(),
         picture.iter().map(PictureFile::destination),
     )?;
-    let Some(picture) = picture else { return Ok(()) };
-    picture.write(&match &results.sweep {
-        Some(sweep) => results.sweep_picture(sweep)?,
-        None => results.matrix_picture(),
-    })
+    if let Some(picture) = picture {
+        picture.write(&match &results.sweep {
+            Some(sweep) => results.sweep_picture(sweep)?,
+            None => results.matrix_picture(),
+        })?;
+    }
+    match results.shown_sweep(&arguments.printing) {
+        Some(sweep) => results.check_measured(sweep),
+        None => Ok(()),
+    }
 }
 
 impl Arguments {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use highorder_tables::text::{count, counted};
 use serde::Serialize;
 
-use crate::compare::{Group, names, threads_of};
+use crate::compare::{Comparison, Group, names, row_of_totals, threads_of};
 use crate::end_state::{self, EndState, Reading};
 use crate::ended::ended_early;
 use crate::identical::{Identical, identical};
@@ -470,30 +470,54 @@ fn metrics(sound: &[Sound<'_>]) -> Vec<Quantity> {
     all
 }
 
+/// What is told of stalls: the row, its unit, digits after the point where it is a table's, and how it is read off.
+type StallRow = (&'static str, &'static str, u8, fn(&Latencies) -> f64);
+
 /// How long requests for memory were kept, which the model alone tells.
+const STALL_ROWS: [StallRow; 2] = [
+    ("time in stalls", "s", 6, |stalls| stalls.sum_ns() as f64 / 1e9),
+    ("longest stall", "ms", 3, |stalls| stalls.max_ns().unwrap_or(0) as f64 / 1e6),
+];
+
+/// The stalls of runs together.
+fn stalls_of(runs: &[&Record]) -> Latencies {
+    let mut pooled = Latencies::new();
+    let classes = runs
+        .iter()
+        .flat_map(|record| STALLS.iter().filter_map(|class| record.latencies.get(*class)));
+    classes.for_each(|latencies| pooled.merge(latencies));
+    pooled
+}
+
+/// What is told of stalls as a table like those of [`compare`](crate::compare), over all of each group's runs; rows that
+/// no group can tell are left out.
+#[must_use]
+pub fn stall_table(title: &str, groups: &[Group<'_>]) -> Comparison {
+    let mut table = Comparison::new(title, groups, false);
+    for (name, unit, decimals, reading) in STALL_ROWS {
+        let of_group = |group: &Group<'_>| {
+            let is_known = !group.records.is_empty()
+                && group.records.iter().all(|record| record.inputs.source == Source::Model);
+            is_known.then(|| reading(&stalls_of(&group.records)))
+        };
+        let values: Vec<Option<f64>> = groups.iter().map(of_group).collect();
+        if values.iter().any(Option::is_some) {
+            table.rows.push(row_of_totals(name, unit, Better::Lower, decimals, values, groups));
+        }
+    }
+    table
+}
+
 fn stalls(sound: &[Sound<'_>]) -> Vec<Quantity> {
-    type Reading = fn(&Latencies) -> f64;
-    let rows: [(&str, &str, Reading); 2] = [
-        ("time in stalls", "s", |stalls| stalls.sum_ns() as f64 / 1e9),
-        ("longest stall", "ms", |stalls| stalls.max_ns().unwrap_or(0) as f64 / 1e6),
-    ];
-    let of_runs = |runs: &[&Record]| {
-        let mut pooled = Latencies::new();
-        let classes = runs
-            .iter()
-            .flat_map(|record| STALLS.iter().filter_map(|class| record.latencies.get(*class)));
-        classes.for_each(|latencies| pooled.merge(latencies));
-        pooled
-    };
-    let row = |(name, unit, reading): (&str, &str, Reading)| {
+    let row = |(name, unit, _, reading): StallRow| {
         let values = |group: &Sound<'_>| {
             if group.source != Source::Model || group.repeats.is_empty() {
                 return Values::default();
             }
             let all: Vec<&Record> = group.repeats.iter().flatten().copied().collect();
             Values {
-                shown: Some(reading(&of_runs(&all))),
-                repeats: group.repeats.iter().map(|runs| reading(&of_runs(runs))).collect(),
+                shown: Some(reading(&stalls_of(&all))),
+                repeats: group.repeats.iter().map(|runs| reading(&stalls_of(runs))).collect(),
                 samples: Sorted::default(),
                 sum_of: Some(group.nr_runs()),
             }
@@ -506,7 +530,7 @@ fn stalls(sound: &[Sound<'_>]) -> Vec<Quantity> {
             groups: sound.iter().map(values).collect(),
         }
     };
-    rows.map(row).into()
+    STALL_ROWS.map(row).into()
 }
 
 /// What the kernel counted, summed over runs.
