@@ -58,6 +58,21 @@ fn a_picture_is_a_png_or_an_svg_as_its_name_says_and_repeats_to_the_byte() {
 }
 
 #[test]
+fn fallbacks_are_drawn_over_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for of in ["fallbacks", "fallbacks-over-time"] {
+        let (png, svg) = (folder.path().join(format!("{of}.png")), folder.path().join("a.svg"));
+        printed(&["trace", CHURN, "--of", of, "--picture", text(&png)]);
+        assert!(fs::read(&png).expect("a picture").starts_with(b"\x89PNG"));
+        printed(&["trace", CHURN, "--of", of, "--picture", text(&svg), "--force"]);
+        let drawn = fs::read_to_string(&svg).expect("a picture");
+        for words in ["seconds since the first fallback", "of them serious", "<polyline", of] {
+            assert!(drawn.contains(words), "{words}: {drawn}");
+        }
+    }
+}
+
+#[test]
 fn a_trace_without_what_is_looked_for_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.txt");
