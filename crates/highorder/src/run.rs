@@ -21,6 +21,7 @@ use highorder_record::record::PAGE_BYTES;
 use highorder_record::{Inputs, Record, Store, StoreError};
 use highorder_sim::RunError;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -177,7 +178,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(folder) = &arguments.trace {
         // Names of traces are those of records of this program.
-        prepare_traces(folder, &arguments.on, &plan.clone().of_program(SOURCES))?;
+        let replace = arguments.printing.force.replace();
+        prepare_traces(folder, &arguments.on, &plan.clone().of_program(SOURCES), replace)?;
     }
     let store = Store::open(&arguments.store)?;
     let mut plan = arguments.reuse.applied(plan, &store)?;
@@ -186,7 +188,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let workers = arguments.workers.unwrap_or(cpus);
-    execute_traced(&plan, &store, workers, &arguments.again(), arguments.trace.as_deref())?;
+    let traces = arguments.trace.as_deref();
+    let traces = traces.map(|folder| Traces::new(folder, arguments.printing.force.replace()));
+    execute_traced(&plan, &store, workers, &arguments.again(), traces)?;
     let records = plan.records(&store)?;
     let variants = plan.columns.iter().zip(records);
     let variants = variants.map(|(label, records)| Variant { label: label.clone(), records });
@@ -202,11 +206,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         out.as_ref(),
         picture.iter().map(PictureFile::destination),
     )?;
-    let Some(picture) = picture else { return Ok(()) };
-    picture.write(&match &results.sweep {
-        Some(sweep) => results.sweep_picture(sweep)?,
-        None => results.matrix_picture(),
-    })
+    if let Some(picture) = picture {
+        picture.write(&match &results.sweep {
+            Some(sweep) => results.sweep_picture(sweep)?,
+            None => results.matrix_picture(),
+        })?;
+    }
+    match results.shown_sweep(&arguments.printing) {
+        Some(sweep) => results.check_measured(sweep),
+        None => Ok(()),
+    }
 }
 
 impl Arguments {
@@ -260,7 +269,12 @@ impl Arguments {
         if self.host.state_dir != Path::new(STATE_FOLDER) {
             words.extend(["--state-dir".to_owned(), self.host.state_dir.display().to_string()]);
         }
-        words.extend(self.printing.place_words());
+        let place = self.printing.place_words();
+        // The traces that are there by then are made anew.
+        if self.trace.is_some() && !place.iter().any(|word| word == "--force") {
+            words.push("--force".to_owned());
+        }
+        words.extend(place);
         if words.is_empty() {
             return self.what();
         }
@@ -268,18 +282,22 @@ impl Arguments {
     }
 }
 
-/// Makes the folder for traces, if the runs are such as have them and it can take them. A trace that is there
-/// is of the same run, and stays.
-fn prepare_traces(folder: &Path, targets: &[Target], plan: &Plan) -> Result<(), Failure> {
+/// Makes the folder for traces, if the runs are such as have them and it can take them. A file that is there may be
+/// anything: whether it is replaced is the user's to say.
+fn prepare_traces(
+    folder: &Path,
+    targets: &[Target],
+    plan: &Plan,
+    replace: Replace,
+) -> Result<(), Failure> {
     if let Some(real) = targets.iter().find(|target| **target != Target::Model) {
         return Err(Failure::input(format!(
             "--trace with --on {real}, expected the model alone: a real kernel has ftrace itself"
         )));
     }
-    let missing =
-        plan.runs.iter().map(|run| trace_path(folder, run)).filter(|path| !path.is_file());
-    let names: Vec<_> = missing.filter_map(|path| Some(path.file_name()?.to_owned())).collect();
-    highorder_files::check_folder(folder, names, Replace::No)?;
+    let paths = plan.runs.iter().map(|run| trace_path(folder, run));
+    let names: Vec<_> = paths.filter_map(|path| Some(path.file_name()?.to_owned())).collect();
+    highorder_files::check_folder(folder, names, replace)?;
     Ok(highorder_files::make_folder(folder)?)
 }
 
@@ -300,22 +318,21 @@ pub(crate) fn execute(
     execute_traced(plan, store, workers, again, None)
 }
 
-/// As [`execute`]; runs whose events are not in the folder `trace` yet are made for them.
+/// As [`execute`]; where there is a place for traces, all runs are made for them.
 fn execute_traced(
     plan: &Plan,
     store: &Store,
     workers: NonZeroUsize,
     again: &str,
-    trace: Option<&Path>,
+    traces: Option<Traces>,
 ) -> Result<(), Failure> {
-    let lacks_trace = |run: &Run| trace.is_some_and(|folder| !trace_path(folder, run).is_file());
-    let is_missing = |run: &&Run| !store.has(&run.inputs) || lacks_trace(run);
+    let is_missing = |run: &&Run| !store.has(&run.inputs) || traces.is_some();
     let missing: Vec<RunKind> = plan.runs.iter().filter(is_missing).map(Run::kind).collect();
     if missing.is_empty() {
         return plan.note_columns(store).map_err(Failure::from);
     }
     let mut overseer = Overseer::new(missing, workers);
-    overseer.trace = trace.map(Path::to_owned);
+    overseer.traces = traces;
     let of_all = format!("of {} runs are in {}", plan.runs.len(), store.folder().display());
     let goes_on = format!("the same command goes on from there: {again}");
     let inputs: Vec<Inputs> = plan.runs.iter().map(|run| run.inputs.clone()).collect();
@@ -353,9 +370,38 @@ struct Overseer {
     /// Of the largest model.
     size: Mutex<ModelSize>,
     /// Where events go.
-    trace: Option<PathBuf>,
+    traces: Option<Traces>,
     /// Why they could not.
     trace_failure: Mutex<Option<Failure>>,
+}
+
+/// The folder of traces.
+struct Traces {
+    folder: PathBuf,
+    replace: Replace,
+    /// What was written by now.
+    written: Mutex<BTreeSet<PathBuf>>,
+}
+
+impl Traces {
+    fn new(folder: &Path, replace: Replace) -> Self {
+        Self { folder: folder.to_owned(), replace, written: Mutex::default() }
+    }
+
+    fn has(&self, run: &Run) -> bool {
+        self.written().contains(&trace_path(&self.folder, run))
+    }
+
+    fn write(&self, run: &Run, text: &[u8]) -> Result<(), Failure> {
+        let path = trace_path(&self.folder, run);
+        highorder_files::write(&path, text, self.replace)?;
+        self.written().insert(path);
+        Ok(())
+    }
+
+    fn written(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Overseer {
@@ -386,7 +432,7 @@ impl Overseer {
             faults: AtomicU64::new(0),
             virtual_ns: AtomicU64::new(0),
             size: Mutex::default(),
-            trace: None,
+            traces: None,
             trace_failure: Mutex::default(),
         }
     }
@@ -471,17 +517,16 @@ impl Watch for Overseer {
     }
 
     fn wants_trace(&self, run: &Run) -> bool {
-        self.trace.as_ref().is_some_and(|folder| !trace_path(folder, run).is_file())
+        self.traces.as_ref().is_some_and(|traces| !traces.has(run))
     }
 
     fn traced(&self, run: &Run, text: &[u8]) -> bool {
-        let Some(folder) = &self.trace else { return true };
-        let written = highorder_files::write(trace_path(folder, run), text, Replace::No);
-        match written {
+        let Some(traces) = &self.traces else { return true };
+        match traces.write(run, text) {
             Ok(()) => true,
-            Err(error) => {
+            Err(failure) => {
                 let mut first = self.trace_failure.lock().unwrap_or_else(PoisonError::into_inner);
-                first.get_or_insert(error.into());
+                first.get_or_insert(failure);
                 false
             }
         }

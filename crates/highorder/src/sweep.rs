@@ -4,12 +4,13 @@
 use crate::failure::Failure;
 use crate::output::{self, VERSION};
 use crate::results::{Format, Printing, Results, verdict_markdown, verdict_text};
+use highorder_input::InputError;
 use highorder_lab::{Axis, Sweep};
 use highorder_page::reproduction::{self, Section};
-use highorder_record::compare::ComparisonRow;
+use highorder_record::compare::{Comparison, ComparisonRow};
 use highorder_record::killed::{KILLED_MARK, KILLED_MEANS};
 use highorder_record::stats::Better;
-use highorder_record::verdict::Paragraph;
+use highorder_record::verdict::{self, Paragraph};
 use highorder_report::{Caption, LineChart, Panel, Series};
 use highorder_tables::{Column, Table, Value};
 use serde_json::json;
@@ -123,10 +124,17 @@ impl Results {
         Ok(chart.svg())
     }
 
-    /// What the sweep wants to be shown, of the rows that comparisons have; where it names none of them, what would be shown
+    /// The tables whose rows a sweep can show: those of comparisons, and what the verdict tells of stalls.
+    fn measurable(&self) -> Vec<Comparison> {
+        let mut tables = self.unpublished();
+        tables.push(verdict::stall_table("Stalls", &self.groups()));
+        tables
+    }
+
+    /// What the sweep wants to be shown, of the rows that comparisons and the verdict have; where it names none of them, what would be shown
     /// if it named nothing.
     fn measured(&self, sweep: &Sweep) -> Vec<ComparisonRow> {
-        let tables = self.unpublished();
+        let tables = self.measurable();
         let rows = || tables.iter().flat_map(|table| &table.rows);
         let find = |wanted: &String| rows().find(|row| is_called(row, wanted)).cloned();
         let found: Vec<ComparisonRow> = sweep.measure.iter().filter_map(find).collect();
@@ -138,9 +146,7 @@ impl Results {
 
     /// A sentence for each name that the sweep wants to be shown and that no row has, and one if others are shown instead.
     fn not_measured(&self, sweep: &Sweep, shown: &[ComparisonRow]) -> Vec<String> {
-        let tables = self.unpublished();
-        let known: Vec<String> =
-            tables.iter().flat_map(|table| &table.rows).flat_map(names).collect();
+        let known = self.known_names();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let is_missing = |wanted: &&String| !known.contains(&wanted.as_str());
         let missing: Vec<&String> = sweep.measure.iter().filter(is_missing).collect();
@@ -154,6 +160,34 @@ impl Results {
             format!("Not measured: `{wanted}`{meant}")
         };
         missing.into_iter().map(told).chain(instead).collect()
+    }
+
+    /// What rows that a sweep can show are called.
+    fn known_names(&self) -> Vec<String> {
+        self.measurable().iter().flat_map(|table| &table.rows).flat_map(names).collect()
+    }
+
+    /// Refuses the first name that the sweep wants to be shown and that no row has. What a workload reports is known when it
+    /// has run, not before. Where a run was killed or ended early the row may be one that it would have left: that is told
+    /// in the results alone.
+    ///
+    /// # Errors
+    /// There is such a name.
+    pub(crate) fn check_measured(&self, sweep: &Sweep) -> Result<(), Failure> {
+        let findings = self.findings();
+        if !findings.killed.is_empty() || !findings.ended_early.is_empty() {
+            return Ok(());
+        }
+        let known = self.known_names();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let mut wanted = sweep.measure.iter().zip(&sweep.measure_places);
+        let missing = wanted.find(|(name, _)| !known.contains(&name.as_str()));
+        let Some((name, (file, line))) = missing else { return Ok(()) };
+        let expected = highorder_input::did_you_mean(name, &known)
+            .unwrap_or_else(|| "expected one of a comparison's tables".to_owned());
+        let message =
+            format!("`measure` has `{name}`, which no row of the results is called, {expected}");
+        Err(InputError::line(file, *line, message).into())
     }
 
     /// Where the sweep's values are among the results' columns, value by value.
@@ -308,8 +342,10 @@ fn is_called(row: &ComparisonRow, wanted: &str) -> bool {
     names(row).iter().any(|name| name == wanted)
 }
 
-fn names(row: &ComparisonRow) -> [String; 2] {
-    [name(row), row.metric.clone()]
+/// As tables have it, without the statistic, and as the verdict has it.
+fn names(row: &ComparisonRow) -> [String; 3] {
+    let as_in_verdict = format!("{} {}", row.metric, row.statistic).trim_end().to_owned();
+    [name(row), row.metric.clone(), as_in_verdict]
 }
 
 /// What a row is called: its statistic and its metric.

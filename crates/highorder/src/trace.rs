@@ -47,7 +47,7 @@ TRACE is a recording, or text as /sys/kernel/tracing/trace, `trace-cmd report` o
   cat /sys/kernel/tracing/trace_pipe > trace.txt
 
 The picture has a panel for each zone: where the migrate scanner and the free scanner are over time, and \
-below it how many pages each batch moved.
+below it how many pages each batch moved. That of fallbacks has how many there were over time.
 
 Examples:
   highorder run thp-defrag-thpscale --scale 1/64 --trace traces
@@ -77,23 +77,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(of @ (Of::Fallbacks | Of::FallbacksOverTime)) => {
             let fallbacks = Fallbacks::read(&arguments.trace)?;
             spinner.finish_and_clear();
-            return print_fallbacks(&fallbacks, of, arguments);
+            return print_fallbacks(&fallbacks, of, arguments, picture.as_ref());
         }
         _ => Passes::read(&arguments.trace),
     };
     spinner.finish_and_clear();
     let passes = match passes {
-        Err(_) if arguments.of.is_none() && picture.is_none() => {
-            match Fallbacks::read(&arguments.trace) {
-                Ok(fallbacks) => return print_fallbacks(&fallbacks, Of::Fallbacks, arguments),
-                Err(_) => passes?,
+        Err(_) if arguments.of.is_none() => match Fallbacks::read(&arguments.trace) {
+            Ok(fallbacks) => {
+                return print_fallbacks(&fallbacks, Of::Fallbacks, arguments, picture.as_ref());
             }
-        }
+            Err(_) => passes?,
+        },
         passes => passes?,
     };
     if let Some(picture) = &picture {
         let title = format!("Compaction in {}", arguments.trace.display());
-        let chart = passes.chart(title, Clock::Milliseconds, caption(&passes, arguments));
+        let told = summary(&passes).trim_end().to_owned();
+        let chart = passes.chart(title, Clock::Milliseconds, caption(told, arguments));
         picture.write(&chart.svg())?;
     }
     let table = match arguments.of {
@@ -126,8 +127,13 @@ fn all_tables(passes: &Passes) -> String {
     all
 }
 
-/// Prints fallbacks by kind, or over time.
-fn print_fallbacks(fallbacks: &Fallbacks, of: Of, arguments: &Arguments) -> Result<(), Failure> {
+/// Prints fallbacks by kind, or over time, and draws them over time where asked for.
+fn print_fallbacks(
+    fallbacks: &Fallbacks,
+    of: Of,
+    arguments: &Arguments,
+    picture: Option<&PictureFile>,
+) -> Result<(), Failure> {
     let table = match of {
         Of::FallbacksOverTime => fallbacks.over_time(),
         _ => fallbacks.table(),
@@ -142,12 +148,16 @@ fn print_fallbacks(fallbacks: &Fallbacks, of: Of, arguments: &Arguments) -> Resu
     if fallbacks.nr_lost > 0 {
         line.push_str(&format!("; {} events were lost", text::count(fallbacks.nr_lost)));
     }
+    if let Some(picture) = picture {
+        let title = format!("Fallbacks in {}", arguments.trace.display());
+        picture.write(&fallbacks.chart(title, caption(line.clone(), arguments)).svg())?;
+    }
     let printed = match arguments.format {
         Format::Text => format!("{line}\n\n{}", table.text()),
         Format::Csv => table.csv(),
         Format::Json => table.json(),
     };
-    output::print(printed.as_bytes())
+    output::print_beside(printed.as_bytes(), picture.map(PictureFile::destination))
 }
 
 fn summary(passes: &Passes) -> String {
@@ -171,13 +181,16 @@ fn summary(passes: &Passes) -> String {
     line
 }
 
-fn caption(passes: &Passes, arguments: &Arguments) -> Caption {
+/// Says what the trace has, and how to draw it again.
+fn caption(told: String, arguments: &Arguments) -> Caption {
     let mut words =
         vec!["highorder".to_owned(), "trace".to_owned(), arguments.trace.display().to_string()];
+    let of = arguments.of.and_then(|of| of.to_possible_value());
+    words.extend(of.iter().flat_map(|of| ["--of".to_owned(), of.get_name().to_owned()]));
     let picture = arguments.picture.iter().map(|path| path.display().to_string());
     words.extend(picture.flat_map(|path| ["--picture".to_owned(), path]));
     Caption {
-        lines: vec![VERSION.to_owned(), summary(passes).trim_end().to_owned()],
+        lines: vec![VERSION.to_owned(), told],
         command: Some(output::shell_command(words.iter().map(String::as_str))),
     }
 }

@@ -76,12 +76,34 @@ fn a_workload_that_could_not_go_on_is_told_before_its_numbers() {
 fn a_row_that_a_sweep_names_and_nothing_measures_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let sweep = "\n[sweep]\nkey = \"knobs.vm.swappiness\"\nvalues = [10, 60]\nmeasure = ";
-    let shown = run(folder.path(), &format!("{sweep}[\"System\", \"Minor Fauts\"]\n"), &[]);
+    let failing = |measure: &str| {
+        let path = experiment(folder.path(), &format!("{sweep}{measure}\n"));
+        let store = folder.path().join("store");
+        let arguments = ["run", &path, "--scale", "1/64", "--store", text(&store)];
+        let output = highorder(&arguments).assert().code(2).get_output().clone();
+        [output.stdout, output.stderr].map(|told| String::from_utf8(told).expect("UTF-8"))
+    };
+    let [shown, told] = failing("[\"System\", \"Minor Fauts\"]");
     assert!(shown.contains("Not measured: `Minor Fauts`, did you mean `Minor Faults`?"), "{shown}");
     assert!(shown.contains("\nSystem (s)\n") && !shown.contains("Shown instead"), "{shown}");
-    let shown = run(folder.path(), &format!("{sweep}[\"nonsense\"]\n"), &[]);
+    let expected = "mine.toml:21: `measure` has `Minor Fauts`, which no row of the results is called, did you mean \
+                    `Minor Faults`?";
+    assert!(told.contains(expected), "{told}");
+    let [shown, told] = failing("[\"nonsense\"]");
     assert!(shown.contains("Not measured: `nonsense`."), "{shown}");
     assert!(shown.contains("Shown instead is what the workload measures, "), "{shown}");
+    assert!(told.contains("`measure` has `nonsense`, which no row"), "{told}");
+}
+
+#[test]
+fn a_sweep_can_be_over_what_the_verdict_tells_of_stalls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sweep = "\n[sweep]\nkey = \"knobs.vm.swappiness\"\nvalues = [10, 60]\nmeasure = ";
+    let shown =
+        run(folder.path(), &format!("{sweep}[\"time in stalls\", \"longest stall\"]\n"), &[]);
+    assert!(!shown.contains("Not measured"), "{shown}");
+    assert!(shown.contains("\ntime in stalls (s)\n"), "{shown}");
+    assert!(shown.contains("\nlongest stall (ms)\n"), "{shown}");
 }
 
 #[test]

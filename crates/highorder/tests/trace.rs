@@ -58,6 +58,21 @@ fn a_picture_is_a_png_or_an_svg_as_its_name_says_and_repeats_to_the_byte() {
 }
 
 #[test]
+fn fallbacks_are_drawn_over_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for of in ["fallbacks", "fallbacks-over-time"] {
+        let (png, svg) = (folder.path().join(format!("{of}.png")), folder.path().join("a.svg"));
+        printed(&["trace", CHURN, "--of", of, "--picture", text(&png)]);
+        assert!(fs::read(&png).expect("a picture").starts_with(b"\x89PNG"));
+        printed(&["trace", CHURN, "--of", of, "--picture", text(&svg), "--force"]);
+        let drawn = fs::read_to_string(&svg).expect("a picture");
+        for words in ["seconds since the first fallback", "of them serious", "<polyline", of] {
+            assert!(drawn.contains(words), "{words}: {drawn}");
+        }
+    }
+}
+
+#[test]
 fn a_trace_without_what_is_looked_for_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.txt");
@@ -74,28 +89,26 @@ fn a_trace_without_what_is_looked_for_is_refused() {
     assert_eq!(names(folder.path()), ["trace.txt"]);
 }
 
-/// Runs an experiment with `--trace`; the names of the traces.
-fn traced(folder: &Path) -> Vec<String> {
+/// Runs an experiment with `--trace` into this store; what becomes of it is `end`'s to look at. The names of the traces.
+fn traced(
+    folder: &Path,
+    store: &str,
+    more: &[&str],
+    end: impl FnOnce(&[&str]) -> String,
+) -> Vec<String> {
     let experiment = folder.join("compacting.toml");
     fs::write(&experiment, EXPERIMENT).expect("a file");
-    let (store, traces) = (folder.join("store"), folder.join("traces"));
-    printed(&[
-        "run",
-        text(&experiment),
-        "--scale",
-        "1/32",
-        "--store",
-        text(&store),
-        "--trace",
-        text(&traces),
-    ]);
-    names(&traces)
+    let (store, traces) = (folder.join(store), folder.join("traces"));
+    let (store, traces) = (text(&store), text(&traces));
+    let run = ["run", text(&experiment), "--scale", "1/32", "--store", store, "--trace", traces];
+    end(&[&run[..], more].concat());
+    names(Path::new(traces))
 }
 
 #[test]
 fn a_run_leaves_a_trace_that_reads_as_a_kernels_and_changes_nothing_in_the_record() {
     let folder = tempfile::tempdir().expect("a folder");
-    let written = traced(folder.path());
+    let written = traced(folder.path(), "store", &[], printed);
     assert_eq!(written.len(), 2, "{written:?}");
     let traces = folder.path().join("traces");
     for name in &written {
@@ -103,12 +116,31 @@ fn a_run_leaves_a_trace_that_reads_as_a_kernels_and_changes_nothing_in_the_recor
         let moved: i64 = rows.iter().filter_map(|row| row["moved"].as_i64()).sum();
         assert!(!rows.is_empty() && moved > 0, "{name}: {rows:?}");
     }
-    // A trace that is gone is made again, from the same run: the store would refuse another record.
+    // Traces are made again, from the same runs: the store would refuse other records.
     let path = traces.join(&written[0]);
     let first = fs::read(&path).expect("a trace");
     fs::remove_file(&path).expect("it was there");
-    assert_eq!(traced(folder.path()), written);
+    assert_eq!(traced(folder.path(), "store", &["--force"], printed), written);
     assert_eq!(first, fs::read(&path).expect("a trace"));
+}
+
+#[test]
+fn a_file_in_the_place_of_a_trace_is_replaced_with_force_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = traced(folder.path(), "store", &[], printed);
+    let path = folder.path().join("traces").join(&written[0]);
+    let trace = fs::read(&path).expect("a trace");
+    fs::write(&path, "precious").expect("a file");
+    let refused = |arguments: &[&str]| {
+        let told = refused(arguments);
+        assert!(told.contains(".trace.txt: is there already; --force replaces it"), "{told}");
+        told
+    };
+    assert_eq!(traced(folder.path(), "other", &[], refused), written);
+    assert_eq!(fs::read(&path).expect("a file"), b"precious");
+    assert!(!folder.path().join("other").exists(), "nothing has run");
+    assert_eq!(traced(folder.path(), "other", &["--force"], printed), written);
+    assert_eq!(fs::read(&path).expect("a trace"), trace);
 }
 
 #[test]

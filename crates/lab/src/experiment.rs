@@ -569,7 +569,7 @@ impl Values {
         }
         let sweep = self.sweep.as_ref().zip(swept).map(|(sweep, points)| {
             let points = points.into_iter().map(|(values, _)| values).collect();
-            sweep.get_ref().finish(labels, points)
+            sweep.get_ref().finish(labels, points, checks.source)
         });
         let matrix = self.matrix(&variants, checks);
         let demands = self.demands(checks);

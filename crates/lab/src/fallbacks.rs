@@ -9,6 +9,7 @@
 use highorder_input::InputError;
 use highorder_kernelfs::trace::{Entry, Event, Item, MmPageAllocExtfrag, TraceReader};
 use highorder_mm::types::{Migratetype, ZoneKind};
+use highorder_report::{Caption, LineChart, Panel, Series};
 use highorder_snapshot::recording_file::open_trace;
 use highorder_tables::{Table, Value};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use std::path::Path;
 /// Blocks below this order are taken at the highest price: many more will be (`PAGE_ALLOC_COSTLY_ORDER` + 1, at which
 /// the postings of November 2018 have requests wait).
 const SERIOUS_BELOW: i32 = 4;
-/// Rows of the table over time.
+/// Rows of the table over time, and steps of its picture.
 const PERIODS: u64 = 20;
 
 /// How much a fallback mixes.
@@ -183,23 +184,59 @@ impl Fallbacks {
                 ("of them serious", "serious"),
             ],
         );
+        for (begin, counts) in self.periods().1 {
+            let counts = counts.map(|nr| Value::Count(nr as i64));
+            let begin = Value::Real(begin as f64 / 1e9, 6);
+            table.push(std::iter::once(begin).chain(counts).collect());
+        }
+        table
+    }
+
+    /// The same as a picture, a curve in steps for each column.
+    #[must_use]
+    pub fn chart(&self, title: String, caption: Caption) -> LineChart {
+        let (period, periods) = self.periods();
+        let first = periods.first().map_or(0, |(begin, _)| *begin);
+        // All at one moment: a millisecond is seen.
+        let step = if periods.len() < 2 { period.max(1_000_000) } else { period };
+        let series = |(column, name): (usize, &str)| {
+            let steps = periods.iter().flat_map(|(begin, counts)| {
+                let at = |time_ns: u64| ((time_ns - first) as f64 / 1e9, counts[column] as f64);
+                [at(*begin), at(begin + step)]
+            });
+            Series { name: name.to_owned(), points: steps.collect() }
+        };
+        let names = ["whole blocks", "mixing", "of them serious"];
+        let series = names.into_iter().enumerate().map(series).collect();
+        let unit = "events in a twentieth of the time".to_owned();
+        LineChart {
+            title,
+            x_label: "seconds since the first fallback".to_owned(),
+            panels: vec![Panel { title: "Fallbacks".to_owned(), unit, series }],
+            caption,
+        }
+    }
+
+    /// How long a twentieth of the time between the first and the last is, in nanoseconds; when each begins, and how many
+    /// took whole blocks, mixed, and were serious in it.
+    fn periods(&self) -> (u64, Vec<(u64, [u64; 3])>) {
         let times = || self.times.iter().map(|(time, _)| *time);
         let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
         let period = (last - first) / PERIODS + 1;
-        for number in 0..(last - first) / period + 1 {
+        let of = |number: u64| {
             let begin = first + number * period;
             let within = || self.times.iter().filter(|(t, _)| (begin..begin + period).contains(t));
             let count = |is_it: fn(Severity) -> bool| {
-                Value::Count(within().filter(|(_, severity)| is_it(*severity)).count() as i64)
+                within().filter(|(_, severity)| is_it(*severity)).count() as u64
             };
-            table.push(vec![
-                Value::Real(begin as f64 / 1e9, 6),
+            let counts = [
                 count(|severity| severity == Severity::WholeBlock),
                 count(|severity| severity >= Severity::Mixing),
                 count(|severity| severity == Severity::Serious),
-            ]);
-        }
-        table
+            ];
+            (begin, counts)
+        };
+        (period, (0..(last - first) / period + 1).map(of).collect())
     }
 }
 

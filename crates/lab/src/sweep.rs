@@ -1,11 +1,13 @@
 //! Sweeps: an experiment's variants, each at every value of one key, or at combinations of several keys' values.
 
 use highorder_files::limits;
+use highorder_input::Source;
 use highorder_record::matrix::BETWEEN_PARTS;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// Most keys of a sweep: a choice of ours, far below what the sequence of a sample has (`sobol_burley`, 256).
 const AXES_MAX: usize = 32;
@@ -32,6 +34,8 @@ pub struct Sweep {
     pub points: Vec<Vec<String>>,
     /// The rows of results that are shown over these values; none: those that the workload reports.
     pub measure: Vec<String>,
+    /// Where each of them is named: the file and its line.
+    pub measure_places: Vec<(PathBuf, usize)>,
     /// Names of the variants that the file has.
     pub variants: Vec<String>,
 }
@@ -60,7 +64,7 @@ pub(crate) struct SweepValues {
     axes: Option<Spanned<Vec<AxisValues>>>,
     sample: Option<Spanned<u64>>,
     #[serde(default)]
-    measure: Vec<String>,
+    measure: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -258,16 +262,23 @@ impl SweepValues {
         self.places().into_iter().filter_map(at_place).collect()
     }
 
-    /// The sweep of variants of these names, at these points.
-    pub(crate) fn finish(&self, variants: Vec<String>, points: Vec<Vec<String>>) -> Sweep {
+    /// The sweep of variants of these names, at these points, out of this file.
+    pub(crate) fn finish(
+        &self,
+        variants: Vec<String>,
+        points: Vec<Vec<String>>,
+        source: &Source,
+    ) -> Sweep {
         let axis = |axis: AxisRef<'_>| Axis {
             key: axis.key.get_ref().clone(),
             values: axis.values.get_ref().iter().map(|value| written(value.get_ref())).collect(),
         };
+        let place = |span: Range<usize>| (source.path.clone(), source.line(span.start));
         Sweep {
             axes: self.axes().into_iter().map(axis).collect(),
             points,
-            measure: self.measure.clone(),
+            measure: self.measure.iter().map(|name| name.get_ref().clone()).collect(),
+            measure_places: self.measure.iter().map(|name| place(name.span())).collect(),
             variants,
         }
     }

@@ -442,7 +442,7 @@ pub fn row_of_values(
 }
 
 /// Makes a row of what was summed over each group's runs, the killed ones among them.
-fn row_of_totals(
+pub(crate) fn row_of_totals(
     metric: &str,
     unit: &str,
     better: Better,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use highorder_tables::text::{count, counted};
 use serde::Serialize;
 
-use crate::compare::{Group, names, threads_of};
+use crate::compare::{Comparison, Group, names, row_of_totals, threads_of};
 use crate::end_state::{self, EndState, Reading};
 use crate::ended::ended_early;
 use crate::identical::{Identical, identical};
@@ -122,7 +122,11 @@ pub struct Compared {
     pub nr_equal: usize,
     /// Rows that differ, with too few repeats to tell.
     pub nr_too_few: usize,
-    /// The rows that differ, first those that are told.
+    /// Of these, the better ones.
+    pub nr_perhaps_better: usize,
+    /// The worse ones.
+    pub nr_perhaps_worse: usize,
+    /// The rows that differ, those first that are told before others.
     pub differences: Vec<Difference>,
 }
 
@@ -466,30 +470,54 @@ fn metrics(sound: &[Sound<'_>]) -> Vec<Quantity> {
     all
 }
 
+/// What is told of stalls: the row, its unit, digits after the point where it is a table's, and how it is read off.
+type StallRow = (&'static str, &'static str, u8, fn(&Latencies) -> f64);
+
 /// How long requests for memory were kept, which the model alone tells.
+const STALL_ROWS: [StallRow; 2] = [
+    ("time in stalls", "s", 6, |stalls| stalls.sum_ns() as f64 / 1e9),
+    ("longest stall", "ms", 3, |stalls| stalls.max_ns().unwrap_or(0) as f64 / 1e6),
+];
+
+/// The stalls of runs together.
+fn stalls_of(runs: &[&Record]) -> Latencies {
+    let mut pooled = Latencies::new();
+    let classes = runs
+        .iter()
+        .flat_map(|record| STALLS.iter().filter_map(|class| record.latencies.get(*class)));
+    classes.for_each(|latencies| pooled.merge(latencies));
+    pooled
+}
+
+/// What is told of stalls as a table like those of [`compare`](crate::compare), over all of each group's runs; rows that
+/// no group can tell are left out.
+#[must_use]
+pub fn stall_table(title: &str, groups: &[Group<'_>]) -> Comparison {
+    let mut table = Comparison::new(title, groups, false);
+    for (name, unit, decimals, reading) in STALL_ROWS {
+        let of_group = |group: &Group<'_>| {
+            let is_known = !group.records.is_empty()
+                && group.records.iter().all(|record| record.inputs.source == Source::Model);
+            is_known.then(|| reading(&stalls_of(&group.records)))
+        };
+        let values: Vec<Option<f64>> = groups.iter().map(of_group).collect();
+        if values.iter().any(Option::is_some) {
+            table.rows.push(row_of_totals(name, unit, Better::Lower, decimals, values, groups));
+        }
+    }
+    table
+}
+
 fn stalls(sound: &[Sound<'_>]) -> Vec<Quantity> {
-    type Reading = fn(&Latencies) -> f64;
-    let rows: [(&str, &str, Reading); 2] = [
-        ("time in stalls", "s", |stalls| stalls.sum_ns() as f64 / 1e9),
-        ("longest stall", "ms", |stalls| stalls.max_ns().unwrap_or(0) as f64 / 1e6),
-    ];
-    let of_runs = |runs: &[&Record]| {
-        let mut pooled = Latencies::new();
-        let classes = runs
-            .iter()
-            .flat_map(|record| STALLS.iter().filter_map(|class| record.latencies.get(*class)));
-        classes.for_each(|latencies| pooled.merge(latencies));
-        pooled
-    };
-    let row = |(name, unit, reading): (&str, &str, Reading)| {
+    let row = |(name, unit, _, reading): StallRow| {
         let values = |group: &Sound<'_>| {
             if group.source != Source::Model || group.repeats.is_empty() {
                 return Values::default();
             }
             let all: Vec<&Record> = group.repeats.iter().flatten().copied().collect();
             Values {
-                shown: Some(reading(&of_runs(&all))),
-                repeats: group.repeats.iter().map(|runs| reading(&of_runs(runs))).collect(),
+                shown: Some(reading(&stalls_of(&all))),
+                repeats: group.repeats.iter().map(|runs| reading(&stalls_of(runs))).collect(),
                 samples: Sorted::default(),
                 sum_of: Some(group.nr_runs()),
             }
@@ -502,7 +530,7 @@ fn stalls(sound: &[Sound<'_>]) -> Vec<Quantity> {
             groups: sound.iter().map(values).collect(),
         }
     };
-    rows.map(row).into()
+    STALL_ROWS.map(row).into()
 }
 
 /// What the kernel counted, summed over runs.
@@ -637,6 +665,8 @@ fn compared(sound: &[Sound<'_>], quantities: &[Quantity], i: usize) -> Compared 
         nr_within_noise: 0,
         nr_equal: 0,
         nr_too_few: 0,
+        nr_perhaps_better: 0,
+        nr_perhaps_worse: 0,
         differences: Vec::new(),
     };
     let mut differing: Vec<(&Quantity, Difference)> = Vec::new();
@@ -653,7 +683,13 @@ fn compared(sound: &[Sound<'_>], quantities: &[Quantity], i: usize) -> Compared 
             None => found.nr_within_noise += 1,
             Some(Known::MoreThanNoise) if is_better => found.nr_better += 1,
             Some(Known::MoreThanNoise) => found.nr_worse += 1,
-            Some(Known::InTheseRuns | Known::TooFewRepeats) => found.nr_too_few += 1,
+            Some(Known::InTheseRuns | Known::TooFewRepeats) => {
+                found.nr_too_few += 1;
+                match is_better {
+                    true => found.nr_perhaps_better += 1,
+                    false => found.nr_perhaps_worse += 1,
+                }
+            }
         }
         if let Some(known) = known {
             let [base, value] = pair;
@@ -665,7 +701,8 @@ fn compared(sound: &[Sound<'_>], quantities: &[Quantity], i: usize) -> Compared 
     found
 }
 
-/// First what is known best, of that results, of these the strongest of each metric; each third is the kernel's.
+/// First what is known best, of that results, of these the strongest of each metric: that which is better and that which
+/// is worse, side by side; each third is the kernel's.
 fn in_order(mut all: Vec<(&Quantity, Difference)>) -> Vec<Difference> {
     let certainty = |known: Known| match known {
         Known::MoreThanNoise => 0,
@@ -676,27 +713,32 @@ fn in_order(mut all: Vec<(&Quantity, Difference)>) -> Vec<Difference> {
         let by_strength = strength([b.base, b.value]).total_cmp(&strength([a.base, a.value]));
         certainty(a.known).cmp(&certainty(b.known)).then(by_strength)
     });
-    let mut seen: Vec<(&str, u8)> = Vec::new();
-    let ranked = all.into_iter().map(|(quantity, difference)| {
+    // Metrics in the order of their strongest rows, and what was met of each.
+    let mut families: Vec<&str> = Vec::new();
+    let mut seen: Vec<(&str, bool)> = Vec::new();
+    let mut ranked: Vec<(i32, bool, usize, Kind, Difference)> = Vec::new();
+    for (quantity, difference) in all {
         let family = quantity.family();
-        let nr_before = match seen.iter_mut().find(|(known, _)| *known == family) {
-            Some((_, nr)) => {
-                *nr = nr.saturating_add(1);
-                *nr
-            }
-            None => {
-                seen.push((family, 0));
-                0
-            }
-        };
-        (certainty(difference.known), nr_before > 0, quantity.kind, difference)
-    });
-    let ranked: Vec<_> = ranked.collect();
+        let known_place = families.iter().position(|known| *known == family);
+        let place = known_place.unwrap_or(families.len());
+        if known_place.is_none() {
+            families.push(family);
+        }
+        let direction = (family, difference.is_better);
+        let is_later = seen.contains(&direction);
+        if !is_later {
+            seen.push(direction);
+        }
+        // What comes later stays by strength.
+        let place = if is_later { 0 } else { place };
+        ranked.push((certainty(difference.known), is_later, place, quantity.kind, difference));
+    }
+    ranked.sort_by_key(|(certainty, is_later, place, ..)| (*certainty, *is_later, *place));
     let mut ordered = Vec::new();
     for rank in 0..2 {
         for is_later in [false, true] {
             let of = |wanted: Kind| {
-                let mine = ranked.iter().filter(move |(certainty, later, kind, _)| {
+                let mine = ranked.iter().filter(move |(certainty, later, _, kind, _)| {
                     (*certainty, *later, *kind) == (rank, is_later, wanted)
                 });
                 mine.map(|(.., difference)| difference.clone())
@@ -971,6 +1013,8 @@ fn pair_text(pair: &Compared, base: &str, nr_items: usize) -> Paragraph {
         nr_within_noise,
         nr_equal,
         nr_too_few,
+        nr_perhaps_better,
+        nr_perhaps_worse,
         ..
     } = pair;
     let without_runs = match nr_repeats {
@@ -1010,9 +1054,16 @@ fn pair_text(pair: &Compared, base: &str, nr_items: usize) -> Paragraph {
             )
         }
         (false, _) => format!(
-            "{variant} against {base}: {} {}, and may do so by noise alone{}.",
+            "{variant} against {base}: {} {}, {}, and may do so by noise alone{}.",
             counted(*nr_too_few as u64, "row"),
             if *nr_too_few == 1 { "differs" } else { "differ" },
+            match (*nr_perhaps_better, *nr_perhaps_worse) {
+                (1, 0) => "for the better".to_owned(),
+                (0, 1) => "for the worse".to_owned(),
+                (_, 0) => "all for the better".to_owned(),
+                (0, _) => "all for the worse".to_owned(),
+                (better, worse) => format!("{better} for the better and {worse} for the worse"),
+            },
             match nr_quiet {
                 0 => String::new(),
                 1 => "; 1 more does not".to_owned(),
@@ -1025,8 +1076,48 @@ fn pair_text(pair: &Compared, base: &str, nr_items: usize) -> Paragraph {
         is_tested && difference.known == Known::MoreThanNoise
             || !is_tested && apart >= (1.0 + WORTH_A_LINE).ln()
     };
-    let items = pair.differences.iter().filter(is_worth).take(nr_items).map(item);
-    Paragraph { text, items: items.collect() }
+    let worth: Vec<&Difference> = pair.differences.iter().filter(is_worth).collect();
+    if worth.len() <= nr_items {
+        return Paragraph { text, items: worth.into_iter().map(item).collect() };
+    }
+    // The last line is left for how many have none.
+    let nr_shown = if nr_items < 2 { nr_items } else { nr_items - 1 };
+    let (strongest, hidden) = worth.split_at(nr_shown);
+    let mut shown = strongest.to_vec();
+    // However many are stronger: where there are both directions, both are seen.
+    let is_unseen = |other: &&&Difference| {
+        strongest.iter().all(|difference| difference.is_better != other.is_better)
+    };
+    if let (Some(other), [_, .., last]) = (hidden.iter().find(is_unseen), &mut shown[..]) {
+        *last = *other;
+    }
+    let all = match is_tested {
+        true => [*nr_better, *nr_worse],
+        false => [*nr_perhaps_better, *nr_perhaps_worse],
+    };
+    let more = more(all, &shown, is_tested);
+    let mut items: Vec<String> = shown.into_iter().map(item).collect();
+    if nr_items >= 2 {
+        items.push(more);
+    } else if let Some(only) = items.last_mut() {
+        only.push_str(&format!("; {more}"));
+    }
+    Paragraph { text, items }
+}
+
+/// `and 22 more: 12 perhaps better, 10 perhaps worse`: what of the better and worse rows has no line.
+fn more([nr_better, nr_worse]: [usize; 2], shown: &[&Difference], is_tested: bool) -> String {
+    let nr_shown =
+        |is_better: bool| shown.iter().filter(|other| other.is_better == is_better).count();
+    let (better, worse) = (nr_better - nr_shown(true), nr_worse - nr_shown(false));
+    let perhaps = if is_tested { "" } else { "perhaps " };
+    match (better, worse) {
+        (nr, 0) => format!("and {nr} more, {perhaps}better"),
+        (0, nr) => format!("and {nr} more, {perhaps}worse"),
+        _ => {
+            format!("and {} more: {better} {perhaps}better, {worse} {perhaps}worse", better + worse)
+        }
+    }
 }
 
 /// `better: System-48 102.9 -> 46.8 s, 54.5 % less`.

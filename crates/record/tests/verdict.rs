@@ -93,6 +93,56 @@ fn with_one_seed_nothing_is_called_more_than_noise_and_it_is_said_what_decides()
     assert!(lines.contains("cannot tell a difference from noise"), "{lines}");
 }
 
+/// A run each of two variants, in which the rows have these values.
+fn once(rows: &[(&str, f64, f64)]) -> Vec<Vec<Record>> {
+    let of = |variant: &str, value: fn(&(&str, f64, f64)) -> f64| {
+        let samples: Vec<[f64; 1]> = rows.iter().map(|row| [value(row)]).collect();
+        let named = rows.iter().zip(&samples).map(|(row, sample)| (row.0, "s", &sample[..]));
+        vec![run(variant, 4, 1, &named.collect::<Vec<_>>())]
+    };
+    vec![of("vanilla", |row| row.1), of("patched", |row| row.2)]
+}
+
+#[test]
+fn the_strongest_row_of_each_direction_is_told_and_all_are_counted() {
+    let mut rows = vec![
+        ("Elapsd-1", 9.0, 4.0),
+        ("Elapsd-4", 0.7, 1.0),
+        ("Elapsd-7", 0.5, 0.6),
+        ("Elapsd-12", 0.5, 0.8),
+        ("System-1", 2.0, 0.5),
+        ("System-4", 0.2, 0.25),
+    ];
+    let told = |rows: &[(&str, f64, f64)]| found(&once(rows)).lines();
+    let lines = told(&rows);
+    assert_eq!(
+        lines[..7],
+        [
+            "patched against vanilla: 6 rows differ, 2 for the better and 4 for the worse, and may do so by noise \
+             alone.",
+            "  perhaps better: System-1 2 -> 0.5 s, 75 % less",
+            "  perhaps worse: System-4 0.2 -> 0.25 s, 25 % more",
+            "  perhaps better: Elapsd-1 9 -> 4 s, 55.6 % less",
+            "  perhaps worse: Elapsd-12 0.5 -> 0.8 s, 60 % more",
+            "  perhaps worse: Elapsd-4 0.7 -> 1 s, 42.9 % more",
+            "  perhaps worse: Elapsd-7 0.5 -> 0.6 s, 20 % more",
+        ]
+    );
+    // Of more rows than there is room for both directions are seen, and those without a line are counted.
+    let others: Vec<String> = (0..9).map(|i| format!("other {i}")).collect();
+    rows.extend(others.iter().map(|name| (name.as_str(), 8.0, 1.0)));
+    let lines = told(&rows);
+    assert!(
+        lines[0].contains("15 rows differ, 11 for the better and 4 for the worse"),
+        "{lines:#?}"
+    );
+    assert!(lines[8].starts_with("  perhaps better: other 7"), "{lines:#?}");
+    assert_eq!(lines[9], "  perhaps worse: System-4 0.2 -> 0.25 s, 25 % more");
+    assert_eq!(lines[10], "  and 6 more: 3 perhaps better, 3 perhaps worse");
+    let pair = &found(&once(&rows)).compared[0];
+    assert_eq!((pair.nr_too_few, pair.nr_perhaps_better, pair.nr_perhaps_worse), (15, 11, 4));
+}
+
 #[test]
 fn no_fault_of_a_kind_is_not_a_fault_that_takes_no_time() {
     let of = |variant: &str, us: f64| -> Vec<Record> {

@@ -74,6 +74,17 @@ pub struct ZoneCells {
     pub zone: MapZone,
     /// Ascending, covering the zone's span without gap or overlap.
     pub cells: Vec<Cell>,
+    /// Stretches of frames that the kernel has no pages of, ascending: the first frame of each, and the one after its last.
+    pub holes: Vec<(u64, u64)>,
+}
+
+impl ZoneCells {
+    /// Frames of the holes that these cells have part in, up to the holes' ends: these may lie in cells that are drawn.
+    pub(crate) fn hole_frames(&self, cells: &[Cell]) -> u64 {
+        let (Some(first), Some(last)) = (cells.first(), cells.last()) else { return 0 };
+        let within = |hole: &&(u64, u64)| hole.0 < last.end && first.start < hole.1;
+        self.holes.iter().filter(within).map(|(start, end)| end - start).sum()
+    }
 }
 
 /// The cells of every zone.
@@ -144,6 +155,7 @@ impl CellGrid {
         let zones = map.zones.iter().map(|zone| ZoneCells {
             zone: *zone,
             cells: aligned_stretches(zone, 1 << cell_order).map(cell).collect(),
+            holes: map.holes(zone),
         });
         Self { zones: zones.collect(), classes, cell_order }
     }

@@ -583,6 +583,17 @@ impl MemoryMap {
         pinned
     }
 
+    /// Stretches of a zone's frames that the kernel has no pages of.
+    pub(crate) fn holes(&self, zone: &MapZone) -> Vec<(u64, u64)> {
+        let mut holes = Vec::new();
+        self.each_run(u64::from(zone.start.0), zone.end(), |start, usage, frames| {
+            if UseClass::of(usage, self.pageblock_order) == UseClass::Hole {
+                holes.push((start, start + frames));
+            }
+        });
+        holes
+    }
+
     /// Tells of each run of frames of one use in `start..end`: where it begins, the use, and its length.
     /// Most are long, and to count frame by frame takes several times as long.
     fn each_run(&self, start: u64, end: u64, mut tell: impl FnMut(u64, FrameUse, u64)) {

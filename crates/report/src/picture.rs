@@ -235,12 +235,8 @@ fn difference_heading(zone: &ZoneCells, sums: &mut [u64]) -> Heading {
 enum Row<'a> {
     /// Cells, at least one of them with memory.
     Cells(&'a [Cell]),
-    /// So many frames without memory.
-    Gap(u64),
-}
-
-fn frames_in(cells: &[Cell]) -> u64 {
-    cells.iter().map(Cell::frames).sum()
+    /// Cells without memory.
+    Gap(&'a [Cell]),
 }
 
 /// How cells lie on the page: all zones of a picture share it.
@@ -282,14 +278,20 @@ impl Layout {
 
     /// The zone's rows from the top; rows without any memory in them fold into one gap.
     fn rows<'a>(&self, zone: &'a ZoneCells) -> Vec<Row<'a>> {
+        let has_memory = |cells: &[Cell]| cells.iter().any(|cell| cell.pageblocks > 0);
         let mut rows = Vec::new();
-        for cells in zone.cells.chunks(self.columns) {
-            match rows.last_mut() {
-                _ if cells.iter().any(|c| c.pageblocks > 0) => rows.push(Row::Cells(cells)),
-                Some(Row::Gap(frames)) => *frames += frames_in(cells),
-                _ => rows.push(Row::Gap(frames_in(cells))),
+        // Where the rows without memory begin that are passed over.
+        let mut gap = None;
+        for (number, cells) in zone.cells.chunks(self.columns).enumerate() {
+            let at = number * self.columns;
+            if has_memory(cells) {
+                rows.extend(gap.take().map(|from: usize| Row::Gap(&zone.cells[from..at])));
+                rows.push(Row::Cells(cells));
+            } else {
+                gap.get_or_insert(at);
             }
         }
+        rows.extend(gap.map(|from| Row::Gap(&zone.cells[from..])));
         rows
     }
 
@@ -365,8 +367,8 @@ fn draw_grid(
                         address_from = y + ADDRESS_GAP;
                     }
                 }
-                Row::Gap(frames) => {
-                    let hole = zone.zone.words_for_holes(frames);
+                Row::Gap(cells) => {
+                    let hole = zone.zone.words_for_holes(zone.hole_frames(cells));
                     svg.text(left as f64, y + 11.0, SMALL, &hole);
                     address_from = y;
                 }

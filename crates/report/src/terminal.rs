@@ -9,12 +9,13 @@
 //! Without colour a cell is a letter: the largest allocated class, upper case when it and the other
 //! allocated ones fill half the cell or more, lower case when less.
 
-use crate::cells::{Cell, CellGrid};
-use crate::map::{MapZone, MemoryMap, Statistics};
+use crate::cells::{Cell, CellGrid, ZoneCells};
+use crate::map::{MemoryMap, Statistics};
 use crate::palette::{MIXED, Rgb, UseClass, migratetype_colour};
 use highorder_mm::types::{MAX_PAGE_ORDER, Migratetype, Order};
 use highorder_tables::text;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,13 +139,15 @@ fn draw_zones(
             sheet.write(name.len() + 2, y, Ink::of(QUIET), &text::shorten(&line, room));
             y += 1;
         }
-        let mut hole = 0;
-        for line in zone.cells.chunks(columns * per_line) {
+        // Where the rows without memory begin that are passed over.
+        let mut gap = None;
+        for (number, line) in zone.cells.chunks(columns * per_line).enumerate() {
+            let at = number * columns * per_line;
             if line.iter().all(|c| c.pageblocks == 0) {
-                hole += line.iter().map(Cell::frames).sum::<u64>();
+                gap.get_or_insert(at);
                 continue;
             }
-            y = draw_hole(sheet, &zone.zone, &mut hole, y);
+            y = draw_hole(sheet, zone, gap.take().map(|from| from..at), y);
             let address = address(line[0].start);
             sheet.write(
                 0,
@@ -165,17 +168,16 @@ fn draw_zones(
             }
             y += 1;
         }
-        y = draw_hole(sheet, &zone.zone, &mut hole, y);
+        y = draw_hole(sheet, zone, gap.map(|from| from..zone.cells.len()), y);
     }
     y + 1
 }
 
-/// A line in place of the rows without memory that were passed over, if there were any.
-fn draw_hole(sheet: &mut Sheet, zone: &MapZone, hole: &mut u64, y: usize) -> usize {
-    if *hole == 0 {
-        return y;
-    }
-    let words = zone.words_for_holes(std::mem::take(hole));
+/// A line in place of the rows without memory that were passed over, if there were any: how large the holes are that
+/// these cells lie in, which is the same however long rows are.
+fn draw_hole(sheet: &mut Sheet, zone: &ZoneCells, gap: Option<Range<usize>>, y: usize) -> usize {
+    let Some(gap) = gap else { return y };
+    let words = zone.zone.words_for_holes(zone.hole_frames(&zone.cells[gap]));
     sheet.write(ADDRESS_WIDTH, y, Ink::of(QUIET), &words);
     y + 1
 }

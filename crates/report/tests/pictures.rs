@@ -102,6 +102,26 @@ fn plain_text_at_80_columns() {
 }
 
 #[test]
+fn a_hole_is_as_large_at_each_width() {
+    let mut map = machine("with a large hole");
+    // 1 GiB and a pageblock without memory, behind them a pageblock with some.
+    let hole = 513 * PAGEBLOCK as u64;
+    map.uses.extend(vec![FrameUse::Hole; hole as usize]);
+    map.uses.extend(vec![FrameUse::Anon; PAGEBLOCK]);
+    map.zones[1].spanned += hole + PAGEBLOCK as u64;
+    map.zones[1].present += PAGEBLOCK as u64;
+    map.zones[1].managed += PAGEBLOCK as u64;
+    for width in [72, 80, 100, 200] {
+        let options = TerminalOptions { width, ..TerminalOptions::default() };
+        let text = render_terminal(&map, options);
+        let holes = || text.lines().filter(|line| line.contains("no memory: "));
+        assert!(holes().any(|line| line.contains("no memory: 1 GiB")), "{width}: {text}");
+        let is_known = |line: &str| line.contains(": 1 GiB") || line.contains(": 128 MiB");
+        assert!(holes().all(is_known), "{width}: {text}");
+    }
+}
+
+#[test]
 fn plain_text_at_160_columns() {
     let options = TerminalOptions { width: 160, ..TerminalOptions::default() };
     let text = render_terminal(&machine("small"), options);
