@@ -65,8 +65,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     picture: Option<PathBuf>,
     /// Also write what compaction, khugepaged and reclaim of a node did in each run of the model into this
-    /// folder, as ftrace's text; `highorder trace` draws compaction
-    #[arg(long, value_name = "DIR")]
+    /// folder, as ftrace's text; `highorder trace` draws compaction. Not with --reuse-old, whose runs are not made
+    /// again
+    #[arg(long, value_name = "DIR", conflicts_with = "reuse_old")]
     trace: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = nr_workers)]
