@@ -12,7 +12,7 @@ use highorder_lab::validate::{
     RealSpread, Repeats, Row, by_kernel, case_folders, changes, live, median_relative_error,
     order_agreement,
 };
-use highorder_lab::{RealOptions, Target};
+use highorder_lab::{Failed, RealOptions, Target};
 use highorder_record::Store;
 use highorder_report::{Caption, ScatterChart, Series};
 use highorder_sim::Machine;
@@ -137,7 +137,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Fresh runs of real kernels beside the model's.
 fn run_live(arguments: &Arguments) -> Result<(), Failure> {
-    let input = |error: highorder_input::InputError| Failure::input(error.to_string());
     let folder = tempfile::tempdir().map_err(|error| Failure::input(error.to_string()))?;
     let store = Store::open(folder.path())?;
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -150,8 +149,7 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
         let target: Target = format!("vm:{image}").parse().map_err(Failure::input)?;
         for experiment in &arguments.experiment {
             let options = RealOptions::default();
-            let live = live(experiment, &target, kernel.as_ref(), &options, workers, &store);
-            runs.extend(live.map_err(input)?);
+            runs.extend(live(experiment, &target, kernel.as_ref(), &options, workers, &store)?);
             bar.inc(1);
         }
     }
@@ -211,14 +209,14 @@ fn run_cases(
     let workers = workers.unwrap_or(cores).clamp(1, cases.len());
     let bar = output::progress(Some(cases.len() as u64), "cases");
     let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<usize, Result<Outcome, String>>> = Mutex::default();
+    let done: Mutex<BTreeMap<usize, Result<Outcome, Failed>>> = Mutex::default();
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { break };
-                    let outcome = case.run(kernel, costs_of).map_err(|error| error.to_string());
+                    let outcome = case.run(kernel, costs_of);
                     done.lock().expect("no worker panics with it").insert(at, outcome);
                     bar.inc(1);
                 }
@@ -227,7 +225,7 @@ fn run_cases(
     });
     bar.finish_and_clear();
     let done = done.into_inner().expect("no worker panics with it");
-    done.into_values().map(|outcome| outcome.map_err(Failure::input)).collect()
+    done.into_values().map(|outcome| outcome.map_err(Failure::from)).collect()
 }
 
 /// A row for each figure; the run's name stands beside its first.

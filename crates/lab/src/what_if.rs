@@ -12,6 +12,7 @@ use crate::recording::Recording;
 use crate::residents::with_residents;
 use crate::start::machine_like;
 use crate::validate::median;
+use crate::{ExecuteError, Failed};
 use fates::{Fate, Fates, Life};
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, TextFile, Vmstat};
@@ -426,9 +427,9 @@ impl Recorded {
     /// One run under the present knobs with these in place of them.
     ///
     /// # Errors
-    /// The run could not go on, in words.
-    pub fn run(&self, proposed: &Knobs, course: Course) -> Result<Record, String> {
-        let mut found = self.restored().map_err(|error| error.to_string())?;
+    /// The machine came to its end, its program ended early, or the model cannot go on.
+    pub fn run(&self, proposed: &Knobs, course: Course) -> Result<Record, Failed> {
+        let mut found = self.restored()?;
         found.residents.freed.clone_from(&self.freed);
         found.sets_marks = sets_marks(proposed.keys());
         let mut knobs = self.present.clone();
@@ -447,13 +448,13 @@ impl Recorded {
             draw: None,
             watch: None,
         };
-        completed(run_from(found, spec, Inputs::default(), code))
+        completed(&self.recording.name, run_from(found, spec, Inputs::default(), code))
     }
 
     /// Runs of each of these settings with each seed, over so many workers. `progress` is told of every run that ended.
     ///
     /// # Errors
-    /// A run could not go on, in words.
+    /// As [`run`](Self::run), of the first run that failed.
     pub fn ask(
         &self,
         settings: &[Knobs],
@@ -461,13 +462,14 @@ impl Recorded {
         loops: u32,
         workers: NonZeroUsize,
         progress: &(dyn Fn() + Sync),
-    ) -> Result<Vec<Answer>, String> {
+    ) -> Result<Vec<Answer>, Failed> {
         let courses: Vec<Course> = (0..seeds).map(|seed| Course { loops, seed }).collect();
         let jobs: Vec<(usize, Course)> = (0..settings.len())
             .flat_map(|at| courses.iter().map(move |&course| (at, course)))
             .collect();
         let next = AtomicUsize::new(0);
-        let done: Mutex<Vec<Option<Result<Record, String>>>> = Mutex::new(vec![None; jobs.len()]);
+        let done: Mutex<Vec<Option<Result<Record, Failed>>>> =
+            Mutex::new(jobs.iter().map(|_| None).collect());
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
@@ -552,11 +554,14 @@ impl Recorded {
     }
 }
 
-/// A run's record, if its program came to its end; else why it did not, in words.
-pub(crate) fn completed<T>(ran: Result<(Record, T), RunError>) -> Result<Record, String> {
-    let (record, _) = ran.map_err(|error| error.to_string())?;
+/// The record of a run of this name, if its program came to its end; else why it did not.
+pub(crate) fn completed<T>(
+    name: &str,
+    ran: Result<(Record, T), RunError>,
+) -> Result<Record, Failed> {
+    let (record, _) = ran.map_err(|error| ExecuteError::Run { name: name.to_owned(), error })?;
     match record.notes.iter().find(|note| note.starts_with("main: ")) {
-        Some(note) => Err(note.clone()),
+        Some(note) => Err(InputError::other(note).into()),
         None => Ok(record),
     }
 }
@@ -646,4 +651,20 @@ fn slow_down_moves(machine: &mut Machine, move_page: Ns, assumed: &mut Vec<Strin
         "moving a page takes {:.0} us, as compaction did with its tracing",
         move_page.0 as f64 / 1000.0
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_cannot_go_on_is_told_apart_from_a_program_that_ended_early() {
+        let error = RunError::Deadlock { at: Ns::ZERO, waiting: Vec::new() };
+        let failed = completed::<()>("churn", Err(error)).unwrap_err();
+        assert!(matches!(failed, Failed::Run(ExecuteError::Run { .. })), "{failed}");
+        let mut record = Record::new(Inputs::default());
+        record.notes.push("main: it was killed".to_owned());
+        let failed = completed("churn", Ok((record, ()))).unwrap_err();
+        assert!(matches!(failed, Failed::Input(_)), "{failed}");
+    }
 }
