@@ -1,5 +1,6 @@
 //! `highorder validate`: the model beside real kernels, case by case.
 
+use crate::cli::nr_workers;
 use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, Force, PictureFile, VERSION};
@@ -76,9 +77,9 @@ pub(crate) struct Arguments {
     /// Draw the model against the real kernel, a point for each figure of each case
     #[arg(long, value_name = "FILE.png|FILE.svg", conflicts_with = "live")]
     picture: Option<PathBuf>,
-    /// Runs at the same time, by default as many as there are cores
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
+    /// Runs at once [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = nr_workers)]
+    workers: Option<NonZeroUsize>,
     #[command(flatten)]
     force: Force,
 }
@@ -139,8 +140,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn run_live(arguments: &Arguments) -> Result<(), Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::input(error.to_string()))?;
     let store = Store::open(folder.path())?;
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let workers = arguments.workers.and_then(NonZeroUsize::new).unwrap_or(cores);
+    let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let workers = arguments.workers.unwrap_or(cpus);
     let nr = arguments.live.len() * arguments.experiment.len();
     let bar = output::progress(Some(nr as u64), "experiments");
     let kernel = arguments.kernel()?;
@@ -203,10 +204,10 @@ fn run_cases(
     cases: &[Case],
     kernel: Option<&KernelFile>,
     costs_of: Option<&Machine>,
-    workers: Option<usize>,
+    workers: Option<NonZeroUsize>,
 ) -> Result<Vec<Outcome>, Failure> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let workers = workers.unwrap_or(cores).clamp(1, cases.len());
+    let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let workers = workers.unwrap_or(cpus).get().min(cases.len());
     let bar = output::progress(Some(cases.len() as u64), "cases");
     let next = AtomicUsize::new(0);
     let done: Mutex<BTreeMap<usize, Result<Outcome, Failed>>> = Mutex::default();
