@@ -496,10 +496,8 @@ impl<'a> Report<'a> {
             None => String::new(),
         };
         format!(
-            "{} compared, {} not covered
-median relative error {}
-settings in the same \
-             order {} ({agree} of {pairs})\n{spread}",
+            "{} compared, {} not covered\nmedian relative error {}\n\
+             settings in the same order {} ({agree} of {pairs})\n{spread}",
             counted(self.compared.len() as u64, "case"),
             self.waiting.len(),
             share(self.median),
@@ -612,5 +610,25 @@ fn point(row: &Row) -> Option<(f64, f64)> {
         Quantity::Counter | Quantity::Fallbacks => Some((row.real, row.model)),
         Quantity::HugeShare | Quantity::Success => Some((100.0 * row.real, 100.0 * row.model)),
         Quantity::Distance => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_a_line_for_each_thing_it_tells() {
+        let spread =
+            RealSpread { of_real: Some(0.5), of_model: Some(0.25), ..RealSpread::default() };
+        let report = Report { spread, ..Report::new(&[], &[]) };
+        let lines = [
+            "0 cases compared, 0 not covered",
+            "median relative error -",
+            "settings in the same order - (0 of 0)",
+            "of cases recorded more than once 25.0 %; of another real run 50.0 %",
+            "",
+        ];
+        assert_eq!(report.summary(), lines.join("\n"));
     }
 }
