@@ -282,7 +282,8 @@ pub fn write(name: impl Into<PathBuf>, bytes: &[u8], replace: Replace) -> Result
     Destination::new(name, replace)?.write(bytes)
 }
 
-/// Looks whether files of these names can be written into a folder, which need not be there yet.
+/// Looks whether files of these names can be written into a folder, which need not be there yet. Nor need folders in it
+/// be, where names begin with theirs.
 ///
 /// # Errors
 /// It cannot be made, or one of the files cannot be written.
@@ -291,12 +292,21 @@ pub fn check_folder(
     names: impl IntoIterator<Item = impl AsRef<Path>>,
     replace: Replace,
 ) -> Result<(), WriteError> {
-    if folder.is_dir() {
-        for name in names {
-            Destination::new(folder.join(name), replace)?;
-        }
-        return Ok(());
+    if !folder.is_dir() {
+        return check_new_folder(folder);
     }
+    for name in names {
+        let path = folder.join(name);
+        match path.parent().filter(|own| !own.is_dir()) {
+            Some(own) => check_new_folder(own)?,
+            None => drop(Destination::new(&path, replace)?),
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether a folder can be made that is not there yet.
+fn check_new_folder(folder: &Path) -> Result<(), WriteError> {
     // What would be made lies in the first folder above that is there.
     let nearest = folder.ancestors().find(|above| above.symlink_metadata().is_ok());
     let nearest = nearest.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -441,5 +451,19 @@ mod tests {
             told.contains("below: cannot write: ") && told.contains("b is no folder"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_folder_is_checked_with_the_folders_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = || check_folder(folder.path(), ["own/a", "own/b"], Replace::No);
+        check().unwrap();
+        fs::create_dir(folder.path().join("own")).unwrap();
+        check().unwrap();
+        fs::write(folder.path().join("own/b"), "precious").unwrap();
+        assert!(matches!(check(), Err(WriteError::IsThere { .. })));
+        fs::remove_dir_all(folder.path().join("own")).unwrap();
+        fs::write(folder.path().join("own"), "precious").unwrap();
+        assert!(check().unwrap_err().to_string().contains("own is no folder"));
     }
 }

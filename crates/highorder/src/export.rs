@@ -6,7 +6,6 @@ use crate::map;
 use crate::output::{self, Force};
 use clap::ValueEnum;
 use highorder_export::{Texts, mmtests, openmetrics, perfetto, texts};
-use highorder_files::Destination;
 use highorder_kernelfs::Source;
 use highorder_kernelfs::trace::{Entry, TraceReader};
 use highorder_record::Record;
@@ -62,57 +61,59 @@ pub(crate) struct Arguments {
 
 /// Reads the source, and writes what is asked for.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let destination = match arguments.to {
-        Form::ProcDir | Form::Mmtests => None,
-        _ => arguments.force.destination(arguments.output.as_deref())?,
-    };
-    let bytes = match arguments.to {
-        Form::Perfetto => perfetto(arguments)?,
-        Form::Openmetrics => openmetrics::of_texts(&state(arguments)?)?.into_bytes(),
-        Form::Ftrace => ftrace(&arguments.source)?,
-        Form::Csv => one_run(arguments)?.timeline.csv().into_bytes(),
-        Form::ProcDir => {
-            let files = state(arguments)?.into_iter();
-            return write_all(
-                arguments,
-                files.map(|(name, text)| (Path::new("proc").join(name), text)),
-            );
+    let make: fn(&Arguments) -> Result<Vec<u8>, Failure> = match arguments.to {
+        Form::Perfetto => perfetto,
+        Form::Openmetrics => {
+            |arguments| Ok(openmetrics::of_texts(&state(arguments)?)?.into_bytes())
         }
-        Form::Mmtests => {
-            let records = runs(arguments)?;
-            let files = mmtests::folder(&records).map_err(|twice| {
-                Failure::input(format!(
-                    "{}: two runs would be {}, expected runs that differ in kernel, seed or threads: export variants \
-                     that differ in settings one by one",
-                    arguments.source.display(),
-                    twice.0
-                ))
-            })?;
-            return write_all(arguments, files);
-        }
+        Form::Ftrace => |arguments| ftrace(&arguments.source),
+        Form::Csv => |arguments| Ok(one_run(arguments)?.timeline.csv().into_bytes()),
+        Form::ProcDir => return proc_dir(arguments),
+        Form::Mmtests => return mmtests(arguments),
     };
+    let destination = arguments.force.destination(arguments.output.as_deref())?;
+    let bytes = make(arguments)?;
     match &destination {
         Some(destination) => output::write(destination, &bytes),
         None => output::print(&bytes),
     }
 }
 
-/// Files into the folder that was asked for.
-fn write_all(
-    arguments: &Arguments,
-    files: impl IntoIterator<Item = (PathBuf, Vec<u8>)>,
-) -> Result<(), Failure> {
-    let Some(folder) = &arguments.output else {
-        let form = if arguments.to == Form::Mmtests { "mmtests" } else { "proc-dir" };
-        return Err(Failure::input(format!("--to {form} makes a folder, expected --output DIR")));
-    };
-    for (name, bytes) in files {
-        let path = folder.join(name);
-        highorder_files::make_folder(path.parent().unwrap_or(folder))?;
-        Destination::new(path, arguments.force.replace())?.write(&bytes)?;
+impl Arguments {
+    /// The folder that a form of several files has to be given.
+    fn folder(&self, form: &str) -> Result<&Path, Failure> {
+        self.output.as_deref().ok_or_else(|| {
+            Failure::input(format!("--to {form} makes a folder, expected --output DIR"))
+        })
     }
-    output::wrote(folder);
-    Ok(())
+}
+
+/// Writes the files of `/proc` of a state.
+fn proc_dir(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = arguments.folder("proc-dir")?;
+    let below_proc = |name: &str| Path::new("proc").join(name);
+    let names = texts::NAMES.map(below_proc);
+    highorder_files::check_folder(folder, names, arguments.force.replace())?;
+    let files = state(arguments)?.into_iter().map(|(name, text)| (below_proc(&name), text));
+    output::write_into(folder, files, arguments.force)
+}
+
+/// Writes runs as mmtests leaves its results.
+fn mmtests(arguments: &Arguments) -> Result<(), Failure> {
+    let (folder, replace) = (arguments.folder("mmtests")?, arguments.force.replace());
+    // The runs tell the files' names: before they are read, there is only the folder to look at.
+    let no_names: [&Path; 0] = [];
+    highorder_files::check_folder(folder, no_names, replace)?;
+    let files = mmtests::folder(&runs(arguments)?).map_err(|twice| {
+        Failure::input(format!(
+            "{}: two runs would be {}, expected runs that differ in kernel, seed or threads: export variants \
+             that differ in settings one by one",
+            arguments.source.display(),
+            twice.0
+        ))
+    })?;
+    highorder_files::check_folder(folder, files.iter().map(|(name, _)| name), replace)?;
+    output::write_into(folder, files, arguments.force)
 }
 
 /// Whether the source is a file or a folder of a state or a trace, not the name of runs.

@@ -86,7 +86,7 @@ pub(crate) fn write(destination: &Destination, bytes: &[u8]) -> Result<(), Failu
     Ok(())
 }
 
-/// Writes files into a folder, which is made if need be, and says so.
+/// Writes files into a folder, which is made if need be as are folders in it, and says so.
 pub(crate) fn write_into(
     folder: &Path,
     files: impl IntoIterator<Item = (impl AsRef<Path>, Vec<u8>)>,
@@ -94,7 +94,9 @@ pub(crate) fn write_into(
 ) -> Result<(), Failure> {
     highorder_files::make_folder(folder)?;
     for (name, bytes) in files {
-        write(&Destination::new(folder.join(name), force.replace())?, &bytes)?;
+        let path = folder.join(name);
+        highorder_files::make_folder(path.parent().unwrap_or(folder))?;
+        write(&Destination::new(path, force.replace())?, &bytes)?;
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use clap_complete::engine::ArgValueCompleter;
 use highorder_files::Replace;
 use highorder_lab::start::Start;
 use highorder_lab::{
-    ExecuteError, Executed, Experiment, ModelSize, Plan, RealError, RealOptions, Run, RunKind,
-    Scale, Target, Watch,
+    ExecuteError, Executed, Experiment, Failed, ModelSize, Plan, RealError, RealOptions, Run,
+    RunKind, Scale, Target, Watch,
 };
 use highorder_real::HostError;
 use highorder_record::record::PAGE_BYTES;
@@ -66,8 +66,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     picture: Option<PathBuf>,
     /// Also write what compaction, khugepaged and reclaim of a node did in each run of the model into this
-    /// folder, as ftrace's text; `highorder trace` draws compaction
-    #[arg(long, value_name = "DIR")]
+    /// folder, as ftrace's text; `highorder trace` draws compaction. Not with --reuse-old, whose runs are not made
+    /// again
+    #[arg(long, value_name = "DIR", conflicts_with = "reuse_old")]
     trace: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = nr_workers)]
@@ -564,6 +565,15 @@ impl From<ExecuteError> for Failure {
     }
 }
 
+impl From<Failed> for Failure {
+    fn from(error: Failed) -> Self {
+        match error {
+            Failed::Input(error) => error.into(),
+            Failed::Run(error) => error.into(),
+        }
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
@@ -577,6 +587,31 @@ impl From<StoreError> for Failure {
             StoreError::Unfit { .. } | StoreError::Differs { .. } => {
                 Self::internal(error.to_string())
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highorder_sim::Ns;
+
+    #[test]
+    fn a_modelled_machines_end_is_told_as_input_and_whatever_else_ends_a_run_as_a_fault() {
+        let at = Ns::ZERO;
+        let failure = |error| {
+            let name = "churn".to_owned();
+            Failure::from(Failed::Run(ExecuteError::Run { name, error }))
+        };
+        let halted = failure(RunError::Halted { at, message: "no memory is left".to_owned() });
+        assert!(matches!(halted, Failure::Input(_)), "{halted}");
+        for fault in [
+            RunError::Panicked { task: "kswapd0".to_owned(), at, message: "a bug".to_owned() },
+            RunError::Deadlock { at, waiting: Vec::new() },
+            RunError::Livelock { at, tasks: vec!["kswapd0".to_owned()] },
+        ] {
+            let fault = failure(fault);
+            assert!(matches!(fault, Failure::Internal(_)), "{fault}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `highorder validate`: the model beside real kernels, case by case.
 
+use crate::cli::nr_workers;
 use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, Force, PictureFile, VERSION};
@@ -12,7 +13,7 @@ use highorder_lab::validate::{
     RealSpread, Repeats, Row, by_kernel, case_folders, changes, live, median_relative_error,
     order_agreement,
 };
-use highorder_lab::{RealOptions, Target};
+use highorder_lab::{Failed, RealOptions, Target};
 use highorder_record::Store;
 use highorder_report::{Caption, ScatterChart, Series};
 use highorder_sim::Machine;
@@ -77,9 +78,9 @@ pub(crate) struct Arguments {
     /// Draw the model against the real kernel, a point for each figure of each case
     #[arg(long, value_name = "FILE.png|FILE.svg", conflicts_with = "live")]
     picture: Option<PathBuf>,
-    /// Runs at the same time, by default as many as there are cores
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
+    /// Runs at once [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = nr_workers)]
+    workers: Option<NonZeroUsize>,
     #[command(flatten)]
     force: Force,
 }
@@ -138,11 +139,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Fresh runs of real kernels beside the model's.
 fn run_live(arguments: &Arguments) -> Result<(), Failure> {
-    let input = |error: highorder_input::InputError| Failure::input(error.to_string());
     let folder = tempfile::tempdir().map_err(|error| Failure::input(error.to_string()))?;
     let store = Store::open(folder.path())?;
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let workers = arguments.workers.and_then(NonZeroUsize::new).unwrap_or(cores);
+    let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let workers = arguments.workers.unwrap_or(cpus);
     let nr = arguments.live.len() * arguments.experiment.len();
     let bar = output::progress(Some(nr as u64), "experiments");
     let kernel = arguments.kernel()?;
@@ -151,8 +151,7 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
         let target: Target = format!("vm:{image}").parse().map_err(Failure::input)?;
         for experiment in &arguments.experiment {
             let options = RealOptions::default();
-            let live = live(experiment, &target, kernel.as_ref(), &options, workers, &store);
-            runs.extend(live.map_err(input)?);
+            runs.extend(live(experiment, &target, kernel.as_ref(), &options, workers, &store)?);
             bar.inc(1);
         }
     }
@@ -206,20 +205,20 @@ fn run_cases(
     cases: &[Case],
     kernel: Option<&KernelFile>,
     costs_of: Option<&Machine>,
-    workers: Option<usize>,
+    workers: Option<NonZeroUsize>,
 ) -> Result<Vec<Outcome>, Failure> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let workers = workers.unwrap_or(cores).clamp(1, cases.len());
+    let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let workers = workers.unwrap_or(cpus).get().min(cases.len());
     let bar = output::progress(Some(cases.len() as u64), "cases");
     let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<usize, Result<Outcome, String>>> = Mutex::default();
+    let done: Mutex<BTreeMap<usize, Result<Outcome, Failed>>> = Mutex::default();
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { break };
-                    let outcome = case.run(kernel, costs_of).map_err(|error| error.to_string());
+                    let outcome = case.run(kernel, costs_of);
                     done.lock().expect("no worker panics with it").insert(at, outcome);
                     bar.inc(1);
                 }
@@ -228,7 +227,7 @@ fn run_cases(
     });
     bar.finish_and_clear();
     let done = done.into_inner().expect("no worker panics with it");
-    done.into_values().map(|outcome| outcome.map_err(Failure::input)).collect()
+    done.into_values().map(|outcome| outcome.map_err(Failure::from)).collect()
 }
 
 /// A row for each figure; the run's name stands beside its first.
@@ -498,10 +497,8 @@ impl<'a> Report<'a> {
             None => String::new(),
         };
         format!(
-            "{} compared, {} not covered
-median relative error {}
-settings in the same \
-             order {} ({agree} of {pairs})\n{spread}",
+            "{} compared, {} not covered\nmedian relative error {}\n\
+             settings in the same order {} ({agree} of {pairs})\n{spread}",
             counted(self.compared.len() as u64, "case"),
             self.waiting.len(),
             share(self.median),
@@ -614,5 +611,25 @@ fn point(row: &Row) -> Option<(f64, f64)> {
         Quantity::Counter | Quantity::Fallbacks => Some((row.real, row.model)),
         Quantity::HugeShare | Quantity::Success => Some((100.0 * row.real, 100.0 * row.model)),
         Quantity::Distance => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_a_line_for_each_thing_it_tells() {
+        let spread =
+            RealSpread { of_real: Some(0.5), of_model: Some(0.25), ..RealSpread::default() };
+        let report = Report { spread, ..Report::new(&[], &[]) };
+        let lines = [
+            "0 cases compared, 0 not covered",
+            "median relative error -",
+            "settings in the same order - (0 of 0)",
+            "of cases recorded more than once 25.0 %; of another real run 50.0 %",
+            "",
+        ];
+        assert_eq!(report.summary(), lines.join("\n"));
     }
 }

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{STATE, highorder, names, printed, recording_file, refused, text};
+use highorder_record::{Better, Inputs, Metric, Named, Record, Store};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -21,6 +23,56 @@ fn a_state_as_metrics_and_as_files_of_proc() {
     let files = names(&folder.path().join("proc"));
     assert!(["buddyinfo", "vmstat", "zoneinfo"].iter().all(|name| files.contains(&(*name).into())));
     assert!(refused(&["export", STATE, "--to", "proc-dir"]).contains("expected --output DIR"));
+}
+
+#[test]
+fn a_folder_is_written_as_a_whole_and_a_file_that_is_there_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let proc = out.join("proc");
+    fs::create_dir_all(&proc).expect("a folder");
+    fs::write(proc.join("zoneinfo"), "precious").expect("a file");
+    let export = ["export", STATE, "--to", "proc-dir", "--output", text(&out)];
+    assert!(refused(&export).contains("zoneinfo: is there already; --force replaces it"));
+    assert_eq!(names(&proc), ["zoneinfo"]);
+    assert_eq!(fs::read(proc.join("zoneinfo")).expect("the file"), b"precious");
+    highorder(&[&export[..], &["--force"]].concat()).assert().success();
+    assert!(names(&proc).len() > 1);
+    assert_ne!(fs::read(proc.join("zoneinfo")).expect("the file"), b"precious");
+
+    let named = |name: &str| Named { name: name.to_owned(), values: BTreeMap::new() };
+    let mut run = Record::new(Inputs {
+        kernel: named("linux-4.4"),
+        workload: named("usemem"),
+        ..Inputs::default()
+    });
+    run.metrics = ["System-1", "Elapsd-1"]
+        .map(|name| Metric::new(name, "s", Better::Lower).with_samples([1.0]))
+        .into();
+    let store = folder.path().join("store");
+    Store::open(&store).expect("a store").put(&run).expect("a record");
+    let out = folder.path().join("results");
+    let iteration = out.join("linux-4.4/iter-0");
+    fs::create_dir_all(&iteration).expect("a folder");
+    fs::write(iteration.join("tests-sysstate"), "precious").expect("a file");
+    let export = ["export", text(&store), "--to", "mmtests", "--output", text(&out)];
+    assert!(refused(&export).contains("tests-sysstate: is there already; --force replaces it"));
+    assert_eq!(names(&iteration), ["tests-sysstate"]);
+    highorder(&[&export[..], &["--force"]].concat()).assert().success();
+    assert_eq!(names(&iteration.join("usemem/logs")), ["time-1-1"]);
+}
+
+#[test]
+fn a_folder_is_looked_at_before_what_goes_into_it_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("a file");
+    for form in ["proc-dir", "mmtests"] {
+        let export = ["export", "no-such-source", "--to", form];
+        assert!(refused(&export).contains("makes a folder, expected --output DIR"));
+        let told = refused(&[&export[..], &["--output", text(&file)]].concat());
+        assert!(told.contains("file is no folder, expected a folder"), "{told}");
+    }
 }
 
 #[test]

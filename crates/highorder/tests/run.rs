@@ -460,6 +460,13 @@ fn what_cannot_be_run_or_compared_is_refused_in_a_line() {
     assert!(error.contains("there are small:eager, small:reluctant"), "{error}");
 }
 
+#[test]
+fn traces_are_refused_beside_runs_of_other_builds() {
+    let error = refused(&["run", "mmap-demo", "--reuse-old", "--trace", "traces"]);
+    let told = ["'--reuse-old'", "cannot be used with", "'--trace <DIR>'"];
+    assert!(told.iter().all(|words| error.contains(words)), "{error}");
+}
+
 /// A working set of 120 % of memory, first with so little swap that it is killed; the names are not in the order of
 /// the alphabet.
 const KILLING: &str = "\

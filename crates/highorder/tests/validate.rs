@@ -296,6 +296,14 @@ fn a_disk_that_cannot_be_is_refused() {
 }
 
 #[test]
+fn there_is_at_least_one_worker() {
+    for more in [&["--only", "small-usemem"][..], &["--live", "bzImage"]] {
+        let error = refused(&[&["validate", "--workers", "0"][..], more].concat());
+        assert!(error.contains("expected a whole number, at least 1"), "{error}");
+    }
+}
+
+#[test]
 fn a_folder_without_cases_is_an_error_of_one_line() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [

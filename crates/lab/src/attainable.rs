@@ -10,6 +10,7 @@
 //! Departs: compaction alone reclaims nothing: see [`Gone::Caches`]. Visible as: where there is page cache
 //! `vm.nr_hugepages` gives more, as the way that asks for huge pages says.
 
+use crate::Failed;
 use crate::compact_memory::{self, assumed_of};
 use crate::free_running::uses_of;
 use crate::machine::restore;
@@ -202,7 +203,7 @@ pub struct Attainable {
 ///
 /// # Errors
 /// A machine that the model has no room for, pageblocks of another order than the kernel's, or something that is to be
-/// gone where it is not known what lies where.
+/// gone where it is not known what lies where; or the model cannot go on.
 pub fn attainable(
     snapshot: &Snapshot,
     kernel: &KernelFile,
@@ -210,9 +211,9 @@ pub fn attainable(
     gone: &[Gone],
     settings: Option<&Settings>,
     costs_of: &Machine,
-) -> Result<Attainable, InputError> {
+) -> Result<Attainable, Failed> {
     if snapshot.exactness == Exactness::Counts {
-        return of_counts(snapshot, kernel, size, gone);
+        return of_counts(snapshot, kernel, size, gone).map_err(Failed::from);
     }
     let (memory, mut uses) = compact_memory::restored(snapshot, kernel)?;
     let as_it_is = Restored::new(memory.clone(), uses.clone());
@@ -320,7 +321,7 @@ fn pool_of(
     settings: Option<&Settings>,
     costs_of: &Machine,
     notes: &mut Vec<String>,
-) -> Result<u64, InputError> {
+) -> Result<u64, Failed> {
     let knobs = match settings {
         Some(settings) => present_knobs(settings, kernel, notes),
         None => {
@@ -361,7 +362,7 @@ fn pool_of(
 }
 
 /// Huge pages that a machine gives until there are no more, asked for this long after all zones were compacted.
-fn pool_after(wait: Ns, found: Found, spec: ModelSpec) -> Result<u64, InputError> {
+fn pool_after(wait: Ns, found: Found, spec: ModelSpec) -> Result<u64, Failed> {
     let given = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&given);
     let ask: Code = Box::new(move |sys| {
@@ -372,7 +373,7 @@ fn pool_after(wait: Ns, found: Found, spec: ModelSpec) -> Result<u64, InputError
         }
         Ok(())
     });
-    completed(run_from(found, spec, Inputs::default(), ask)).map_err(InputError::other)?;
+    completed("vm.nr_hugepages", run_from(found, spec, Inputs::default(), ask))?;
     Ok(given.load(Ordering::Relaxed))
 }
 

@@ -559,6 +559,14 @@ impl Values {
                     variants.extend(variant.map(|variant| Variant { published, ..variant }));
                 }
                 Some(points) => {
+                    if let Some(columns) = &values.published {
+                        let message = format!(
+                            "`published` of a variant is {}, expected none beside a `[sweep]`: no published column \
+                             is of several values",
+                            columns.get_ref()
+                        );
+                        checks.refuse(columns.span(), message);
+                    }
                     for (point, settings) in points {
                         let label = Sweep::label(&label, point);
                         variants.extend(values.finish(&label, common, settings, checks));

@@ -31,6 +31,6 @@ pub mod what_if;
 
 pub use experiment::{Experiment, Scale, Variant};
 pub use recording::Recording;
-pub use run::{ExecuteError, Executed, ModelSize, Plan, Run, RunKind, Watch};
+pub use run::{ExecuteError, Executed, Failed, ModelSize, Plan, Run, RunKind, Watch};
 pub use sweep::{Axis, Sweep};
 pub use target::{RealError, RealOptions, Target};

@@ -203,6 +203,38 @@ impl From<StoreError> for ExecuteError {
     }
 }
 
+/// Why what was asked for has no answer.
+#[derive(Debug)]
+pub enum Failed {
+    /// What was given cannot be used.
+    Input(InputError),
+    /// A run of it could not be made.
+    Run(ExecuteError),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Run(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl From<InputError> for Failed {
+    fn from(error: InputError) -> Self {
+        Self::Input(error)
+    }
+}
+
+impl From<ExecuteError> for Failed {
+    fn from(error: ExecuteError) -> Self {
+        Self::Run(error)
+    }
+}
+
 impl Experiment {
     /// All its runs on the model, with memory and sizes at `scale`.
     ///

@@ -25,7 +25,7 @@ pub use quantity::{
 pub use repeats::{Noise, RealSpread, Repeats};
 
 use crate::start::lend_disks;
-use crate::{Experiment, RealOptions, Scale, Target};
+use crate::{ExecuteError, Experiment, Failed, RealOptions, Scale, Target};
 use highorder_files::limits;
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, Slabinfo, TextFile, Zoneinfo, find_packed, read_bytes};
@@ -39,7 +39,7 @@ use highorder_mm::{Memory, Order, Pfn};
 use highorder_model::{ModelSpec, check_knob_of, run_from};
 use highorder_record::{Inputs, Record, Store, read_foreign};
 use highorder_sim::kernel::policy::Rootfs;
-use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Machine, Ns};
+use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Machine, Ns, RunError};
 use highorder_snapshot::live::{Options, Way};
 use highorder_snapshot::{FilledFrom, Snapshot};
 use highorder_workload::recorded::{Moment, Script, Shell, Told, Unknown};
@@ -193,12 +193,13 @@ impl Case {
     /// none; its shape is the case's.
     ///
     /// # Errors
-    /// A file of the case is malformed, or the machine has a disk and no swap where the guest had some.
+    /// A file of the case is malformed, or the machine has a disk and no swap where the guest had some; or the model
+    /// cannot go on.
     pub fn run(
         &self,
         kernel: Option<&KernelFile>,
         costs_of: Option<&Machine>,
-    ) -> Result<Outcome, InputError> {
+    ) -> Result<Outcome, Failed> {
         let mut waits = Vec::new();
         if let Some(status) = self.text("status").filter(|&status| status != "ok") {
             waits.push(format!("the recorded run's status is `{status}`"));
@@ -283,9 +284,9 @@ impl Case {
         let shell = Shell { copies_held: self.folder.join("held").is_dir(), rootfs_bytes };
         let workload = workload.by_shell(shell);
         let ran = run_from(memory.into(), spec, Inputs::default(), workload.code(setup));
-        let mut model = match ran {
-            Ok((model, _)) => model,
-            Err(error) => return Ok(Outcome::Waits(vec![format!("the model's run: {error}")])),
+        let mut model = match made(&self.name, ran)? {
+            Ok(model) => model,
+            Err(halted) => return Ok(Outcome::Waits(vec![halted])),
         };
         if holds_memory && let Some(held) = &model.held {
             // The guest's state was captured while a program in the background still had its memory.
@@ -455,6 +456,19 @@ impl Case {
         let text = queue.to_string();
         let nr = text.split_once("nr_requests ").map(|(_, nr)| nr.trim());
         Ok(nr.and_then(|nr| nr.parse().ok()).filter(|&nr| nr > 0))
+    }
+}
+
+/// What a case's run on the model left, or that the machine came to its end there, in words. Whatever else ends a run is
+/// nothing that a case waits for.
+fn made<T>(
+    name: &str,
+    ran: Result<(Record, T), RunError>,
+) -> Result<Result<Record, String>, ExecuteError> {
+    match ran {
+        Ok((record, _)) => Ok(Ok(record)),
+        Err(error @ RunError::Halted { .. }) => Ok(Err(format!("the model's run: {error}"))),
+        Err(error) => Err(ExecuteError::Run { name: name.to_owned(), error }),
     }
 }
 
@@ -653,14 +667,13 @@ pub fn live(
     options: &RealOptions,
     workers: NonZeroUsize,
     store: &Store,
-) -> Result<Vec<Live>, InputError> {
+) -> Result<Vec<Live>, Failed> {
     let mut experiment = Experiment::load(experiment)?;
     experiment.variants.truncate(1);
-    let run = |experiment: &Experiment, target: &Target| -> Result<Vec<Record>, InputError> {
+    let run = |experiment: &Experiment, target: &Target| -> Result<Vec<Record>, Failed> {
         let plan = experiment.plan_on(std::slice::from_ref(target), Scale::FULL, options)?;
-        let failed = |error: &dyn std::fmt::Display| InputError::other(error.to_string());
-        plan.execute(store, workers, &()).map_err(|error| failed(&error))?;
-        let records = plan.records(store).map_err(|error| failed(&error))?;
+        plan.execute(store, workers, &())?;
+        let records = plan.records(store).map_err(ExecuteError::from)?;
         Ok(records.into_iter().flatten().collect())
     };
     let real = run(&experiment, target)?;
@@ -858,6 +871,22 @@ mod tests {
         sorted.sort_by(f64::total_cmp);
         let rows = cases.iter().flat_map(|case| case.rows);
         assert_eq!(median_relative_error(rows), Some((sorted[1] + sorted[2]) / 2.0));
+    }
+
+    #[test]
+    fn no_case_waits_for_a_fault_of_the_model() {
+        let at = Ns::from_secs(1);
+        let of = |error| made::<()>("churn", Err(error));
+        let halted = of(RunError::Halted { at, message: "no memory is left".to_owned() });
+        assert!(halted.unwrap().unwrap_err().contains("no memory is left"));
+        for fault in [
+            RunError::Panicked { task: "kswapd0".to_owned(), at, message: "a bug".to_owned() },
+            RunError::Deadlock { at, waiting: Vec::new() },
+            RunError::Livelock { at, tasks: vec!["kswapd0".to_owned()] },
+        ] {
+            let told = format!("run churn: {fault}");
+            assert_eq!(of(fault).unwrap_err().to_string(), told);
+        }
     }
 
     #[test]

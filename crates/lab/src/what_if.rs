@@ -12,6 +12,7 @@ use crate::recording::Recording;
 use crate::residents::with_residents;
 use crate::start::{lend_disks, machine_like, swap_kib};
 use crate::validate::median;
+use crate::{ExecuteError, Failed};
 use fates::{Fate, Fates, Life};
 use highorder_input::InputError;
 use highorder_kernelfs::{Settings, TextFile, Vmstat};
@@ -532,7 +533,7 @@ impl Recorded {
         loops: u32,
         workers: NonZeroUsize,
         progress: &(dyn Fn() + Sync),
-    ) -> Result<Vec<Answer>, String> {
+    ) -> Result<Vec<Answer>, Failed> {
         let courses: Vec<Course> = (0..seeds).map(|seed| Course { loops, seed }).collect();
         let jobs: Vec<(usize, Course)> = (0..settings.len())
             .flat_map(|at| courses.iter().map(move |&course| (at, course)))
@@ -631,11 +632,14 @@ impl Recorded {
     }
 }
 
-/// A run's record, if its program came to its end; else why it did not, in words.
-pub(crate) fn completed<T>(ran: Result<(Record, T), RunError>) -> Result<Record, String> {
-    let (record, _) = ran.map_err(|error| error.to_string())?;
+/// The record of a run of this name, if its program came to its end; else why it did not.
+pub(crate) fn completed<T>(
+    name: &str,
+    ran: Result<(Record, T), RunError>,
+) -> Result<Record, Failed> {
+    let (record, _) = ran.map_err(|error| ExecuteError::Run { name: name.to_owned(), error })?;
     match ended_early(&record) {
-        Some(why) => Err(ended_early_note(why)),
+        Some(why) => Err(InputError::other(ended_early_note(why)).into()),
         None => Ok(record),
     }
 }
@@ -739,4 +743,20 @@ fn slow_down_moves(machine: &mut Machine, move_page: Ns, assumed: &mut Vec<Strin
         "moving a page takes {:.0} us, as compaction did with its tracing",
         move_page.0 as f64 / 1000.0
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_cannot_go_on_is_told_apart_from_a_program_that_ended_early() {
+        let error = RunError::Deadlock { at: Ns::ZERO, waiting: Vec::new() };
+        let failed = completed::<()>("churn", Err(error)).unwrap_err();
+        assert!(matches!(failed, Failed::Run(ExecuteError::Run { .. })), "{failed}");
+        let mut record = Record::new(Inputs::default());
+        record.notes.push("main: it was killed".to_owned());
+        let failed = completed("churn", Ok((record, ()))).unwrap_err();
+        assert!(matches!(failed, Failed::Input(_)), "{failed}");
+    }
 }

@@ -679,6 +679,24 @@ fn a_sweep_of_several_keys_has_their_combinations_or_a_sample_of_them() {
 }
 
 #[test]
+fn no_variant_of_a_sweep_stands_for_a_published_column() {
+    let swept = with_sweep("key = \"knobs.vm.swappiness\"\nvalues = [10, 60]");
+    let named = swept.replacen("threads", "published = \"000_usemem\"\nthreads", 1);
+    assert!(parse(&named).is_ok());
+    for column in ["nodefrag-v1r3", "misspelt"] {
+        let variant = format!("name = \"calm\"\npublished = \"{column}\"");
+        let expected = format!(
+            "mine.toml:21: `published` of a variant is \"{column}\", expected none beside a `[sweep]`: no published \
+             column is of several values"
+        );
+        assert_eq!(
+            parse(&named.replace("name = \"calm\"", &variant)).map(drop).unwrap_err(),
+            expected
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_swept_is_told_with_the_line_of_the_value() {
     let refused = |table: &str| parse(&with_sweep(table)).map(drop).unwrap_err();
     let values = |key: &str, values: &str| refused(&format!("key = \"{key}\"\nvalues = {values}"));

@@ -283,17 +283,16 @@ impl Store {
         if serde_json::from_slice::<Head>(&text).is_ok_and(|head| head.column == Some(column)) {
             return Ok(false);
         }
-        let record = Record { column: Some(column), ..read_record(&folder)? };
-        let files = to_files(&record).map_err(|error| StoreError::Unfit {
-            identity: record.identity(),
+        // The other files stay as they are, and so do their checksums: another build may have written them in other bytes.
+        let document = Document { column: Some(column), ..read_document(&path, &text)? };
+        let json = document.to_json().map_err(|error| StoreError::Unfit {
+            identity: inputs.identity(),
             problems: vec![error.to_string()],
         })?;
         let _lock = self.lock_shared()?;
         let part = self.make_part()?;
-        let document: Vec<_> = files.into_iter().filter(|(name, _)| name == RECORD).collect();
         let new = part.join(RECORD);
-        // The other files stay as they are, and so do their checksums.
-        let written = write_files(&part, &document)
+        let written = write_files(&part, &[(RECORD.to_owned(), json)])
             .and_then(|()| fs::rename(&new, &path).map_err(at(&path)))
             .and_then(|()| sync(&folder));
         // What cannot be removed now is removed when the store is opened next.
@@ -425,16 +424,7 @@ impl Store {
 /// [`StoreError::Bad`] if it is no record, or was damaged or changed; [`StoreError::Io`].
 pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
     let path = folder.join(RECORD);
-    let text = read_part(&path, limits::RECORD)?;
-    let document: Document = serde_json::from_slice(&text)
-        .map_err(|error| StoreError::bad(&path, error.to_string(), format!("a {FORMAT}")))?;
-    check_own_checksum(&text, &document)
-        .map_err(|(found, expected)| StoreError::bad(&path, found, expected))?;
-    let identity = document.inputs.identity().to_string();
-    if document.identity != identity {
-        let found = format!("identity {} beside inputs of identity {identity}", document.identity);
-        return Err(StoreError::bad(&path, found, "the identity of its inputs"));
-    }
+    let document = read_document(&path, &read_part(&path, limits::RECORD)?)?;
     let (mut tables, mut pictures) = (BTreeMap::new(), BTreeMap::new());
     for (name, sum) in &document.files {
         let picture = name.strip_suffix(PICTURE).filter(|picture| is_picture_name(picture));
@@ -465,6 +455,20 @@ pub fn read_record(folder: &Path) -> Result<Record, StoreError> {
     };
     let (samples, histograms, timeline) = (table(SAMPLES)?, table(HISTOGRAMS)?, table(TIMELINE)?);
     Ok(Record { pictures, ..document.record(samples, histograms, timeline)? })
+}
+
+/// Reads a record's document, whose text lies there.
+fn read_document(path: &Path, text: &[u8]) -> Result<Document, StoreError> {
+    let document: Document = serde_json::from_slice(text)
+        .map_err(|error| StoreError::bad(path, error.to_string(), format!("a {FORMAT}")))?;
+    check_own_checksum(text, &document)
+        .map_err(|(found, expected)| StoreError::bad(path, found, expected))?;
+    let identity = document.inputs.identity().to_string();
+    if document.identity != identity {
+        let found = format!("identity {} beside inputs of identity {identity}", document.identity);
+        return Err(StoreError::bad(path, found, "the identity of its inputs"));
+    }
+    Ok(document)
 }
 
 /// The bytes of `record.json` with zeros for its own checksum, and where that stands; none if it has none.
@@ -717,11 +721,9 @@ fn to_files(record: &Record) -> parquet::errors::Result<Vec<(String, Vec<u8>)>> 
         after: record.after.clone(),
         checksum: Some(CHECKSUM_UNKNOWN.to_owned()),
     };
-    let mut json = serde_json::to_vec_pretty(&document)
+    let json = document
+        .to_json()
         .map_err(|error| parquet::errors::ParquetError::General(error.to_string()))?;
-    json.push(b'\n');
-    let (blank, digits) = without_checksum(&json).expect("a document with a checksum");
-    json[digits].copy_from_slice(format!("{:032x}", xxh3_128(&blank)).as_bytes());
     files.push((RECORD.to_owned(), json));
     Ok(files)
 }
@@ -844,6 +846,17 @@ impl Table {
 }
 
 impl Document {
+    /// The file's bytes, with a checksum of their own if it has one.
+    fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let mut json = serde_json::to_vec_pretty(self)?;
+        json.push(b'\n');
+        if self.checksum.is_some() {
+            let (blank, digits) = without_checksum(&json).expect("a document with a checksum");
+            json[digits].copy_from_slice(format!("{:032x}", xxh3_128(&blank)).as_bytes());
+        }
+        Ok(json)
+    }
+
     fn record(
         self,
         samples: Table,
@@ -948,7 +961,40 @@ fn read_timeline(heads: Vec<TimelineHead>, mut table: Table) -> Result<Timeline,
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parquet::basic::Compression;
+    use parquet::file::properties::WriterProperties;
+
     use super::*;
+
+    #[test]
+    fn a_record_whose_tables_another_encoder_made_changes_its_column_and_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let mut record = Record::new(Inputs::default());
+        record.metrics.push(
+            Metric::new("mmap", "ms", Better::Lower)
+                .with_samples((0..50).map(|i| f64::from(i * i) / 3.0)),
+        );
+        store.put(&record).unwrap();
+        let path = store.path_of(&record);
+        let samples = samples_table(&record);
+        let properties =
+            WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build();
+        let table = samples.encoded(Arc::new(properties)).unwrap();
+        assert_ne!(table, samples.to_parquet().unwrap());
+        let text = fs::read(path.join(RECORD)).unwrap();
+        let mut document = read_document(&path.join(RECORD), &text).unwrap();
+        document.files.insert(SAMPLES.to_owned(), Checksum::of(&table));
+        fs::write(path.join(SAMPLES), &table).unwrap();
+        fs::write(path.join(RECORD), document.to_json().unwrap()).unwrap();
+        assert_eq!(read_record(&path).unwrap(), record);
+        assert!(store.set_column(&record.inputs, 3).unwrap());
+        record.column = Some(3);
+        assert_eq!(read_record(&path).unwrap(), record);
+        assert_eq!(fs::read(path.join(SAMPLES)).unwrap(), table);
+    }
 
     #[test]
     fn a_pattern_is_a_name_with_stars() {

@@ -49,6 +49,11 @@ impl Cells {
 impl Columns {
     /// The file's bytes.
     pub(crate) fn to_parquet(&self) -> Result<Vec<u8>> {
+        self.encoded(properties()?)
+    }
+
+    /// The bytes of a file with these options.
+    pub(crate) fn encoded(&self, properties: Arc<WriterProperties>) -> Result<Vec<u8>> {
         let mut fields = Vec::new();
         for (name, cells) in &self.0 {
             let (physical, converted, repetition) = match cells {
@@ -63,7 +68,7 @@ impl Columns {
             fields.push(TypePtr::new(field));
         }
         let schema = Type::group_type_builder("schema").with_fields(fields).build()?;
-        let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), properties()?)?;
+        let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), properties)?;
         // A file without rows has no row group.
         if self.0.first().is_some_and(|(_, cells)| cells.len() > 0) {
             let mut group = file.next_row_group()?;
