@@ -254,14 +254,18 @@ impl FreeSearch {
         cc.search_order = cc.search_order.min(Order(wanted.0 - 1));
         let block = memory.policy.freelist.pageblock_order;
         let is_at_start = cc.free_pfn >= memory.zones[cc.zone.index()].compact.init_free_pfn;
-        let twice_the_budget = if is_at_start { block.pages() } else { cc.freelist_scan_limit() };
+        let budget = match rule {
+            _ if is_at_start => block.pages() / 2,
+            TargetSearch::OneOfEach => 1,
+            _ => cc.freelist_scan_limit() / 2,
+        };
         let between = cc.free_pfn.0.saturating_sub(cc.migrate_pfn.0);
         let upper = |nth: u32| (cc.free_pfn - between / nth).align_down(block);
         Some(Self {
             rule,
             good_from: upper(4),
             passable_from: upper(2),
-            budget: (twice_the_budget / 2).max(1),
+            budget: budget.max(1),
             nr_seen: 0,
             top: Pfn(0),
             is_at_start,
@@ -321,7 +325,10 @@ impl FreeSearch {
             memory.rotate_free_list(zone, order, Migratetype::Movable, head);
         }
         if seen >= self.budget {
-            self.budget = (self.budget / 2).max(1);
+            self.budget = match self.rule {
+                TargetSearch::OneOfEach => 1,
+                _ => (self.budget / 2).max(1),
+            };
         }
         choice
     }
@@ -390,7 +397,7 @@ impl FreeSearch {
     fn fail(&self, cc: &mut CompactControl) -> Option<Pfn> {
         cc.fast_search_fail += 1;
         let worth_it = match self.rule {
-            TargetSearch::Off | TargetSearch::UntilFound => Pfn(1),
+            TargetSearch::Off | TargetSearch::OneOfEach | TargetSearch::UntilFound => Pfn(1),
             TargetSearch::UntilEnough => self.passable_from,
         };
         let next = if !self.is_at_start {

@@ -208,6 +208,10 @@ pub struct Eviction {
     /// By how much the pass has come on: base pages looked at, if any was isolated or the batch was full, and one for
     /// generations that had become empty. With none the pass ends: nothing can go before a new generation begins.
     pub progress: u64,
+    /// Base pages of files isolated or passed over as dirty.
+    pub nr_file_taken: u64,
+    /// Base pages of files passed over as dirty that nobody has queued to be written.
+    pub nr_unqueued_dirty: u64,
 }
 
 impl Lruvec {
@@ -689,27 +693,30 @@ impl Memory {
         let can_swap = self.can_swap(sc);
         let (mut file, mut tier) = self.type_and_tier(lruvec, sc);
         let mut pages = Vec::new();
-        let mut progress = 0;
+        let mut found = Eviction::default();
         for _ in 0..2 {
             if file == 1 || can_swap {
-                (pages, progress) = self.scan_generation(lruvec, file, tier, sc);
+                pages = self.scan_generation(lruvec, file, tier, sc, &mut found);
             }
-            if progress > 0 {
+            if found.progress > 0 {
                 break;
             }
             file = 1 - file;
             tier = self.highest_tier(lruvec, file);
         }
-        progress += u64::from(self.advance_min_seq(lruvec, can_swap));
+        found.progress += u64::from(self.advance_min_seq(lruvec, can_swap));
         let coldest = usize::from(!can_swap);
         if self.generations(lruvec).nr_gens(coldest) == MIN_NR_GENS {
-            progress = 0;
+            found.progress = 0;
         }
         let isolated: u64 = pages.iter().map(|&pfn| self.nr_pages(pfn)).sum();
+        if file == 1 {
+            found.nr_file_taken += isolated;
+        }
         self.count_scan(lruvec, file == 1, isolated, sc.who);
         let mut shrunk = Shrunk { nr_scanned: isolated, nr_taken: isolated, ..Shrunk::default() };
         self.shrink_batch(lruvec, file == 1, pages, sc, &mut shrunk);
-        Eviction { shrunk, progress }
+        Eviction { shrunk, ..found }
     }
 
     /// The pages of a batch that stay go back to their lists. Those that have been written since they were isolated are
@@ -757,7 +764,8 @@ impl Memory {
     }
 
     /// Looks through the oldest generation of a type from its tail, the highest zone of use first.
-    /// Returns what is to be evicted, and how many base pages were looked at; none where all of them only moved.
+    /// Returns what is to be evicted. `found` is told how many base pages were looked at (none where all of them only
+    /// moved), and which dirty ones of files were met.
     #[doc(alias = "scan_folios")]
     fn scan_generation(
         &mut self,
@@ -765,9 +773,11 @@ impl Memory {
         file: usize,
         tier: usize,
         sc: &ScanControl,
-    ) -> (Vec<Pfn>, u64) {
+        found: &mut Eviction,
+    ) -> Vec<Pfn> {
+        found.progress = 0;
         if self.generations(lruvec).nr_gens(file) == MIN_NR_GENS {
-            return (Vec::new(), 0);
+            return Vec::new();
         }
         let min = self.generations(lruvec).min_seq[file];
         let (oldest, next) = (Generations::slot(min), Generations::slot(min + 1));
@@ -783,8 +793,13 @@ impl Memory {
                 let nr = self.nr_pages(pfn);
                 looked_at += nr;
                 self.work.pfns_scanned += 1;
-                if self.sort_page(pfn, oldest, next, tier, sc) {
+                if let Some(sorts) = self.sort_page(pfn, oldest, next, tier, sc) {
                     sorted += nr;
+                    if sorts == Sorts::Dirty {
+                        found.nr_file_taken += nr;
+                        let is_queued = self.frames.has(pfn, PageFlags::WRITEBACK);
+                        found.nr_unqueued_dirty += if is_queued { 0 } else { nr };
+                    }
                 } else if !sc.may_io && self.needs_io(pfn) {
                     self.unlink_generation(pfn);
                     passed_over.push(pfn);
@@ -816,7 +831,8 @@ impl Memory {
         }
         self.vm.add(Vm::PgRefill, sorted);
         let is_progress = isolated > 0 || remaining == 0;
-        (pages, if is_progress { looked_at } else { 0 })
+        found.progress = if is_progress { looked_at } else { 0 };
+        pages
     }
 
     /// Whether a page cannot go without a transfer to a device.
@@ -835,8 +851,9 @@ impl Memory {
         next: u8,
         highest_tier: usize,
         sc: &ScanControl,
-    ) -> bool {
+    ) -> Option<Sorts> {
         let file = !self.frames.has(pfn, PageFlags::ANON);
+        let mut sorts = Sorts::Elsewhere;
         let home = self.frames.home_generation(pfn);
         let tier = self.tier(pfn);
         // One that came back goes round once more, however often others of its tier come back.
@@ -848,10 +865,13 @@ impl Memory {
         } else if self.frames.has(pfn, PageFlags::LOCKED | PageFlags::WRITEBACK)
             || file && self.frames.has(pfn, PageFlags::DIRTY)
         {
+            if file && self.frames.has(pfn, PageFlags::DIRTY) {
+                sorts = Sorts::Dirty;
+            }
             self.frames.set_flags(pfn, PageFlags::RECLAIM);
             (next, End::Head)
         } else {
-            return false;
+            return None;
         };
         if home == oldest {
             self.forget_uses(pfn);
@@ -863,8 +883,17 @@ impl Memory {
             }
         }
         self.move_to_generation(pfn, to, end);
-        true
+        Some(sorts)
     }
+}
+
+/// Why a page is moved to a younger generation instead of being evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sorts {
+    /// It is a dirty page of a file.
+    Dirty,
+    /// It is in use, protected, of a zone that is not asked for, or held by somebody.
+    Elsewhere,
 }
 
 const _: () = assert!(HUGE_ORDER.pages() == PTRS_PER_TABLE);

@@ -632,7 +632,10 @@ pub enum CompactCounters {
 pub enum TargetSearch {
     /// Not at all: only the scanner finds targets (before 5.1).
     Off,
-    /// Until a block is found; without one, any pageblock seen will do to begin the scan (5.1).
+    /// As `until-found`, but of each list only the last entry is looked at, except where the scan begins: the limit is the
+    /// smaller of 1 and what was meant (5.1 until long after 5.4).
+    OneOfEach,
+    /// Until a block is found; without one, any pageblock seen will do to begin the scan.
     UntilFound,
     /// Until every page that waits has its target; without a block, the scan begins in the upper half
     /// (6.5).
@@ -712,7 +715,7 @@ pub struct Lru {
     pub tiny_cache_wants_inactive: bool,
     /// A type's share of a scan is rounded up, so that it is a page at least (68600f623d69, 4.20; until 76073c646f5f, 5.6).
     pub share_rounds_up: bool,
-    /// What a huge page counts in the scan.
+    /// What a huge page counts in the scan, and when it is reclaimed whole.
     pub scan_unit: ScanUnit,
     /// Pages of files that went leave a shadow, by which they may be active at once when they come back
     /// (a528910e12ec, 3.15).

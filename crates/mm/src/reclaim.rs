@@ -19,7 +19,8 @@ use crate::lumpy::{Lumps, ReclaimMode};
 use crate::memory::Memory;
 use crate::page_table::{PTRS_PER_TABLE, Pmd, Pte, Slot, Vpn};
 use crate::policy::{
-    AnonEntry, Balance, BusyMappings, BusyPages, FileWrites, LruKind, RefaultRule, SplitParts,
+    AnonEntry, Balance, BusyMappings, BusyPages, FileWrites, LruKind, RefaultRule, ScanUnit,
+    SplitParts,
 };
 use crate::swap::SwapIo;
 use crate::tlb::TlbUsers;
@@ -844,7 +845,10 @@ impl Memory {
                 }
                 Fate::Free => {
                     self.work.pages_reclaimed += 1;
-                    shrunk.nr_reclaimed += self.nr_pages(pfn);
+                    shrunk.nr_reclaimed += match self.policy.lru.scan_unit {
+                        ScanUnit::Page => self.nr_pages(pfn),
+                        ScanUnit::Entry | ScanUnit::EntryUnbounded => 1,
+                    };
                     batch.freed.pages.push(pfn);
                 }
             }

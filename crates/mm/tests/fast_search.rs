@@ -4,7 +4,7 @@ mod naive;
 mod scene;
 
 use highorder_mm::fast_search::{CompactControl, FastIsolated, FastStart, MigrateMode};
-use highorder_mm::policy::Policy;
+use highorder_mm::policy::{Policy, TargetSearch};
 use highorder_mm::types::{Migratetype, Order, Pfn};
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, frame::State};
@@ -126,6 +126,25 @@ fn a_list_searched_to_the_limit_halves_it_for_the_next_order() {
     assert_eq!(search(&mut memory, &mut cc).nr_scanned, 16 + 8);
     assert_eq!(list(&memory, 1)[0], 4096 + 4 * 24);
     assert_eq!(list(&memory, 0)[0], 1024 + 2 * 32);
+}
+
+#[test]
+fn the_first_kernels_look_at_one_entry_of_each_list_but_where_the_scan_begins() {
+    let singles = (0..400).map(|nr| (block(8) + 2 * nr, 0));
+    let pairs = (0..400).map(|nr| (block(12) + 4 * nr, 1));
+    let blocks: Vec<_> = singles.chain(pairs).collect();
+    let looked_at = |is_at_start| {
+        let mut policy = linux_6_1();
+        policy.compaction.target_search = TargetSearch::OneOfEach;
+        let mut memory = with_free(policy, &blocks);
+        let mut cc = run(&mut memory);
+        if is_at_start {
+            memory.zones[0].compact.init_free_pfn = cc.free_pfn;
+        }
+        cc.search_order = Order(1);
+        search(&mut memory, &mut cc).nr_scanned
+    };
+    assert_eq!((looked_at(false), looked_at(true)), (1 + 1, 256 + 1));
 }
 
 #[test]

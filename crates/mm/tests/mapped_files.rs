@@ -856,6 +856,29 @@ fn generations_keep_a_mapped_page_that_was_touched_and_drop_the_others() {
 }
 
 #[test]
+fn generations_tell_how_many_of_the_pages_of_files_that_they_met_were_dirty() {
+    let mut world = World::new(&linux_6_12(), 4_096);
+    let file = world.create(512);
+    world.map(0, file, 0, 512, true);
+    touch_all(&mut world, Access::Write);
+    world.memory.lru_add_drain(CpuId(0));
+    let sc = ScanControl { priority: 4, ..ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60) };
+    for _ in 0..3 {
+        world.memory.lru_gen_age(LruvecId(0), &sc);
+    }
+    let (mut met, mut dirty) = (0, 0);
+    for _ in 0..4 {
+        let evicted = world.memory.lru_gen_evict(LruvecId(0), &sc);
+        met += evicted.nr_file_taken;
+        dirty += evicted.nr_unqueued_dirty;
+        assert_eq!(world.take(evicted.shrunk), 0, "what is dirty stays");
+    }
+    assert!(met >= 512, "{met}");
+    assert_eq!(met, dirty);
+    world.audit();
+}
+
+#[test]
 fn a_page_locked_by_one_of_two_processes_stays_until_that_one_unlocks_it() {
     let mut world = fourteen(&linux_6_1(), 2);
     touch_all(&mut world, Access::Read);

@@ -234,7 +234,7 @@ impl User {
             }
             let mut scanned = 0;
             while scanned < plan.nr_to_scan && reclaimed < sc.nr_to_reclaim {
-                let Eviction { shrunk, progress } = self.lru_gen_evict(lruvec, &sc);
+                let Eviction { shrunk, progress, .. } = self.lru_gen_evict(lruvec, &sc);
                 scanned += progress;
                 reclaimed += shrunk.nr_reclaimed;
                 self.take(shrunk);
@@ -269,8 +269,9 @@ impl User {
 
     /// The same of a generation.
     pub(crate) fn lru_gen_evict(&mut self, lruvec: LruvecId, sc: &ScanControl) -> Eviction {
-        let Eviction { shrunk, progress } = self.memory.lru_gen_evict(lruvec, sc);
-        Eviction { shrunk: self.finish_batch(lruvec, shrunk, sc), progress }
+        let mut evicted = self.memory.lru_gen_evict(lruvec, sc);
+        evicted.shrunk = self.finish_batch(lruvec, std::mem::take(&mut evicted.shrunk), sc);
+        evicted
     }
 
     /// Goes on with a batch until all of it is decided.

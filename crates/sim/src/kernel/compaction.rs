@@ -9,7 +9,7 @@
 //! looked after again half a second later. Visible as: less of it on machines whose kcompactd is woken often.
 
 use super::mixed_blocks::empty_mixed_blocks;
-use super::policy::{DirectCompaction, KcompactdWake};
+use super::policy::{DirectCompaction, KcompactdWake, StallRule};
 use super::slowpath::{COSTLY_ORDER, Want};
 use super::trace::{self, TraceEvent, Wake};
 use super::work::spend_work;
@@ -197,8 +197,16 @@ fn finds_lock_taken(cx: &mut KernelCx<'_>, run: &CompactRun) -> bool {
     cx.is_taken(zone) || cx.is_taken(lru)
 }
 
-/// Waits while many pages are off the lists (`congestion_wait`, `reclaim_throttle`).
+/// The longest wait for pages that are off the lists, since 5.16.
+const FIFTIETH: Ns = Ns::from_millis(20);
+
+/// Waits while many pages are off the lists: for devices, or since 5.16 for a fiftieth of a second at most
+/// (`congestion_wait`; `VMSCAN_THROTTLE_ISOLATED`, d818fca1cac3).
 fn wait_for_isolated(cx: &mut KernelCx<'_>, who: Compactor) {
+    if cx.world().flows.stall.rule == StallRule::Throttle {
+        cx.sleep(FIFTIETH);
+        return;
+    }
     let waiter = if who == Compactor::Kswapd { Waiter::Kswapd } else { Waiter::Direct };
     throttle::congestion_wait(cx, waiter);
 }

@@ -49,6 +49,8 @@ pub(crate) struct Scan {
     mode: Option<ReclaimMode>,
     /// Slabs are left alone.
     pub(crate) spares_slab: bool,
+    /// With generations, base pages of files met so far, and how many of them were dirty with nobody to write them.
+    met_files: [u64; 2],
 }
 
 impl Scan {
@@ -72,6 +74,7 @@ impl Scan {
             process: None,
             mode: None,
             spares_slab: false,
+            met_files: [0; 2],
         }
     }
 
@@ -216,7 +219,10 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
         if plan.nr_to_scan == 0 {
             break;
         }
-        let Eviction { shrunk, progress } = cx.world().memory.lru_gen_evict(lruvec, &scan.control);
+        let Eviction { shrunk, progress, nr_file_taken, nr_unqueued_dirty } =
+            cx.world().memory.lru_gen_evict(lruvec, &scan.control);
+        scan.met_files[0] += nr_file_taken;
+        scan.met_files[1] += nr_unqueued_dirty + shrunk.nr_unqueued_dirty;
         looked_at += progress;
         finish_step(cx, lruvec, scan, (&mut batch, &mut plug), shrunk);
         if progress == 0 || looked_at >= plan.nr_to_scan {
@@ -227,6 +233,11 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
         }
     }
     swap::hand_over(cx, &mut plug);
+    let [met, dirty] = scan.met_files;
+    if dirty > 0 && dirty == met && cx.world().flows.files.wakes_flushers == WakesFlushers::AllDirty
+    {
+        writeback::wakeup_flusher_threads(cx, None);
+    }
     batch.judge_node(cx, lruvec, scan);
 }
 
@@ -319,7 +330,7 @@ fn finish_step(
     for &pfn in &shrunk.file_writes {
         writeback::write_one(cx, pfn);
     }
-    // With generations, dirty pages of files are passed over before they are taken.
+    // With generations, dirty pages of files are passed over before they are taken: `shrink_generations` asks.
     if shrunk.nr_taken > 0
         && shrunk.nr_unqueued_dirty == shrunk.nr_taken
         && cx.world().flows.files.wakes_flushers == WakesFlushers::AllDirty
