@@ -50,6 +50,13 @@ fn values_stand_beside_each_other_for_programs_too() {
 }
 
 #[test]
+fn a_setting_that_nothing_depends_on_is_told_as_such() {
+    let knob = "transparent_hugepage/khugepaged/max_ptes_none=0";
+    let told = printed(&["what-if", RECORDING, "--set", knob, "--seeds", "1"]);
+    assert!(told.contains("nothing that was recorded depends on it"), "{told}");
+}
+
+#[test]
 fn a_setting_under_which_tasks_do_not_finish_is_no_improvement() {
     let knob = "vm.min_free_kbytes";
     let dead = format!("{knob}=99999999");

@@ -93,6 +93,11 @@ fn sentence(told: &str) -> String {
 /// What the model has now stands behind `instead of`; where its own counters are further off than a model may be that is to
 /// be believed, that is told there.
 fn change_told(label: &str, now: &Answer, then: &Answer, agreement: &AgreementShown) -> String {
+    if MEASURES.iter().all(|measure| measure.of(now) == measure.of(then)) {
+        return format!(
+            "With {label}, every figure is as now in every run: nothing that was recorded depends on it."
+        );
+    }
     let of = |name: &str| Some((measure(name).of(now)?, measure(name).of(then)?));
     let mut parts = Vec::new();
     if let Some((a, b)) = of("Time in stalls") {
