@@ -4,7 +4,7 @@
 //! `__oom_kill_process`, mm/oom_kill.c, `mem_cgroup_print_oom_meminfo`, mm/memcontrol.c, `check_hung_task`,
 //! kernel/hung_task.c, from v3.0 to v6.12.
 
-use crate::{Cgroup, Counter, FreeList, Killed, Kind, Report, Zone};
+use crate::{Counter, FreeList, Killed, Kind, Report, Zone};
 use highorder_files::limits;
 use highorder_mm::gfp::Gfp;
 

@@ -224,7 +224,7 @@ impl Asked {
         let bar = output::progress(Some(settings.len() as u64 * self.seeds), "runs");
         let answers = recorded.ask(settings, self.seeds, loops, workers, &|| bar.inc(1));
         bar.finish_and_clear();
-        answers.map_err(Failure::internal)
+        answers.map_err(Failure::from)
     }
 
     /// How the model repeats what was recorded: once through it. A machine that comes to its end under its own settings

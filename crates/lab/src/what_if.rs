@@ -79,12 +79,12 @@ pub struct Unfinished {
 }
 
 /// Why a run has no figures.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum NoFigures {
     /// Less was done than was recorded.
     Unfinished(Unfinished),
-    /// A fault of ours, in words.
-    Fault(String),
+    /// The state could not be restored, or the model could not go on.
+    Fault(Failed),
 }
 
 impl Answer {
@@ -483,9 +483,9 @@ impl Recorded {
     /// One run under the present knobs with these in place of them.
     ///
     /// # Errors
-    /// Less was done than was recorded; or a fault of ours.
+    /// Less was done than was recorded; or the model could not go on.
     pub fn run(&self, proposed: &Knobs, course: Course) -> Result<Record, NoFigures> {
-        let mut found = self.restored().map_err(|error| NoFigures::Fault(error.to_string()))?;
+        let mut found = self.restored().map_err(|error| NoFigures::Fault(error.into()))?;
         found.residents.freed.clone_from(&self.freed);
         found.sets_marks = sets_marks(proposed.keys());
         let mut knobs = self.present.clone();
@@ -518,14 +518,17 @@ impl Recorded {
                 let why = error.to_string();
                 Err(NoFigures::Unfinished(Unfinished { nr_tasks, why, is_halted: true }))
             }
-            Err(error) => Err(NoFigures::Fault(error.to_string())),
+            Err(error) => {
+                let name = self.recording.name.clone();
+                Err(NoFigures::Fault(ExecuteError::Run { name, error }.into()))
+            }
         }
     }
 
     /// Runs of each of these settings with each seed, over so many workers. `progress` is told of every run that ended.
     ///
     /// # Errors
-    /// A fault of ours, in words.
+    /// Of the first run whose state could not be restored, or in which the model could not go on.
     pub fn ask(
         &self,
         settings: &[Knobs],
@@ -540,7 +543,7 @@ impl Recorded {
             .collect();
         let next = AtomicUsize::new(0);
         let done: Mutex<Vec<Option<Result<Record, NoFigures>>>> =
-            Mutex::new(vec![None; jobs.len()]);
+            Mutex::new(jobs.iter().map(|_| None).collect());
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
