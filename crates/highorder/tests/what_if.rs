@@ -80,13 +80,13 @@ fn a_setting_under_which_tasks_do_not_finish_is_no_improvement() {
 #[test]
 fn where_the_machine_comes_to_its_end_the_other_columns_are_answered() {
     let knob = "vm.min_free_kbytes";
-    let vary = format!("{knob}=47120,430000");
+    let vary = format!("{knob}=47120,440000");
     let said = printed(&["what-if", RECORDING, "--vary", &vary, "--seeds", "1"]);
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].starts_with(&format!("With {knob}=47120, tasks would wait ")), "{said}");
-    assert!(lines[1].starts_with(&format!("With {knob}=430000, ")), "{said}");
+    assert!(lines[1].starts_with(&format!("With {knob}=440000, ")), "{said}");
     assert!(lines[1].contains("the machine came to its end: memory ran out"), "{said}");
-    let set = format!("{knob}=430000");
+    let set = format!("{knob}=440000");
     let refusal = refused(&["what-if", RECORDING, "--set", &set, "--seeds", "1"]);
     assert!(refusal.contains(&format!("error: with {set}, at ")), "{refusal}");
     assert!(refusal.contains("the machine came to its end"), "{refusal}");

@@ -758,7 +758,7 @@ mod tests {
         let failed = completed::<()>("churn", Err(error)).unwrap_err();
         assert!(matches!(failed, Failed::Run(ExecuteError::Run { .. })), "{failed}");
         let mut record = Record::new(Inputs::default());
-        record.notes.push("main: it was killed".to_owned());
+        record.notes.push(ended_early_note("it was killed"));
         let failed = completed("churn", Ok((record, ()))).unwrap_err();
         assert!(matches!(failed, Failed::Input(_)), "{failed}");
     }

@@ -93,7 +93,10 @@ fn sentence(told: &str) -> String {
 /// What the model has now stands behind `instead of`; where its own counters are further off than a model may be that is to
 /// be believed, that is told there.
 fn change_told(label: &str, now: &Answer, then: &Answer, agreement: &AgreementShown) -> String {
-    if MEASURES.iter().all(|measure| measure.of(now) == measure.of(then)) {
+    if MEASURES
+        .iter()
+        .all(|measure| shown(measure, measure.of(now)) == shown(measure, measure.of(then)))
+    {
         return format!(
             "With {label}, every figure is as now in every run: nothing that was recorded depends on it."
         );
