@@ -206,8 +206,7 @@ pub struct Former {
 pub struct Journal {
     knobs: Knobs,
     folder: PathBuf,
-    /// Held by all processes of the run; gone with the last of them.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Journal {
@@ -290,13 +289,24 @@ pub fn restore_knobs(knobs: &Knobs, folder: &Path) -> Result<Vec<Former>, KnobEr
     restore(knobs, folder)
 }
 
-fn lock(folder: &Path) -> Result<File, KnobError> {
+/// Held by all processes of a run: gone once its first one gives it up, or with the last of them.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A process that is just being started may have the file still.
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(folder: &Path) -> Result<Lock, KnobError> {
     own_folder(folder)?;
     let path = folder.join(LOCK);
     let file = File::options().create(true).append(true).open(&path);
     let file = file.map_err(|source| KnobError::io(&path, source))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(KnobError::InUse { path, holder: lock_holder(&file) }),
         Err(TryLockError::Error(source)) => Err(KnobError::io(&path, source)),
     }
