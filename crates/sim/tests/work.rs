@@ -78,8 +78,10 @@ fn whoever_reads_and_writes_files_leaves_no_work_to_others() {
         });
         let vm = &sim.world().memory.vm;
         assert!(vm.get(Vm::PgStealKswapd) + vm.get(Vm::PgStealDirect) > 100_000, "{kernel}");
-        // Of 320,000 pages.
-        assert!(left.list_ops < 3000, "{kernel}: {}", left.list_ops);
+        // Of 320,000 pages. What interrupts rotate, since reclaim waits for its being written, is nobody's.
+        let by_interrupts = 2 * vm.get(Vm::PgRotated);
+        let by_tasks = left.list_ops.saturating_sub(by_interrupts);
+        assert!(by_tasks < 3000, "{kernel}: {by_tasks} beside {by_interrupts}");
     }
 }
 
