@@ -93,10 +93,7 @@ fn sentence(told: &str) -> String {
 /// What the model has now stands behind `instead of`; where its own counters are further off than a model may be that is to
 /// be believed, that is told there.
 fn change_told(label: &str, now: &Answer, then: &Answer, agreement: &AgreementShown) -> String {
-    if MEASURES
-        .iter()
-        .all(|measure| shown(measure, measure.of(now)) == shown(measure, measure.of(then)))
-    {
+    if MEASURES.iter().all(|measure| is_equal(measure.of(now), measure.of(then))) {
         return format!(
             "With {label}, every figure is as now in every run: nothing that was recorded depends on it."
         );
@@ -156,6 +153,15 @@ fn chance(a: [f64; 3], b: [f64; 3], shown: impl Fn(f64) -> String) -> String {
     }
     let span = |values: [f64; 3]| format!("{} to {}", shown(values[1]), shown(values[2]));
     format!(", which is within the spread of the seeds ({} now, {} then)", span(a), span(b))
+}
+
+/// Whether least, median and most of the seeds are within a thousandth of each other.
+fn is_equal(a: Option<[f64; 3]>, b: Option<[f64; 3]>) -> bool {
+    let near = |(a, b): (f64, f64)| (a - b).abs() <= 0.001 * a.abs().max(b.abs());
+    match (a, b) {
+        (Some(a), Some(b)) => a.into_iter().zip(b).all(near),
+        (a, b) => a.is_none() && b.is_none(),
+    }
 }
 
 /// Whether the spreads of the seeds overlap, or the medians are within a hundredth of each other.
