@@ -5,6 +5,9 @@ use highorder_lab::what_if::{
 };
 use highorder_tables::{Table, Value, text};
 
+/// What is counted of the runs under a setting.
+type CountOf<'a> = &'a dyn Fn(&Answer) -> usize;
+
 /// A row for each measure, a column for each setting: the median of the seeds in which all was done that was recorded.
 /// Where in some less was done, the first rows say so.
 pub(super) fn measures(title: &str, labels: &[&str], answers: &[Answer]) -> Table {
@@ -14,7 +17,7 @@ pub(super) fn measures(title: &str, labels: &[&str], answers: &[Answer]) -> Tabl
     if answers.iter().any(|answer| !answer.unfinished.is_empty()) {
         let nr_runs = |answer: &Answer| answer.unfinished.len();
         let nr_tasks = |answer: &Answer| answer.nr_unfinished_tasks().map_or(0, |(_, most)| most);
-        let rows: [(&str, &dyn Fn(&Answer) -> usize); 2] =
+        let rows: [(&str, CountOf<'_>); 2] =
             [("Runs that did less", &nr_runs), ("Tasks that did not finish there", &nr_tasks)];
         for (name, of) in rows {
             let mut row = vec![Value::from(name), Value::from("")];
