@@ -145,7 +145,7 @@ pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Comp
                 trace::note_taken(cx, told);
                 break result;
             }
-            CompactStep::TooManyIsolated => wait_for_isolated(cx, who),
+            CompactStep::TooManyIsolated => wait_for_isolated(cx, &run, who),
             CompactStep::WaitOnPage(pfn, obstacle) => wait_on_obstacle(cx, pfn, obstacle),
             CompactStep::FastIsolated(_)
             | CompactStep::IsolatedFreepages(_)
@@ -197,14 +197,11 @@ fn finds_lock_taken(cx: &mut KernelCx<'_>, run: &CompactRun) -> bool {
     cx.is_taken(zone) || cx.is_taken(lru)
 }
 
-/// The longest wait for pages that are off the lists, since 5.16.
-const FIFTIETH: Ns = Ns::from_millis(20);
-
-/// Waits while many pages are off the lists: for devices, or since 5.16 for a fiftieth of a second at most
-/// (`congestion_wait`; `VMSCAN_THROTTLE_ISOLATED`, d818fca1cac3).
-fn wait_for_isolated(cx: &mut KernelCx<'_>, who: Compactor) {
+/// Waits while many pages are off the lists (`congestion_wait`, `reclaim_throttle`).
+fn wait_for_isolated(cx: &mut KernelCx<'_>, run: &CompactRun, who: Compactor) {
     if cx.world().flows.stall.rule == StallRule::Throttle {
-        cx.sleep(FIFTIETH);
+        let node = cx.world().memory.zones[run.cc.zone.index()].node;
+        throttle::reclaim_throttle(cx, node, throttle::Reason::Isolated);
         return;
     }
     let waiter = if who == Compactor::Kswapd { Waiter::Kswapd } else { Waiter::Direct };

@@ -234,11 +234,18 @@ fn shrink_generations(cx: &mut KernelCx<'_>, lruvec: LruvecId, scan: &mut Scan) 
     }
     swap::hand_over(cx, &mut plug);
     let [met, dirty] = scan.met_files;
-    if dirty > 0 && dirty == met && cx.world().flows.files.wakes_flushers == WakesFlushers::AllDirty
+    wake_flushers_if_all_dirty(cx, met, dirty);
+    batch.judge_node(cx, lruvec, scan);
+}
+
+/// Has files written if all pages that were met are dirty and nobody has queued them to be.
+fn wake_flushers_if_all_dirty(cx: &mut KernelCx<'_>, nr_met: u64, nr_unqueued_dirty: u64) {
+    if nr_met > 0
+        && nr_unqueued_dirty == nr_met
+        && cx.world().flows.files.wakes_flushers == WakesFlushers::AllDirty
     {
         writeback::wakeup_flusher_threads(cx, None);
     }
-    batch.judge_node(cx, lruvec, scan);
 }
 
 /// The priority at which kswapd begins with generations.
@@ -331,12 +338,7 @@ fn finish_step(
         writeback::write_one(cx, pfn);
     }
     // With generations, dirty pages of files are passed over before they are taken: `shrink_generations` asks.
-    if shrunk.nr_taken > 0
-        && shrunk.nr_unqueued_dirty == shrunk.nr_taken
-        && cx.world().flows.files.wakes_flushers == WakesFlushers::AllDirty
-    {
-        writeback::wakeup_flusher_threads(cx, None);
-    }
+    wake_flushers_if_all_dirty(cx, shrunk.nr_taken, shrunk.nr_unqueued_dirty);
     let refused_all = shrunk.nr_found_dirty > 0 && shrunk.nr_found_dirty == shrunk.nr_refused;
     if refused_all && cx.world().flows.stall.zone_congested == ZoneCongested::AllRefused {
         cx.world().lru_flags[lruvec.index()].congested = true;

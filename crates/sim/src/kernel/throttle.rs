@@ -30,6 +30,10 @@ use highorder_words::Ns;
 
 /// One tick of the timer.
 pub(super) const JIFFY: Ns = crate::sched::TICK;
+
+/// The longest wait for isolated pages (`reclaim_throttle`, d818fca1cac3).
+const FIFTIETH: Ns = Ns(TENTH.0 / 5);
+
 /// What a reclaimer waits for (`enum vmscan_throttle_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
@@ -37,6 +41,8 @@ pub(crate) enum Reason {
     Writeback,
     /// Anybody to reclaim anything.
     NoProgress,
+    /// Isolated pages to come back to their lists.
+    Isolated,
 }
 
 /// Waits until a request for a write is freed on a device that is not congested, a tenth of a second at
@@ -208,18 +214,24 @@ pub(crate) fn wake_pfmemalloc(cx: &mut KernelCx<'_>, node: NodeId, in_any_case: 
 pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: NodeId, reason: Reason) {
     let state = &mut cx.world().nodes[node.index()];
     let (queue, timeout) = match reason {
-        Reason::Writeback => (state.writeback_wait, TENTH),
-        Reason::NoProgress => (state.progress_wait, JIFFY),
+        Reason::Writeback => (Some(state.writeback_wait), TENTH),
+        Reason::NoProgress => (Some(state.progress_wait), JIFFY),
+        Reason::Isolated => (None, FIFTIETH),
     };
     if reason == Reason::NoProgress && cx.world().skips_throttle(node) {
         cx.cond_resched();
         return;
     }
-    if reason == Reason::Writeback && cx.nr_waiting(queue) == 0 {
+    if reason == Reason::Writeback && queue.is_some_and(|queue| cx.nr_waiting(queue) == 0) {
         cx.world().nodes[node.index()].throttled_written = 0;
     }
     let began = cx.now();
-    cx.wait_timeout(queue, timeout);
+    match queue {
+        Some(queue) => {
+            cx.wait_timeout(queue, timeout);
+        }
+        None => cx.sleep(timeout),
+    }
     let took = cx.now() - began;
     (cx.world().on_stall)(Stall::ReclaimThrottle, took);
 }
