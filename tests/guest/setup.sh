@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gets what the guest tests need: QEMU, mkfs.ext4 and Debian's two kernels.
+# Gets what the guest tests need: QEMU, mkfs.ext4 and Debian's two kernels; and Chromium for those of the report.
 #
 # Installs only what is missing (through apt, which takes root), and unpacks the kernel packages into
 # $HIGHORDER_CACHE (default /tmp/highorder-cache) without installing them:
@@ -13,7 +13,7 @@ cache=${HIGHORDER_CACHE:-/tmp/highorder-cache}
 updated=
 
 missing() {
-    echo "setup.sh: $1; the guest tests that need it will be skipped" >&2
+    echo "setup.sh: $1; the tests that need it will be skipped" >&2
 }
 
 apt_update_once() {
@@ -73,6 +73,8 @@ kernel() {
 mkdir -p "$cache" || { missing "cannot create $cache"; exit 0; }
 need qemu-system-x86_64 qemu-system-x86
 need mkfs.ext4 e2fsprogs
+# Any browser that crates/page/tests/browser.rs looks for will do.
+command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || need chromium chromium
 # The releases of the recordings our tests compare with, so that both speak of the same kernels.
 kernel 6.1 linux-image-6.1.0-53-cloud-amd64 '^linux-image-6\.1\.0-[0-9]+-cloud-amd64$'
 kernel 6.12 'linux-image-6.12.107+deb12-cloud-amd64' '^linux-image-6\.12\.[0-9]+\+deb12-cloud-amd64$'

@@ -9,6 +9,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{PoisonError, RwLock};
 
 use highorder_page::document::{self, Document, Dot, Experiment, Scatter};
 use highorder_page::reproduction::Section;
@@ -41,6 +42,9 @@ addEventListener('load', () => {
   parent.document.body.append(probe);
 });
 </script>"#;
+
+/// Held for reading by whoever has a browser open, for writing by who measures one.
+static BROWSERS: RwLock<()> = RwLock::new(());
 
 /// Chromium, if it is installed.
 fn chromium() -> Option<&'static str> {
@@ -90,6 +94,7 @@ fn probe_with(
     );
     let page = write(&format!("{name}-{width}-framed.html"), &frame);
     let profile = tempfile::tempdir().unwrap();
+    let _beside_others = BROWSERS.read().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(chromium)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"])
         .arg(format!("--virtual-time-budget={budget_ms}"))
@@ -292,13 +297,28 @@ addEventListener('load', () => {
 });
 </script>"#;
 
-/// Says at the end of the page how long it took, in milliseconds, until all of it was there and its script had run.
+/// Says at the end of the page how long it took, in milliseconds, until all of it was there and its script had run;
+/// and how long a fixed piece of a browser's work takes beside it: twenty thousand lines laid out.
 const LOAD_PROBE: &str = r#"<pre id="took"></pre><script>
 addEventListener('load', () => {
   const { loadEventStart, navigationStart } = performance.timing;
-  document.getElementById('took').textContent = 'took ' + (loadEventStart - navigationStart) + ' ms';
+  const began = performance.now();
+  const lines = document.createElement('div');
+  for (let n = 0; n < 20000; n += 1) {
+    const line = document.createElement('p');
+    line.textContent = 'line ' + n;
+    lines.append(line);
+  }
+  document.body.append(lines);
+  const height = lines.offsetHeight;
+  const pace = performance.now() - began;
+  lines.remove();
+  document.getElementById('took').textContent = 'took ' + (loadEventStart - navigationStart) + ' beside ' + Math.round(height && pace) + ' ms';
 });
 </script>"#;
+
+/// What the fixed piece of work takes where two seconds are meant: on an idle laptop of 2020.
+const PACE_MS: u32 = 150;
 
 #[test]
 fn a_long_document_is_there_in_two_seconds() {
@@ -306,8 +326,11 @@ fn a_long_document_is_there_in_two_seconds() {
     assert!(html.len() > 2_000_000, "as long as those of full size: {}", html.len());
     let page = write("long.html", &html.replace("</body>", &format!("{LOAD_PROBE}</body>")));
     let Some(chromium) = chromium() else { return };
-    // The best of some: whatever else the machine does is not the page's.
-    let took = (0..4).map(|_| {
+    // Nobody else's browser beside this one.
+    let _alone = BROWSERS.write().unwrap_or_else(PoisonError::into_inner);
+    // The best of some: whatever else the machine does is not the page's. A machine that is slow at the fixed piece of
+    // work gets as much longer.
+    let excess = (0..4).map(|_| {
         let profile = tempfile::tempdir().unwrap();
         let output = Command::new(chromium)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
@@ -316,11 +339,14 @@ fn a_long_document_is_there_in_two_seconds() {
             .output()
             .unwrap();
         let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-        let (_, took) = dom.rsplit_once("id=\"took\">took ").expect("the probe's words");
-        took.split(' ').next().and_then(|ms| ms.parse::<u32>().ok()).expect("milliseconds")
+        let (_, told) = dom.rsplit_once("id=\"took\">took ").expect("the probe's words");
+        let numbers = told.split(' ').filter_map(|word| word.parse().ok()).take(2);
+        let &[took, pace] = &numbers.collect::<Vec<u32>>()[..] else { panic!("two numbers") };
+        eprintln!("{took} ms beside {pace} ms");
+        f64::from(took) / f64::from(pace.max(PACE_MS))
     });
-    let best = took.min().unwrap();
-    assert!(best < 2000, "{best} ms");
+    let best = excess.fold(f64::INFINITY, f64::min) * f64::from(PACE_MS);
+    assert!(best < 2000.0, "{best} ms on an idle laptop");
 }
 
 #[test]
