@@ -71,6 +71,19 @@ fn html(title: &str, groups: &[Group<'_>], maps: &[Map<'_>]) -> String {
     render(&Page { title, command, groups, form: Form::Y2016, maps }).unwrap()
 }
 
+/// What became of a page in a browser without a window and without a past.
+fn dom_of(chromium: &str, page: &Path, arguments: &[&str]) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new(chromium)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+        .args(arguments)
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// What the probe wrote about a page in a frame `width` pixels wide: windows cannot be as narrow as
 /// telephones are.
 fn probe(chromium: &str, name: &str, html: &str, width: u32) -> Vec<String> {
@@ -93,18 +106,18 @@ fn probe_with(
          <iframe width=\"{width}\" height=\"9000\" srcdoc=\"{framed}\"></iframe>"
     );
     let page = write(&format!("{name}-{width}-framed.html"), &frame);
-    let profile = tempfile::tempdir().unwrap();
     let _beside_others = BROWSERS.read().unwrap_or_else(PoisonError::into_inner);
-    let output = Command::new(chromium)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"])
-        .arg(format!("--virtual-time-budget={budget_ms}"))
-        .arg("--window-size=1600,1200")
-        .arg("--host-resolver-rules=MAP * ~NOTFOUND")
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("file://{}", page.display()))
-        .output()
-        .unwrap();
-    let dom = String::from_utf8_lossy(&output.stdout);
+    let budget = format!("--virtual-time-budget={budget_ms}");
+    let dom = dom_of(
+        chromium,
+        &page,
+        &[
+            "--hide-scrollbars",
+            &budget,
+            "--window-size=1600,1200",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+        ],
+    );
     let (_, probe) = dom.rsplit_once("<pre id=\"probe\">").expect("the probe's words");
     let (probe, _) = probe.split_once("</pre>").unwrap();
     probe.lines().map(str::to_owned).collect()
@@ -310,15 +323,18 @@ addEventListener('load', () => {
     lines.append(line);
   }
   document.body.append(lines);
-  const height = lines.offsetHeight;
+  // Asking for the height has them laid out.
+  void lines.offsetHeight;
   const pace = performance.now() - began;
   lines.remove();
-  document.getElementById('took').textContent = 'took ' + (loadEventStart - navigationStart) + ' beside ' + Math.round(height && pace) + ' ms';
+  document.getElementById('took').textContent = 'took ' + (loadEventStart - navigationStart) + ' beside ' + Math.round(pace) + ' ms';
 });
 </script>"#;
 
-/// What the fixed piece of work takes where two seconds are meant: on an idle laptop of 2020.
-const PACE_MS: u32 = 150;
+/// What the fixed piece of work takes where two seconds are meant: the longest of eight times (644 to 1059 ms) on an idle
+/// machine with two CPUs of an AMD EPYC, where the page itself takes 697 to 1045 ms. Nobody faster gets less than two
+/// seconds.
+const PACE_MS: u32 = 1059;
 
 #[test]
 fn a_long_document_is_there_in_two_seconds() {
@@ -331,14 +347,7 @@ fn a_long_document_is_there_in_two_seconds() {
     // The best of some: whatever else the machine does is not the page's. A machine that is slow at the fixed piece of
     // work gets as much longer.
     let excess = (0..4).map(|_| {
-        let profile = tempfile::tempdir().unwrap();
-        let output = Command::new(chromium)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(format!("file://{}", page.display()))
-            .output()
-            .unwrap();
-        let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+        let dom = dom_of(chromium, &page, &[]);
         let (_, told) = dom.rsplit_once("id=\"took\">took ").expect("the probe's words");
         let numbers = told.split(' ').filter_map(|word| word.parse().ok()).take(2);
         let &[took, pace] = &numbers.collect::<Vec<u32>>()[..] else { panic!("two numbers") };
@@ -346,7 +355,7 @@ fn a_long_document_is_there_in_two_seconds() {
         f64::from(took) / f64::from(pace.max(PACE_MS))
     });
     let best = excess.fold(f64::INFINITY, f64::min) * f64::from(PACE_MS);
-    assert!(best < 2000.0, "{best} ms on an idle laptop");
+    assert!(best < 2000.0, "{best} ms at the pace of the machine measured");
 }
 
 #[test]
