@@ -121,7 +121,6 @@ pub(crate) fn compact_zone(cx: &mut KernelCx<'_>, request: CompactRequest) -> Co
 
 /// Carries out a run that has begun. Suspends.
 pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Compacted {
-    let who = run.request.who;
     let aborts = cx.world().memory.policy.compaction.contention == Contention::Abort;
     cx.world().compaction.running += 1;
     let mut held = 0;
@@ -145,7 +144,7 @@ pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Comp
                 trace::note_taken(cx, told);
                 break result;
             }
-            CompactStep::TooManyIsolated => wait_for_isolated(cx, &run, who),
+            CompactStep::TooManyIsolated => wait_for_isolated(cx, &run),
             CompactStep::WaitOnPage(pfn, obstacle) => wait_on_obstacle(cx, pfn, obstacle),
             CompactStep::FastIsolated(_)
             | CompactStep::IsolatedFreepages(_)
@@ -198,13 +197,13 @@ fn finds_lock_taken(cx: &mut KernelCx<'_>, run: &CompactRun) -> bool {
 }
 
 /// Waits while many pages are off the lists (`congestion_wait`, `reclaim_throttle`).
-fn wait_for_isolated(cx: &mut KernelCx<'_>, run: &CompactRun, who: Compactor) {
+fn wait_for_isolated(cx: &mut KernelCx<'_>, run: &CompactRun) {
     if cx.world().flows.stall.rule == StallRule::Throttle {
         let node = cx.world().memory.zones[run.cc.zone.index()].node;
         throttle::reclaim_throttle(cx, node, throttle::Reason::Isolated);
         return;
     }
-    let waiter = if who == Compactor::Kswapd { Waiter::Kswapd } else { Waiter::Direct };
+    let waiter = if run.request.who == Compactor::Kswapd { Waiter::Kswapd } else { Waiter::Direct };
     throttle::congestion_wait(cx, waiter);
 }
 

@@ -212,19 +212,25 @@ pub(crate) fn wake_pfmemalloc(cx: &mut KernelCx<'_>, node: NodeId, in_any_case: 
 
 /// Waits for a reason, but not long.
 pub(crate) fn reclaim_throttle(cx: &mut KernelCx<'_>, node: NodeId, reason: Reason) {
-    let state = &mut cx.world().nodes[node.index()];
+    let state = &cx.world().nodes[node.index()];
+    let [writeback, progress] = [state.writeback_wait, state.progress_wait];
     let (queue, timeout) = match reason {
-        Reason::Writeback => (Some(state.writeback_wait), TENTH),
-        Reason::NoProgress => (Some(state.progress_wait), JIFFY),
+        Reason::Writeback => {
+            if cx.nr_waiting(writeback) == 0 {
+                cx.world().nodes[node.index()].throttled_written = 0;
+            }
+            (Some(writeback), TENTH)
+        }
+        Reason::NoProgress => {
+            if cx.world().skips_throttle(node) {
+                cx.cond_resched();
+                return;
+            }
+            (Some(progress), JIFFY)
+        }
+        // Nobody in the model ends this wait.
         Reason::Isolated => (None, FIFTIETH),
     };
-    if reason == Reason::NoProgress && cx.world().skips_throttle(node) {
-        cx.cond_resched();
-        return;
-    }
-    if reason == Reason::Writeback && queue.is_some_and(|queue| cx.nr_waiting(queue) == 0) {
-        cx.world().nodes[node.index()].throttled_written = 0;
-    }
     let began = cx.now();
     match queue {
         Some(queue) => {
