@@ -1,6 +1,6 @@
 //! The state of memory that a run leaves: what its record counts is what its map shows.
 
-#[path = "../../model/tests/common/mod.rs"]
+#[path = "../../model/tests/all/common/mod.rs"]
 mod common;
 
 use common::model;

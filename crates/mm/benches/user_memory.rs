@@ -8,9 +8,11 @@ use highorder_mm::vma::ProcessId;
 use highorder_mm::{CpuId, Memory};
 use std::hint::black_box;
 
-#[path = "../tests/naive/mod.rs"]
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../tests/all/naive/mod.rs"]
 mod naive;
-#[path = "../tests/scene/mod.rs"]
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../tests/all/scene/mod.rs"]
 mod scene;
 
 /// 4 GiB, of which 2 GiB are touched.

@@ -172,6 +172,16 @@ events! {
     NrVmscanWrite = "nr_vmscan_write", Plain;
     /// Pages marked to be reclaimed once written.
     NrVmscanImmediate = "nr_vmscan_immediate_reclaim", Plain;
+    /// Blocks that came from the node they were wanted from, one whatever its order.
+    NumaHit = "numa_hit", Plain;
+    /// Blocks that came from another node.
+    NumaMiss = "numa_miss", Plain;
+    /// Blocks that should have come from a node and did not.
+    NumaForeign = "numa_foreign", Plain;
+    /// Blocks that came from the node of the CPU that asked.
+    NumaLocal = "numa_local", Plain;
+    /// Blocks that came from another node than that.
+    NumaOther = "numa_other", Plain;
     /// Entries closed for hinting faults, those of huge pages as 512.
     NumaPteUpdates = "numa_pte_updates", NumaBalancing;
     /// Of those, huge pages.
