@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Counters that are compared where both kernels' records have them: name, and the floor below which a
 /// difference is not taken for one. Kernels that count one by zone class have the sum of those.
-pub const COUNTERS: [(&str, f64); 23] = [
+pub const COUNTERS: [(&str, f64); 24] = [
     ("pgfault", PAGES),
     ("pgmajfault", EVENTS),
     ("pgalloc", PAGES),
@@ -32,6 +32,7 @@ pub const COUNTERS: [(&str, f64); 23] = [
     ("allocstall", EVENTS),
     ("pageoutrun", EVENTS),
     ("swap_ra", PAGES),
+    ("numa_miss", PAGES),
     ("thp_fault_alloc", EVENTS),
     ("thp_fault_fallback", EVENTS),
     ("compact_stall", EVENTS),
