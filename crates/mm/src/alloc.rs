@@ -48,7 +48,7 @@ impl Memory {
         flags: AllocFlags,
     ) -> Option<Pfn> {
         let pfn = self.walk_zonelist(request, mark, flags)?;
-        self.count_node(self.preferred_zone(request), pfn, request.cpu);
+        self.count_node(self.preferred_zone(request.node, request.gfp), pfn, request.cpu);
         Some(pfn)
     }
 
@@ -64,7 +64,7 @@ impl Memory {
         let zonelist = self.zonelist(request.node, request.gfp);
         let mut flags = flags;
         let preferred = if flags.intersects(AllocFlags::NOFRAGMENT | AllocFlags::FAIR) {
-            self.preferred_zone(request)
+            self.preferred_zone(request.node, request.gfp)
         } else {
             None
         };
@@ -139,7 +139,7 @@ impl Memory {
         flags: AllocFlags,
     ) -> Option<Pfn> {
         let pfn = self.take_from_zone(id, request, mark, flags)?;
-        self.count_node(self.preferred_zone(request), pfn, request.cpu);
+        self.count_node(self.preferred_zone(request.node, request.gfp), pfn, request.cpu);
         Some(pfn)
     }
 
@@ -170,16 +170,6 @@ impl Memory {
         }
         self.init_page(request.order, request.gfp);
         Some(pfn)
-    }
-
-    /// The zone that a request would have before all others: of another node than asked for, if that one has no memory for
-    /// it.
-    #[inline]
-    fn preferred_zone(&self, request: Request) -> Option<ZoneId> {
-        let highest_zoneidx = request.gfp.highest_zone();
-        self.zonelist(request.node, request.gfp)
-            .map(|position| self.zonelist_entry(position))
-            .find(|id| self.zones[id.index()].kind <= highest_zoneidx)
     }
 
     /// Counts from where a block came: from the preferred zone's node or not, and from the CPU's own node or not. A block
@@ -268,9 +258,10 @@ impl Memory {
             return self.get_page_from_freelist(request, mark, flags);
         }
         let nodes = self.nodes_by_distance(request.node, allowed).into_iter();
-        let each = nodes.map(|node| Request { node, gfp: request.gfp | Gfp::THISNODE, ..request });
+        let mut each =
+            nodes.map(|node| Request { node, gfp: request.gfp | Gfp::THISNODE, ..request });
         let pfn = each.clone().find_map(|request| self.walk_zonelist(request, mark, flags))?;
-        let preferred = each.clone().find_map(|request| self.preferred_zone(request));
+        let preferred = each.find_map(|of| self.preferred_zone(of.node, of.gfp));
         self.count_node(preferred, pfn, request.cpu);
         Some(pfn)
     }
@@ -347,12 +338,9 @@ impl Memory {
         }
         // As merged it asks whether there is a lower zone only where there are several nodes.
         let trusts_one_node = avoidance == FragmentAvoidance::LowerZone;
-        let highest_zoneidx = request.gfp.highest_zone();
-        let preferred = self
-            .zonelist(request.node, request.gfp)
-            .map(|position| self.zonelist_entry(position))
-            .find(|id| self.zones[id.index()].kind <= highest_zoneidx);
-        let Some(preferred) = preferred else { return false };
+        let Some(preferred) = self.preferred_zone(request.node, request.gfp) else {
+            return false;
+        };
         let zone = &self.zones[preferred.index()];
         let is_lower = |z: &Zone| z.node == zone.node && z.kind == ZoneKind::Dma32;
         let has_dma32 = || self.zones.iter().any(|z| is_lower(z) && z.present_pages > 0);

@@ -339,9 +339,22 @@ impl Memory {
     /// The zones that a request could use, in the order of its zonelist.
     #[must_use]
     pub fn zones_for(&self, node: NodeId, gfp: Gfp) -> Vec<ZoneId> {
+        self.usable_zones(node, gfp).collect()
+    }
+
+    /// The zone that a request would have before all others: of another node than asked for, if that one has no memory for
+    /// it.
+    #[inline]
+    #[must_use]
+    pub fn preferred_zone(&self, node: NodeId, gfp: Gfp) -> Option<ZoneId> {
+        self.usable_zones(node, gfp).next()
+    }
+
+    #[inline]
+    fn usable_zones(&self, node: NodeId, gfp: Gfp) -> impl Iterator<Item = ZoneId> + '_ {
         let highest_zoneidx = gfp.highest_zone();
         let zones = self.zonelist(node, gfp).map(|position| self.zonelist_entry(position));
-        zones.filter(|id| self.zones[id.index()].kind <= highest_zoneidx).collect()
+        zones.filter(move |id| self.zones[id.index()].kind <= highest_zoneidx)
     }
 
     /// Positions of the zonelist for requests that begin at `node`.

@@ -121,8 +121,7 @@ pub(crate) fn wait_on_writeback(cx: &mut KernelCx<'_>, pfn: Pfn) {
 /// Waits for the preferred zone of a request that could not be served, before another attempt.
 pub(crate) fn wait_for_preferred_zone(cx: &mut KernelCx<'_>, want: Want, timeout: Ns) {
     let memory = &cx.world().memory;
-    let zones = memory.zones_for(want.request.node, want.request.gfp);
-    if let Some(&preferred) = zones.first() {
+    if let Some(preferred) = memory.preferred_zone(want.request.node, want.request.gfp) {
         let lruvec = memory.lru.of_zone(preferred);
         wait_iff_congested(cx, lruvec, timeout, Waiter::Direct);
     }
