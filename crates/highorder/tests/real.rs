@@ -1,5 +1,7 @@
 //! Real kernels: `run --on host`, `run --on vm:...`, `calibrate --on vm:...`, `restore-knobs`.
 //!
+//! A program of its own: what a guest measures, it measures where nothing else runs.
+//!
 //! Guests need what `tests/guest/setup.sh` gets; where something is missing the tests say SKIPPED and why.
 
 mod common;
@@ -11,7 +13,6 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -33,13 +34,6 @@ KNOBS
 [[variant]]
 kernel = \"linux-6.1\"
 KNOBS";
-
-/// One guest at a time: they are slow enough alone.
-static ONE: Mutex<()> = Mutex::new(());
-
-fn one() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 fn experiment(folder: &Path, knobs: &str) -> PathBuf {
     let path = folder.join("small.toml");
@@ -71,7 +65,6 @@ fn model_and_guests_stand_in_one_table_and_boots_are_resumed() {
     if !guests(&["6.12", "6.1"]) {
         return;
     }
-    let _one = one();
     let folder = tempfile::tempdir().expect("a folder");
     let (experiment, store) = (experiment(folder.path(), NEVER), folder.path().join("store"));
     let arguments = [
@@ -122,7 +115,6 @@ fn a_guest_measures_itself_into_a_machine_file() {
     if !guests(&["6.12"]) {
         return;
     }
-    let _one = one();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("guest.toml");
     let disks = folder.path().join("disks");
@@ -155,7 +147,6 @@ fn an_interrupted_guest_leaves_no_record_and_is_gone() {
     if !guests(&["6.12"]) {
         return;
     }
-    let _one = one();
     let folder = tempfile::tempdir().expect("a folder");
     let (experiment, store) = (experiment(folder.path(), NEVER), folder.path().join("store"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_highorder"))

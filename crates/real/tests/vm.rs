@@ -16,17 +16,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-
-/// One guest at a time: they are slow enough alone.
-static ONE: Mutex<()> = Mutex::new(());
-
-fn one() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 /// A small machine with one node or two and swap.
 fn machine(nodes: usize, mib_each: u64, swap_mib: u64) -> Machine {
@@ -80,7 +72,6 @@ fn kib(record: &Record, name: &str) -> u64 {
 
 #[test]
 fn a_guest_of_linux_6_12_leaves_the_record_of_its_workload() {
-    let _one = one();
     let Some(mut spec) = guest("6.12", machine(1, 512, 64)) else { return };
     let never = ("transparent_hugepage/enabled".to_owned(), "never".to_owned());
     spec.knobs = BTreeMap::from([never, ("vm.swappiness".to_owned(), "30".to_owned())]);
@@ -109,7 +100,6 @@ fn a_guest_of_linux_6_12_leaves_the_record_of_its_workload() {
 
 #[test]
 fn a_guest_of_linux_6_1_on_two_nodes_runs_out_of_memory_and_says_so() {
-    let _one = one();
     let Some(mut spec) = guest("6.1", machine(2, 256, 32)) else { return };
     spec.knobs = BTreeMap::from([("transparent_hugepage/enabled".to_owned(), "never".to_owned())]);
     // What memory and swap together do not hold.
@@ -131,7 +121,6 @@ fn a_guest_of_linux_6_1_on_two_nodes_runs_out_of_memory_and_says_so() {
 
 #[test]
 fn a_guest_that_counts_instructions_leaves_a_record_too() {
-    let _one = one();
     let Some(mut spec) = guest("6.12", machine(1, 512, 32)) else { return };
     spec.icount = true;
     let demo = workload("mmap-demo", &[("memory", Value::Text("16 MiB".into()))]);
@@ -141,7 +130,6 @@ fn a_guest_that_counts_instructions_leaves_a_record_too() {
 
 #[test]
 fn a_guest_has_a_disk_for_files() {
-    let _one = one();
     for release in ["6.12", "6.1"] {
         let mut machine = machine(1, 256, 32);
         // 1 GiB is left for files.
@@ -173,7 +161,6 @@ fn a_guest_has_a_disk_for_files() {
 
 #[test]
 fn settings_of_a_real_kernel_are_as_before_however_a_run_ends() {
-    let _one = one();
     for release in ["6.12", "6.1"] {
         let Some(spec) = guest(release, machine(1, 256, 32)) else { return };
         let files = vm::ask(&spec, "ends").unwrap_or_else(|error| panic!("{error}"));
@@ -222,7 +209,6 @@ fn is_there(word: &str, except: u32) -> bool {
 
 #[test]
 fn a_guest_that_panics_is_an_error_with_the_end_of_its_console() {
-    let _one = one();
     // QEMU itself may be at fault where several CPUs are emulated at once: it is given two more chances then.
     for (nr_cpus, nr_boots) in [(1, 1), (2, 3)] {
         let Some(mut spec) = guest("6.12", machine(nr_cpus, 256, 32)) else { return };
@@ -247,14 +233,13 @@ fn a_guest_that_panics_is_an_error_with_the_end_of_its_console() {
 
 #[test]
 fn a_guest_that_hangs_is_ended_and_nothing_is_left() {
-    let _one = one();
     let Some(mut spec) = guest("6.12", machine(1, 256, 32)) else { return };
     let (folder, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let name = named_image(&mut spec, folder.path());
     spec.scratch = scratch.path().to_owned();
     // Reads from the console, where nothing ever comes.
     spec.program = PathBuf::from("/bin/cat");
-    spec.limits.boot = Ns::from_secs(8);
+    spec.limits.boot = Ns::from_secs(12);
     let error = vm::run(&spec, Inputs::default(), &workload("usemem", &[])).unwrap_err();
     assert!(matches!(error, VmError::NotUp { times: 3, .. }), "{error}");
     // What it did last is shown.
@@ -265,11 +250,10 @@ fn a_guest_that_hangs_is_ended_and_nothing_is_left() {
 
 #[test]
 fn a_workload_that_does_not_end_is_ended_with_its_guest() {
-    let _one = one();
     let Some(mut spec) = guest("6.12", machine(1, 256, 32)) else { return };
     let scratch = tempfile::tempdir().unwrap();
     spec.scratch = scratch.path().to_owned();
-    spec.limits = Limits::of(Ns::from_secs(60), spec.limits.memory_bytes);
+    spec.limits = Limits::of(Ns::from_secs(80), spec.limits.memory_bytes);
     let long = workload(
         "usemem",
         &[
@@ -286,7 +270,6 @@ fn a_workload_that_does_not_end_is_ended_with_its_guest() {
 
 #[test]
 fn a_workload_that_the_guest_refuses_is_an_error_in_its_words() {
-    let _one = one();
     let Some(mut spec) = guest("6.12", machine(1, 256, 32)) else { return };
     spec.knobs = BTreeMap::from([("vm.no_such_knob".to_owned(), "1".to_owned())]);
     let error = vm::run(&spec, Inputs::default(), &workload("usemem", &[])).unwrap_err();
@@ -349,7 +332,6 @@ fn on_real(spec: &VmSpec, folder: &Path) -> Command {
 
 #[test]
 fn a_guest_ends_with_the_program_whatever_ends_that() {
-    let _one = one();
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let Some(mut spec) = guest("6.12", machine(1, 256, 32)) else { return };
         let folder = tempfile::tempdir().unwrap();

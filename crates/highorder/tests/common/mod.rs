@@ -1,6 +1,6 @@
 //! What the tests of the program share: running it, and where its inputs lie.
 
-#![allow(dead_code, reason = "each test file is a program of its own and uses a part of this")]
+#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use assert_cmd::Command;
 use highorder_files::{Destination, Replace};

@@ -1,8 +1,6 @@
 //! Help, man pages and completions: all from one definition.
 
-mod common;
-
-use common::{completed, highorder, names, printed, refused, text};
+use crate::common::{completed, highorder, names, printed, refused, text};
 
 #[test]
 fn help_lists_every_verb_by_what_it_is_for() {

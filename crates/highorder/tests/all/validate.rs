@@ -1,8 +1,6 @@
 //! `highorder validate` on cases that come with the project.
 
-mod common;
-
-use common::{highorder, printed, project, refused};
+use crate::common::{highorder, printed, project, refused};
 use std::fs;
 use std::path::Path;
 

@@ -1,8 +1,6 @@
 //! `highorder snapshot` on the machine that runs the tests.
 
-mod common;
-
-use common::{highorder, names, printed, refused, text};
+use crate::common::{highorder, names, printed, refused, text};
 use highorder_snapshot::{Exactness, Snapshot};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

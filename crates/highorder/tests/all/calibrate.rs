@@ -1,8 +1,6 @@
 //! `highorder calibrate`: a machine file of this machine.
 
-mod common;
-
-use common::{highorder, names, refused, text};
+use crate::common::{highorder, names, refused, text};
 use highorder_kernels::machine;
 
 #[test]

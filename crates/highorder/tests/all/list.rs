@@ -1,8 +1,6 @@
 //! `list`, `show`, what is said of misspelt names, and what shells complete.
 
-mod common;
-
-use common::{completed, highorder, printed, refused, text};
+use crate::common::{completed, highorder, printed, refused, text};
 use std::path::Path;
 use std::process::Command;
 
@@ -232,7 +230,7 @@ fn files_of_ones_own_are_shown_as_what_they_describe() {
     let against = printed(&["show", &kernel, "--against", "linux-6.12"]);
     assert!(against.contains("1 of "), "{against}");
     assert!(against.contains("watermark.boost_factor"), "{against}");
-    let built_in = include_str!("../../../machines/one-node-8g.toml");
+    let built_in = include_str!("../../../../machines/one-node-8g.toml");
     let machine = written(folder.path(), "box.toml", built_in);
     assert!(printed(&["show", &machine]).starts_with("box: a machine\n"));
     let experiment = written(

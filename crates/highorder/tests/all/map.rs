@@ -1,8 +1,6 @@
 //! `highorder map`: what it draws, and what it refuses to.
 
-mod common;
-
-use common::{
+use crate::common::{
     STATE, highorder, inexact_file, names, printed, project, refused, snapshot_file, text,
 };
 use highorder_snapshot::Exactness;

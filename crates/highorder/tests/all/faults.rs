@@ -4,9 +4,7 @@
 //! Takes strace(1), which injects the faults; without it the test skips, and says so. `FAULT_POINTS` says how many places
 //! are tried of each kind of call (4).
 
-mod common;
-
-use common::{project, text};
+use crate::common::{project, text};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

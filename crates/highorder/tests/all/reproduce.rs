@@ -1,8 +1,6 @@
 //! `highorder reproduce`: published tables and claims beside ours; and the table of a matrix.
 
-mod common;
-
-use common::{names, printed, project, refused, text, without_command};
+use crate::common::{names, printed, project, refused, text, without_command};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

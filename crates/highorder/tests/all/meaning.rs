@@ -1,8 +1,6 @@
 //! Runs that mean nothing say so, and every result tells the state of memory.
 
-mod common;
-
-use common::{highorder, names, printed, refused, text};
+use crate::common::{highorder, names, printed, refused, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

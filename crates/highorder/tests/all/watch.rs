@@ -1,8 +1,6 @@
 //! `highorder watch` and `highorder record` on the machine that runs the tests.
 
-mod common;
-
-use common::{highorder, names, printed, refused, text};
+use crate::common::{highorder, names, printed, refused, text};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

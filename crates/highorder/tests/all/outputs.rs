@@ -1,8 +1,6 @@
 //! What the program writes to: files, links, pipes, devices and folders of any kind, as root and as nobody.
 
-mod common;
-
-use common::{STATE, highorder, names, printed, project, refused, text};
+use crate::common::{STATE, highorder, names, printed, project, refused, text};
 use std::fs::{self, Permissions};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};

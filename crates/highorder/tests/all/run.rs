@@ -1,8 +1,6 @@
 //! `highorder run` and `highorder compare`: whole programs, killed and resumed ones among them.
 
-mod common;
-
-use common::{highorder, names, printed, project, refused, text, without_command};
+use crate::common::{highorder, names, printed, project, refused, text, without_command};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

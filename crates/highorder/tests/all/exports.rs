@@ -1,8 +1,6 @@
 //! `highorder export` and `highorder explain`.
 
-mod common;
-
-use common::{STATE, highorder, names, printed, recording_file, refused, text};
+use crate::common::{STATE, highorder, names, printed, recording_file, refused, text};
 use highorder_record::{Better, Inputs, Metric, Named, Record, Store};
 use std::collections::BTreeMap;
 use std::fs;
@@ -110,7 +108,7 @@ fn a_recordings_file_is_exported_as_its_folder_is() {
 #[test]
 fn what_has_no_events_is_not_handed_on_as_a_trace() {
     let folder = tempfile::tempdir().expect("a folder");
-    let snapshot = common::snapshot_file(folder.path());
+    let snapshot = crate::common::snapshot_file(folder.path());
     let cut = folder.path().join("cut.snap");
     fs::write(&cut, &fs::read(&snapshot).expect("a snapshot")[..5000]).expect("a file");
     let empty = folder.path().join("empty");
@@ -134,7 +132,7 @@ fn what_has_no_events_is_not_handed_on_as_a_trace() {
 #[test]
 fn a_source_of_another_kind_is_told_with_what_was_expected() {
     let folder = tempfile::tempdir().expect("a folder");
-    let snapshot = common::snapshot_file(folder.path());
+    let snapshot = crate::common::snapshot_file(folder.path());
     for source in [text(&snapshot), "live"] {
         let told = refused(&["export", source, "--to", "csv"]);
         assert!(told.contains(", expected runs: "), "{told}");
@@ -143,7 +141,7 @@ fn a_source_of_another_kind_is_told_with_what_was_expected() {
 
 /// What a Python program prints of a file, where its libraries are there.
 fn read_by(program: &str, file: &Path) -> Option<String> {
-    let python = match common::python() {
+    let python = match crate::common::python() {
         Ok(python) => python,
         Err(why) => {
             eprintln!("SKIPPED: {why}");

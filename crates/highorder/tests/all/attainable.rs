@@ -1,8 +1,6 @@
 //! `highorder attainable`: what can be had of recorded memory, and what blocks the rest.
 
-mod common;
-
-use common::{STATE, inexact_file, names, printed, recording_file, refused, text};
+use crate::common::{STATE, inexact_file, names, printed, recording_file, refused, text};
 use highorder_snapshot::Exactness;
 use serde_json::Value;
 

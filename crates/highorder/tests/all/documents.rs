@@ -7,9 +7,7 @@
 //! any other with 0. A word behind `console` says what the block needs: `root`, or `python` with
 //! the packages of `tests/python`.
 
-mod common;
-
-use common::project;
+use crate::common::project;
 use snapbox::{Assert, IntoData};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -95,7 +93,7 @@ fn has(needs: Needs, document: &str, line: usize) -> bool {
     let lacks = match needs {
         Needs::Nothing => None,
         Needs::Root => (!rustix::process::geteuid().is_root()).then(|| "root".to_owned()),
-        Needs::Python => common::python().err(),
+        Needs::Python => crate::common::python().err(),
     };
     if let Some(lacks) = &lacks {
         println!("SKIPPED {document}:{line}: needs {lacks}");
@@ -106,7 +104,8 @@ fn has(needs: Needs, document: &str, line: usize) -> bool {
 /// Where bash looks for programs: this build's first.
 fn path() -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_highorder")).parent().expect("its folder");
-    let python = common::python().ok().and_then(|python| python.parent().map(Path::to_owned));
+    let python =
+        crate::common::python().ok().and_then(|python| python.parent().map(Path::to_owned));
     let own = std::env::var("PATH").unwrap_or_default();
     match python {
         Some(python) => format!("{}:{}:{own}", program.display(), python.display()),
@@ -187,16 +186,16 @@ fn real_kernels_stand_beside_the_model_as_their_document_shows() {
 fn the_readme_names_every_verb_crate_and_document() {
     let readme = fs::read_to_string(project().join("README.md")).expect("the README");
     let pages = tempfile::tempdir().expect("a folder");
-    common::printed(&["man", common::text(pages.path())]);
+    crate::common::printed(&["man", crate::common::text(pages.path())]);
     let mut wanted = Vec::new();
-    for page in common::names(pages.path()) {
+    for page in crate::common::names(pages.path()) {
         let verb = page.strip_prefix("highorder-").and_then(|page| page.strip_suffix(".1"));
         wanted.extend(verb.map(|verb| format!("`highorder {verb}`")));
     }
-    for name in common::names(&project().join("crates")) {
+    for name in crate::common::names(&project().join("crates")) {
         wanted.push(format!("`crates/{name}`"));
     }
-    for name in common::names(&project().join("docs")) {
+    for name in crate::common::names(&project().join("docs")) {
         wanted.extend(name.ends_with(".md").then(|| format!("(docs/{name})")));
     }
     assert!(wanted.len() > 30, "{wanted:?}");

@@ -1,8 +1,6 @@
 //! Inputs that broke the program once: each is told in one error, with exit code 2, within little memory and time.
 
-mod common;
-
-use common::project;
+use crate::common::project;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -76,7 +74,7 @@ fn experiments_that_no_machine_can_be_given_are_refused_in_their_line() {
         let told = refused(folder.path(), &["run", name], 2);
         assert!(told.contains(expected), "{name}: {told}");
     }
-    assert_eq!(common::names(folder.path()).len(), 10, "no store was made");
+    assert_eq!(crate::common::names(folder.path()).len(), 10, "no store was made");
 }
 
 #[test]

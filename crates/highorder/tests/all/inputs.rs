@@ -1,8 +1,6 @@
 //! What the program is given to read: sparse files, devices, pipes, folders, and files of another kind.
 
-mod common;
-
-use common::{STATE, highorder, printed, project, refused, snapshot_file, text};
+use crate::common::{STATE, highorder, printed, project, refused, snapshot_file, text};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;

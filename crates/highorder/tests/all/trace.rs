@@ -1,8 +1,6 @@
 //! `highorder trace` of traces that kernels and the model left, and what `run --trace` writes.
 
-mod common;
-
-use common::{highorder, names, printed, refused, text};
+use crate::common::{highorder, names, printed, refused, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

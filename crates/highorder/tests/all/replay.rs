@@ -1,8 +1,6 @@
 //! `highorder replay` of the recordings that the project ships.
 
-mod common;
-
-use common::{inexact_file, names, printed, project, refused, text};
+use crate::common::{inexact_file, names, printed, project, refused, text};
 use highorder_snapshot::Exactness;
 use serde_json::Value;
 use std::fs;

@@ -1,8 +1,6 @@
 //! `highorder what-if`, `advise` and `run --from`: recorded machines under other settings.
 
-mod common;
-
-use common::{printed, refused, text};
+use crate::common::{printed, refused, text};
 use serde_json::Value;
 use std::fs;
 
@@ -28,7 +26,8 @@ fn the_first_line_says_what_would_become_of_it() {
 
 #[test]
 fn the_document_says_how_far_the_model_is_off() {
-    let document = fs::read_to_string(common::project().join("docs/what-if.md")).expect("text");
+    let document =
+        fs::read_to_string(crate::common::project().join("docs/what-if.md")).expect("text");
     let said = printed(&["what-if", RECORDING, "--set", DEFER, "--format", "json"]);
     let said: Value = serde_json::from_str(&said).expect("one object");
     let percent = 100.0 * said["median_error"].as_f64().expect("a number");
@@ -94,7 +93,7 @@ fn where_the_machine_comes_to_its_end_the_other_columns_are_answered() {
 
 #[test]
 fn a_machine_without_a_disk_gives_its_costs_alone() {
-    let file = common::project().join("machines/guest-tcg.toml");
+    let file = crate::common::project().join("machines/guest-tcg.toml");
     let whole = fs::read_to_string(file).expect("text");
     let (before, rest) = whole.split_once("[[disk]]").expect("a disk");
     let (disk, rest) = rest.split_once("[[swap]]").expect("swap");
@@ -190,7 +189,10 @@ fn an_experiment_begins_in_the_memory_of_a_recorded_machine() {
     let row = "Unusable for a huge page before";
     assert_ne!(counted(&said, row), counted(&at_boot, row), "{said}{at_boot}");
     // A run that is there is not run again, and another machine's is another one.
-    assert_eq!(common::without_command(&printed(&from)), common::without_command(&said));
+    assert_eq!(
+        crate::common::without_command(&printed(&from)),
+        crate::common::without_command(&said)
+    );
     let refusal = refused(&[
         "run",
         "usemem-small",
