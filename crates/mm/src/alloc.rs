@@ -2,10 +2,8 @@
 //!
 //! Models: `get_page_from_freelist`, `rmqueue`, `rmqueue_buddy`, `alloc_flags_nofragment`,
 //! mm/page_alloc.c, v6.12.
-//! Models: `zone_dirty_ok`, `zone_dirty_limit`, `zone_dirtyable_memory`, mm/page-writeback.c, v3.3.
-//! Departs: no cpusets, no dirty limit per node (4.8), none per zone in 4.x, no node reclaim here, no memory
-//! of zones found full (`zlc_setup`, before 4.4). Visible as: page cache written on several nodes spreads
-//! later than on a kernel that limits dirty pages per node.
+//! Departs: no cpusets, no node reclaim here, no memory of zones found full (`zlc_setup`, before 4.4). Visible as:
+//! nothing known.
 //! Models: the fair shares of a node's zones (`ALLOC_FAIR`, `reset_alloc_batches`), mm/page_alloc.c, v4.4.
 
 use crate::fallback::SearchMode;
@@ -90,7 +88,7 @@ impl Memory {
                 }
                 if mark == Some(Mark::Low)
                     && request.gfp.contains(Gfp::WRITE)
-                    && !self.zone_dirty_ok(id)
+                    && !self.dirty_ok(self.lru.of_zone(id))
                 {
                     continue;
                 }
@@ -215,23 +213,6 @@ impl Memory {
         } else {
             self.work.pages_cleared += u64::from(order.pages());
         }
-    }
-
-    /// Whether a zone has room for another page that will be dirty.
-    #[doc(alias = "zone_dirtyable_memory")]
-    #[doc(alias = "zone_dirty_limit")]
-    fn zone_dirty_ok(&self, id: ZoneId) -> bool {
-        let percent = u64::from(self.policy.zone.dirty_percent);
-        if percent == 0 {
-            return true;
-        }
-        let zone = &self.zones[id.index()];
-        let lists = &self.lru.lruvecs[self.lru.of_zone(id)];
-        let reserve = zone.lowmem_reserve.iter().max().copied().unwrap_or(0);
-        let kept = reserve + zone.watermarks.pages(Mark::High);
-        let reclaimable = self.reclaimable_pages(self.lru.of_zone(id));
-        let dirtyable = (zone.nr_free_pages + reclaimable).saturating_sub(kept);
-        lists.stats.nr_dirty + lists.stats.nr_writeback <= dirtyable * percent / 100
     }
 
     /// Renews the shares of a node's zones up to this one: as many pages as lie between the low and the

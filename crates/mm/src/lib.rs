@@ -20,6 +20,7 @@ pub mod anon;
 pub mod audit;
 pub mod buddy;
 pub mod compaction;
+pub mod dirty;
 pub mod fallback;
 pub mod fast_search;
 pub mod filemap;

@@ -23,6 +23,8 @@ pub struct Policy {
     pub fallback: Fallback,
     /// The choice between zones.
     pub zone: Zone,
+    /// How much may be dirty.
+    pub dirty: Dirty,
     /// How much is kept free.
     pub watermark: Watermark,
     /// The reserve for atomic requests of order > 0.
@@ -207,10 +209,25 @@ pub struct Zone {
     pub fragment_avoidance: FragmentAvoidance,
     /// In which order zonelists go through nodes and zones.
     pub zonelist_order: ZonelistOrder,
-    /// The fast path passes over zones of which more than this share of what may be dirty is, for pages
-    /// that will be written, in percent (`zone_dirty_ok`, a756cf590853, 3.3); 0 if it does not look.
+}
+
+/// How much may be dirty. For pages that will be written the fast path passes over zones, since 4.8 over nodes, that have
+/// more than their share (a756cf590853, 3.3; 281e37265f28, 4.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(deny_unknown_fields))]
+pub struct Dirty {
+    /// Share of what may be dirty above which writers wait, in percent (`vm.dirty_ratio`).
     #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 100, _, _>"))]
-    pub dirty_percent: u32,
+    pub ratio: u32,
+    /// Bytes above which they wait, whatever that share is; 0 if the share counts (`vm.dirty_bytes`).
+    pub bytes: u64,
+    /// Share above which flushers work, in percent (`vm.dirty_background_ratio`).
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "written::within::<0, 100, _, _>"))]
+    pub background_ratio: u32,
+    /// Bytes above which they work; 0 if the share counts (`vm.dirty_background_bytes`).
+    pub background_bytes: u64,
+    /// Anonymous pages count as memory that may be dirty, if there is swap (before 3.14; a1c3bfb2f67e).
+    pub counts_anon: bool,
 }
 
 /// Whether the fast path prefers a lower zone of the node over mixing pageblocks.

@@ -29,15 +29,12 @@ const UNKNOWN: &str =
     "its name says an amount of memory, and it is not known how that would have to shrink";
 
 /// Knobs of real kernels that the model lacks, by the last part of their names.
-const OF_REAL_KERNELS: [(&str, Scaling); 11] = [
+const OF_REAL_KERNELS: [(&str, Scaling); 9] = [
     // mm/mmap.c (init_user_reserve, init_admin_reserve): 3 % of free memory, or less.
     ("user_reserve_kbytes", Scaling::Memory { least: 1 }),
     ("admin_reserve_kbytes", Scaling::Memory { least: 1 }),
     // mm/util.c (vm_commit_limit): what all programs together may ask for.
     ("overcommit_kbytes", Scaling::Memory { least: 1 }),
-    // mm/page-writeback.c (dirty_bytes_min): two pages, and one byte.
-    ("dirty_bytes", Scaling::Memory { least: 8192 }),
-    ("dirty_background_bytes", Scaling::Memory { least: 1 }),
     // mm/hugetlb.c: pages of one size, which stays.
     ("nr_hugepages", Scaling::Memory { least: 1 }),
     ("nr_hugepages_mempolicy", Scaling::Memory { least: 1 }),

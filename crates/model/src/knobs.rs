@@ -57,9 +57,14 @@ const ENTRIES: Values = Values::Number(0, 511);
 /// The least `vm.min_free_kbytes`.
 const MIN_FREE_KIB_LEAST: u64 = 128;
 const FLAG: Values = Values::Number(0, 1);
+const PERCENT: Values = Values::Number(0, 100);
+/// A number of hundredths of a second of 31 bits.
+const CENTISECS: Values = Values::Number(0, i32::MAX as u64);
+/// The least `vm.dirty_bytes`: two pages (mm/page-writeback.c, dirty_bytes_min).
+const DIRTY_BYTES_LEAST: u64 = 8192;
 
 /// The knobs, as they are listed.
-pub(super) const KNOBS: [Knob; 21] = [
+pub(super) const KNOBS: [Knob; 29] = [
     Knob {
         name: "vm.swappiness",
         about: "How much reclaim prefers swapping anonymous pages to dropping file pages; 0: hardly ever swap.",
@@ -125,6 +130,79 @@ pub(super) const KNOBS: [Knob; 21] = [
         since: None,
         values: Values::Number(0, 15),
         // A mode.
+        scaling: Scaling::Stays,
+    },
+    Knob {
+        name: "vm.min_unmapped_ratio",
+        about: "How much of a node files that nobody maps may keep: with fewer of them the node is not reclaimed.",
+        unit: "percent",
+        since: None,
+        values: PERCENT,
+        // Percent.
+        scaling: Scaling::Stays,
+    },
+    Knob {
+        name: "vm.vfs_cache_pressure",
+        about: "How many of 100 unused names and inodes shrinkers are told of: 0 keeps all, 200 gives up twice as many.",
+        unit: "percent",
+        since: None,
+        // Kernels take more: what a thousand times as many objects as there are means is nobody's question.
+        values: Values::Number(0, 100_000),
+        // A weight.
+        scaling: Scaling::Stays,
+    },
+    Knob {
+        name: "vm.dirty_ratio",
+        about: "From how much dirty memory on writers wait; setting it takes vm.dirty_bytes back.",
+        unit: "percent of what is free or files'",
+        since: None,
+        values: PERCENT,
+        // Percent.
+        scaling: Scaling::Stays,
+    },
+    Knob {
+        name: "vm.dirty_bytes",
+        about: "The same in bytes; it reads 0 where vm.dirty_ratio says how much. Setting it makes that 0.",
+        unit: "bytes",
+        since: None,
+        values: Values::Number(DIRTY_BYTES_LEAST, 1 << 42),
+        // What is set is a share of memory.
+        scaling: Scaling::Memory { least: DIRTY_BYTES_LEAST },
+    },
+    Knob {
+        name: "vm.dirty_background_ratio",
+        about: "From how much dirty memory on flushers write; setting it takes vm.dirty_background_bytes back.",
+        unit: "percent of what is free or files'",
+        since: None,
+        values: PERCENT,
+        // Percent.
+        scaling: Scaling::Stays,
+    },
+    Knob {
+        name: "vm.dirty_background_bytes",
+        about: "The same in bytes; it reads 0 where vm.dirty_background_ratio says how much. Setting it makes that 0.",
+        unit: "bytes",
+        since: None,
+        values: Values::Number(1, 1 << 42),
+        // What is set is a share of memory.
+        scaling: Scaling::Memory { least: 1 },
+    },
+    Knob {
+        name: "vm.dirty_writeback_centisecs",
+        about: "How often flushers look for pages that have been dirty for long; 0: never.",
+        unit: "1/100 s",
+        since: None,
+        values: CENTISECS,
+        // Times stay.
+        scaling: Scaling::Stays,
+    },
+    Knob {
+        name: "vm.dirty_expire_centisecs",
+        about: "How long pages are dirty before flushers write them for that.",
+        unit: "1/100 s",
+        since: None,
+        values: CENTISECS,
+        // Times stay.
         scaling: Scaling::Stays,
     },
     Knob {
@@ -318,6 +396,31 @@ mod tests {
     use crate::check_knob;
 
     #[test]
+    fn one_of_a_pair_takes_the_others_place() {
+        let mut settings = Settings::most_permissive();
+        let shown = |settings: &Settings| {
+            ["ratio", "bytes", "background_ratio", "background_bytes"]
+                .map(|name| settings.at_boot(&format!("vm.dirty_{name}")).flatten().unwrap())
+        };
+        assert_eq!(shown(&settings), ["20", "0", "10", "0"]);
+        settings.set("vm.dirty_bytes", "65536").unwrap();
+        assert_eq!(shown(&settings), ["0", "65536", "10", "0"]);
+        settings.set("vm.dirty_background_bytes", "1").unwrap();
+        assert_eq!(shown(&settings), ["0", "65536", "0", "1"]);
+        // Whoever sets all to what reading showed changes nothing.
+        for (name, value) in
+            ["ratio", "background_ratio", "bytes"].into_iter().zip(["0", "0", "65536"])
+        {
+            settings.set(&format!("vm.dirty_{name}"), value).unwrap();
+        }
+        assert_eq!(shown(&settings), ["0", "65536", "0", "1"]);
+        assert!(settings.set("vm.dirty_bytes", "0").is_err(), "nobody could write any more");
+        settings.set("vm.dirty_ratio", "5").unwrap();
+        settings.set("vm.dirty_background_ratio", "3").unwrap();
+        assert_eq!(shown(&settings), ["5", "0", "3", "0"]);
+    }
+
+    #[test]
     fn every_knob_takes_what_it_says_and_nothing_beside() {
         for knob in knobs() {
             assert!(highorder_system::knobs::is_knob(knob.name), "{knob:?} is on the one list");
@@ -329,7 +432,10 @@ mod tests {
                     for value in [least, most] {
                         assert_eq!(check_knob(knob.name, &value.to_string()), Ok(()), "{knob:?}");
                     }
-                    for value in [least.wrapping_sub(1), most + 1] {
+                    // A knob may be set to what it is: 0 where the other one of its pair holds.
+                    let as_it_is = Settings::most_permissive().at_boot(knob.name).flatten();
+                    let beside = [least.wrapping_sub(1), most + 1].into_iter();
+                    for value in beside.filter(|value| as_it_is != Some(value.to_string())) {
                         let refused = check_knob(knob.name, &value.to_string()).unwrap_err();
                         let expected = format!("expected a whole number from {least} to {most}");
                         assert!(refused.ends_with(&expected), "{refused}");

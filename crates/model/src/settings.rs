@@ -5,7 +5,7 @@
 
 use super::knobs::{self, Knob, Values};
 use highorder_mm::Order;
-use highorder_mm::policy::{BoostWakes, Policy};
+use highorder_mm::policy::{BoostWakes, Dirty, Policy};
 use highorder_sim::Ns;
 use highorder_sim::kernel::policy::{
     DefragNoretry, FragmentStall, NumaScan, Thp, ThpDisable, ThpNuma,
@@ -41,6 +41,7 @@ pub(super) struct Settings {
     swappiness_max: u8,
     page_cluster: u8,
     min_free_kbytes: Option<u64>,
+    dirty: Dirty,
     watermark_scale_factor: Option<u32>,
     /// None on kernels that do not boost (before 5.0).
     watermark_boost_factor: Option<u32>,
@@ -80,6 +81,7 @@ impl Settings {
             swappiness_max: if policy.lru.balance.is_by_rotation() { 100 } else { 200 },
             page_cluster: policy.swap.page_cluster,
             min_free_kbytes: None,
+            dirty: policy.dirty,
             watermark_scale_factor: policy.watermark.scale_factor,
             watermark_boost_factor: match policy.watermark.boost_wakes {
                 BoostWakes::Never => None,
@@ -130,6 +132,10 @@ impl Settings {
             knobs: Knobs {
                 swappiness: 60,
                 zone_reclaim_mode: 0,
+                min_unmapped_ratio: 1,
+                vfs_cache_pressure: 100,
+                writeback_interval: Some(Ns::from_secs(5)),
+                dirty_expire: Ns::from_secs(30),
                 numa_balancing: false,
                 thp: ThpKnobs { enabled, defrag, use_zero_page: true, khugepaged },
             },
@@ -138,6 +144,13 @@ impl Settings {
             swappiness_max: 200,
             page_cluster: 3,
             min_free_kbytes: None,
+            dirty: Dirty {
+                ratio: 20,
+                bytes: 0,
+                background_ratio: 10,
+                background_bytes: 0,
+                counts_anon: false,
+            },
             watermark_scale_factor: Some(10),
             watermark_boost_factor: Some(0),
             fragment_stall_order: Some(4),
@@ -171,6 +184,21 @@ impl Settings {
             "vm.zone_reclaim_mode" => {
                 self.knobs.zone_reclaim_mode = self.number(name, value)? as u32;
             }
+            "vm.min_unmapped_ratio" => {
+                self.knobs.min_unmapped_ratio = self.number(name, value)? as u8;
+            }
+            "vm.vfs_cache_pressure" => {
+                self.knobs.vfs_cache_pressure = self.number(name, value)? as u32;
+            }
+            "vm.dirty_writeback_centisecs" => {
+                let interval = centisecs(self.number(name, value)?);
+                self.knobs.writeback_interval =
+                    Some(interval).filter(|&interval| interval > Ns::ZERO);
+            }
+            "vm.dirty_expire_centisecs" => {
+                self.knobs.dirty_expire = centisecs(self.number(name, value)?);
+            }
+            _ if name.starts_with("vm.dirty_") => self.set_dirty(name, value)?,
             "kernel.numa_balancing" => {
                 let on = self.number(name, value)? == 1;
                 if !self.knows_numa_balancing {
@@ -199,6 +227,25 @@ impl Settings {
                 return Err(unknown(name));
             }
         }
+        Ok(())
+    }
+
+    /// One of a pair: what is set takes the other's place. A knob that is as it is already changes nothing, so that both
+    /// can be set to what reading both showed.
+    fn set_dirty(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if self.shown(name).flatten().as_deref() == Some(value) {
+            return Ok(());
+        }
+        let number = self.number(name, value)?;
+        let dirty = &mut self.dirty;
+        let (ratio, bytes) = match name.contains("background") {
+            true => (&mut dirty.background_ratio, &mut dirty.background_bytes),
+            false => (&mut dirty.ratio, &mut dirty.bytes),
+        };
+        (*ratio, *bytes) = match name.ends_with("_ratio") {
+            true => (number as u32, 0),
+            false => (0, number),
+        };
         Ok(())
     }
 
@@ -320,6 +367,17 @@ impl Settings {
             "kernel.numa_balancing" if self.knows_numa_balancing => {
                 u8::from(self.knobs.numa_balancing).to_string()
             }
+            "vm.min_unmapped_ratio" => self.knobs.min_unmapped_ratio.to_string(),
+            "vm.vfs_cache_pressure" => self.knobs.vfs_cache_pressure.to_string(),
+            "vm.dirty_ratio" => self.dirty.ratio.to_string(),
+            "vm.dirty_bytes" => self.dirty.bytes.to_string(),
+            "vm.dirty_background_ratio" => self.dirty.background_ratio.to_string(),
+            "vm.dirty_background_bytes" => self.dirty.background_bytes.to_string(),
+            "vm.dirty_writeback_centisecs" => {
+                let interval = self.knobs.writeback_interval.unwrap_or(Ns::ZERO);
+                (interval.0 / CENTISECOND).to_string()
+            }
+            "vm.dirty_expire_centisecs" => (self.knobs.dirty_expire.0 / CENTISECOND).to_string(),
             "vm.extfrag_threshold" => self.extfrag_threshold.to_string(),
             "vm.compact_unevictable_allowed" => {
                 u8::from(self.compact_unevictable_allowed?).to_string()
@@ -333,6 +391,7 @@ impl Settings {
     pub(super) const fn apply(&self, policy: &mut Policy) {
         policy.reclaim.swappiness = self.knobs.swappiness;
         policy.swap.page_cluster = self.page_cluster;
+        policy.dirty = self.dirty;
         policy.watermark.scale_factor = self.watermark_scale_factor;
         if let Some(factor) = self.watermark_boost_factor {
             policy.watermark.boost_factor = factor;
@@ -354,6 +413,13 @@ impl Settings {
         let has_huge_pages = self.knobs.thp.enabled != Enabled::Never;
         kernel.memory.setup_watermarks(self.min_free_kbytes, has_huge_pages);
     }
+}
+
+/// Nanoseconds of a hundredth of a second.
+const CENTISECOND: u64 = 10_000_000;
+
+fn centisecs(number: u64) -> Ns {
+    Ns(number * CENTISECOND)
 }
 
 fn unknown(name: &str) -> String {

@@ -27,7 +27,7 @@ fn written(folder: &Path, name: &str, text: &str) -> String {
 fn list_counts_and_names_everything() {
     has_lines(
         &printed(&["list"]),
-        &["28 experiments", "15 workloads", "21 knobs", "More", "  usemem-small"],
+        &["28 experiments", "15 workloads", "29 knobs", "More", "  usemem-small"],
     );
 }
 

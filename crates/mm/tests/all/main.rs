@@ -3,6 +3,7 @@
 mod against_naive;
 mod compaction_by_hand;
 mod compaction_properties;
+mod dirty;
 mod fast_search;
 mod hand_worked;
 mod linux_3;

@@ -8,7 +8,7 @@ use highorder_lab::passes::Passes;
 use highorder_lab::trace_text::{self, Whose};
 use highorder_mm::compaction::CompactResult;
 use highorder_mm::compaction::events::{CompactEvent, Scanners};
-use highorder_mm::lru::LruList;
+use highorder_mm::lru::{LruList, Lruvec};
 use highorder_mm::page_table::Vpn;
 use highorder_mm::policy::LruKind;
 use highorder_mm::reclaim::{Reclaimer, ScanControl};
@@ -322,11 +322,22 @@ fn write_beside_cache(
     mode: u32,
     is_traced: bool,
 ) -> (Sim<Kernel>, u64) {
+    write_beside_cache_of(machine, kernel, [mode, 1], is_traced)
+}
+
+/// The same with a mode and percent of a node that are left to unmapped files.
+fn write_beside_cache_of(
+    machine: &Machine,
+    kernel: &str,
+    [mode, min_unmapped]: [u32; 2],
+    is_traced: bool,
+) -> (Sim<Kernel>, u64) {
     const BLOCK: u64 = 1 << 20;
     let node_bytes = machine.nodes[0].memory_bytes;
     let set = move |_: &mut KernelFile, knobs: &mut Knobs| {
         knobs.thp.enabled = Enabled::Never;
         knobs.zone_reclaim_mode = mode;
+        knobs.min_unmapped_ratio = min_unmapped as u8;
     };
     let left = Rc::new(Cell::new(0));
     let seen = left.clone();
@@ -337,8 +348,9 @@ fn write_beside_cache(
         let file = cx.world().create_file(DeviceId(0));
         for at in 0..node_bytes * 9 / 10 / BLOCK {
             filemap::write(cx, PROCESS, file, at * BLOCK, BLOCK).unwrap();
+            // Pages of a node of which much is dirty already come from the other one.
+            writeback::fsync(cx, file).unwrap();
         }
-        writeback::fsync(cx, file).unwrap();
         write(cx, (node_bytes / 2 / 4096) as u32, HugeAdvice::None);
         seen.set(cx.world().memory.files.nr_pages());
     });
@@ -364,6 +376,22 @@ fn a_node_gives_up_its_clean_page_cache_before_another_nodes_memory_is_used() {
     assert!(left + 10_000 < cached, "{left} of {cached}");
     // The bit for huge pages alone reclaims nothing for base pages.
     assert_eq!(write_beside_page_cache(8), (spilled, cached, 0));
+}
+
+#[test]
+fn a_node_keeps_as_much_of_unmapped_files_as_it_is_told_to() {
+    let machine = two_nodes();
+    let share = |min_unmapped| {
+        let (sim, _) = write_beside_cache_of(&machine, "linux-4.14", [1, min_unmapped], false);
+        let memory = &sim.world().memory;
+        let own = memory.lru.lruvecs.iter().filter(|lists| lists.node == NodeId(0));
+        let files =
+            |lists: &Lruvec| lists.size(LruList::InactiveFile) + lists.size(LruList::ActiveFile);
+        let zones = memory.zones.iter().filter(|zone| zone.node == NodeId(0));
+        own.map(files).sum::<u64>() * 100 / zones.map(|zone| zone.managed_pages).sum::<u64>()
+    };
+    let [least, half, all] = [1, 60, 100].map(share);
+    assert!(least < 55 && (58..=62).contains(&half) && all > 75, "{least}, {half}, {all} %");
 }
 
 #[test]

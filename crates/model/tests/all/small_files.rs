@@ -24,6 +24,11 @@ struct Left {
 /// in their pageblocks than reclaim wants in all, and no free memory elsewhere. Of 8 GiB they are four times the
 /// low mark; with huge pages a machine of 512 MiB keeps a twentieth of its memory free, more than all slabs.
 fn run(kernel: &str, percent: u32) -> Left {
+    run_with(kernel, percent, &[])
+}
+
+/// The same with knobs.
+fn run_with(kernel: &str, percent: u32, knobs: &[(&str, &str)]) -> Left {
     let machine = machine::load("fleet-8g").unwrap().scaled(1, 16).unwrap();
     let values = BTreeMap::from([
         ("memory".to_owned(), Value::Float(f64::from(percent) / 100.0)),
@@ -31,8 +36,9 @@ fn run(kernel: &str, percent: u32) -> Left {
         ("read_seconds".to_owned(), Value::Integer(15)),
     ]);
     let workload = highorder_workload::find("small-files", &values).unwrap();
-    let (record, world) =
-        run_on(model(machine, kernel, "never"), Inputs::default(), workload.code()).unwrap();
+    let mut spec = model(machine, kernel, "never");
+    spec.knobs.extend(knobs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
+    let (record, world) = run_on(spec, Inputs::default(), workload.code()).unwrap();
     let pageblocks_mixed = memory_map::map_of("small files", &world).statistics().pageblocks_mixed;
     Left { record, pageblocks_mixed, fallbacks: world.memory.fallbacks() }
 }
@@ -53,5 +59,17 @@ fn files_beyond_memory_mix_pageblocks_and_nearly_always_for_movable_requests() {
         let metric = |name: &str| many.record.metric(name).map(|metric| metric.samples.clone());
         assert_eq!(metric("Fragmentation events"), Some(vec![events as f64]));
         assert_eq!(metric("Fragmentation events movable"), Some(vec![movable as f64]));
+    }
+}
+
+#[test]
+fn shrinkers_look_at_as_many_names_and_inodes_as_they_are_told_of() {
+    for kernel in ["linux-3.3", "linux-4.4", "linux-6.12"] {
+        let looked_at = |pressure| {
+            let left = run_with(kernel, 150, &[("vm.vfs_cache_pressure", pressure)]);
+            left.record.delta("slabs_scanned").unwrap()
+        };
+        let [none, as_ever, more] = ["0", "100", "1000"].map(looked_at);
+        assert!(none <= as_ever && as_ever < more, "{kernel}: {none}, {as_ever}, {more}");
     }
 }

@@ -157,6 +157,14 @@ pub struct Knobs {
     pub swappiness: u8,
     /// `vm.zone_reclaim_mode`.
     pub zone_reclaim_mode: u32,
+    /// Percent of a node's pages that node reclaim leaves to unmapped files: `vm.min_unmapped_ratio`.
+    pub min_unmapped_ratio: u8,
+    /// How many of 100 unused names and inodes shrinkers are told of: `vm.vfs_cache_pressure`.
+    pub vfs_cache_pressure: u32,
+    /// How often flushers look for old pages; never if none: `vm.dirty_writeback_centisecs`.
+    pub writeback_interval: Option<Ns>,
+    /// Pages dirty for longer are old: `vm.dirty_expire_centisecs`.
+    pub dirty_expire: Ns,
     /// `kernel.numa_balancing`.
     pub numa_balancing: bool,
     /// `transparent_hugepage/*`.
@@ -170,6 +178,12 @@ impl Knobs {
         Self {
             swappiness: policy.reclaim.swappiness,
             zone_reclaim_mode: 0,
+            // mm/page_alloc.c: sysctl_min_unmapped_ratio; fs/dcache.c: sysctl_vfs_cache_pressure.
+            min_unmapped_ratio: 1,
+            vfs_cache_pressure: 100,
+            // mm/page-writeback.c: dirty_writeback_interval, dirty_expire_interval.
+            writeback_interval: Some(Ns::from_secs(5)),
+            dirty_expire: Ns::from_secs(30),
             numa_balancing: flows.numa.default_on,
             thp: flows.thp_knobs(),
         }
@@ -422,7 +436,7 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
     let nr_zones = memory.zones.len();
     let nr_lruvecs = memory.lru.lruvecs.len();
     let nr_nodes = memory.machine.nr_nodes();
-    let completions = writeback::Completions::new(writeback::limit_at_boot(&memory));
+    let completions = writeback::Completions::new(memory.dirty_limit_at_boot());
     let world = Kernel {
         memory,
         flows,

@@ -30,8 +30,6 @@ const WRITE: u32 = 2;
 const UNMAP: u32 = 4;
 /// Pressure that it begins with (`NODE_RECLAIM_PRIORITY`, mm/vmscan.c).
 const PRIORITY: u8 = 4;
-/// Percent of a node's pages that unmapped files may keep (`vm.min_unmapped_ratio`, at boot).
-const MIN_UNMAPPED_RATIO: u64 = 1;
 /// Nodes further apart than this are not reclaimed for each other (`RECLAIM_DISTANCE`,
 /// include/linux/topology.h).
 pub(crate) const RECLAIM_DISTANCE: u32 = 30;
@@ -109,7 +107,7 @@ fn node_reclaim(cx: &mut KernelCx<'_>, id: ZoneId, request: Request) -> bool {
         .filter(|(zone, _)| kernel.memory.lru.of_zone(ZoneId(*zone as u8)) == lruvec)
         .map(|(_, zone)| zone.managed_pages)
         .sum();
-    let min_unmapped = managed * MIN_UNMAPPED_RATIO / 100;
+    let min_unmapped = managed * u64::from(kernel.knobs.min_unmapped_ratio) / 100;
     let is_full = kernel.reclaimable_cache(lruvec) <= min_unmapped;
     if is_full || std::mem::replace(&mut kernel.lru_flags[lruvec.index()].node_reclaim, true) {
         return false;

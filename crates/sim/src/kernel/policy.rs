@@ -343,8 +343,6 @@ pub struct Files {
     /// A fault asks for its own page of a file with `__GFP_FS` and `__GFP_IO`, whatever the file system wants of requests
     /// for its pages: where there is no memory, somebody can be killed for it (c20cd45eb017, 4.5).
     pub faults_enter_fs: bool,
-    /// Anonymous pages count as memory that may be dirty, if there is swap (before 3.14; a1c3bfb2f67e).
-    pub anon_dirtyable: bool,
     /// What of the background limit a disk has for itself.
     pub background_share: BackgroundShare,
     /// A commit or shrinking lets blocks go that a journal has written to their places, and nobody else: before 5.14

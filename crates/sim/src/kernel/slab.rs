@@ -388,10 +388,11 @@ fn shrink_superblock(
     if dentries + inodes == 0 {
         return 0;
     }
-    // vm.vfs_cache_pressure is 100. 3.x counts one object more, and then full hundreds.
+    // 3.x counts one object more, and then full hundreds.
+    let share = u64::from(kernel.knobs.vfs_cache_pressure);
     let freeable = match policy.pressure {
-        SlabPressure::PerPass => (dentries + inodes + 1) / 100 * 100,
-        _ => dentries + inodes,
+        SlabPressure::PerPass => (dentries + inodes + 1) / 100 * share,
+        _ => vfs_pressure_ratio(dentries + inodes, share),
     };
     if freeable == 0 {
         return 0;
@@ -411,6 +412,11 @@ fn shrink_superblock(
     }
     cx.world().vfs.put_deferred(superblock, node, plan.deferred());
     freed
+}
+
+/// So many percent of some objects, without a product that does not fit.
+fn vfs_pressure_ratio(objects: u64, percent: u64) -> u64 {
+    objects / 100 * percent + objects % 100 * percent / 100
 }
 
 /// Frees nodes of files' trees that hold nothing but shadows, if there are more than an eighth of all pages.
@@ -507,6 +513,15 @@ mod tests {
         // Nothing scanned counts as 32 pages: 64 * 10000 / 1001 = 639.
         let plan = ShrinkPlan::new(share(0, 1000), 10_000, 2, 1024, 0, true);
         assert_eq!(batches(plan), (vec![], 639));
+    }
+
+    #[test]
+    fn vfs_cache_pressure_is_the_percentage_of_objects_that_shrinkers_are_told_of() {
+        assert_eq!(vfs_pressure_ratio(12_345, 100), 12_345);
+        assert_eq!(vfs_pressure_ratio(12_345, 0), 0);
+        // 123 hundreds and 45, of which a half is rounded down: 6150 and 22.
+        assert_eq!(vfs_pressure_ratio(12_345, 50), 6_172);
+        assert_eq!(vfs_pressure_ratio(12_345, 1000), 123_450);
     }
 
     #[test]

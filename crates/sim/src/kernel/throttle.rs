@@ -131,7 +131,7 @@ pub(crate) fn wait_for_preferred_zone(cx: &mut KernelCx<'_>, want: Want, timeout
 pub(crate) fn throttle_vm_writeout(cx: &mut KernelCx<'_>, gfp: Gfp, waiter: Waiter) {
     loop {
         let kernel = cx.world();
-        let (_, hard) = kernel.dirty_limits();
+        let (_, hard) = kernel.memory.dirty_limits();
         let limit = match kernel.flows.stall.writeout_limit {
             WriteoutLimit::Off => return,
             WriteoutLimit::Dirty => hard,

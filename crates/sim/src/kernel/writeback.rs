@@ -1,6 +1,6 @@
-//! Dirty pages on their way to the disk: flushers, dirty limits, sync.
+//! Dirty pages on their way to the disk: flushers, writers that wait, sync.
 //!
-//! Models: mm/page-writeback.c (`balance_dirty_pages`, `global_dirty_limits`), fs/fs-writeback.c
+//! Models: mm/page-writeback.c (`balance_dirty_pages`), fs/fs-writeback.c
 //! (`wb_writeback`, `writeback_sb_inodes`, `writeback_single_inode`, `__mark_inode_dirty`), v4.4 and v6.12;
 //! fs/fs-writeback.c (`over_bground_thresh`), mm/page-writeback.c (`bdi_dirty_limit`, `calc_period_shift`),
 //! lib/proportions.c (`prop_fraction_percpu`), v3.3.
@@ -30,25 +30,14 @@ use super::{Kernel, KernelCx, PAGE_BYTES, Stall, TENTH, inodes, journal, xfs_log
 use crate::device::Io;
 use crate::sched::DeviceId;
 use crate::task::Mode;
+use highorder_mm::Pfn;
 use highorder_mm::filemap::{CachedPage, FileId};
-use highorder_mm::lru::LruList;
 use highorder_mm::vma::ProcessId;
 use highorder_mm::warm::AHEAD;
-use highorder_mm::watermark::Mark;
-use highorder_mm::zone::Zone;
-use highorder_mm::{Memory, Pfn};
 use highorder_words::Ns;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// Share of dirtyable memory above which flushers work, in percent (`vm.dirty_background_ratio`).
-const BACKGROUND_RATIO: u64 = 10;
-/// Share above which writers wait (`vm.dirty_ratio`).
-const DIRTY_RATIO: u64 = 20;
-/// How often flushers look for old pages (`vm.dirty_writeback_centisecs`).
-const INTERVAL: Ns = Ns::from_secs(5);
-/// Pages dirty for longer are written (`vm.dirty_expire_centisecs`).
-const EXPIRE: Ns = Ns::from_secs(30);
 /// Pages of a file that are written at least before it is the next one's turn (`MIN_WRITEBACK_PAGES`: 4 MiB).
 const CHUNK_PAGES: u64 = 1024;
 /// How long a flusher writes before it looks whether there is still reason to (`writeback_sb_inodes`: HZ / 10).
@@ -194,20 +183,6 @@ impl Flusher {
 }
 
 impl Kernel {
-    /// The background and the hard limit of dirty pages.
-    #[doc(alias = "global_dirty_limits")]
-    #[must_use]
-    pub fn dirty_limits(&self) -> (u64, u64) {
-        let zones = self.memory.zones.iter();
-        let free: u64 = zones.map(|zone| zone.nr_free_pages.saturating_sub(kept_back(zone))).sum();
-        let list = |list| self.memory.nr_lru(list);
-        let mut dirtyable = free + list(LruList::InactiveFile) + list(LruList::ActiveFile) + 1;
-        if self.flows.files.anon_dirtyable && self.memory.swap.nr_free() > 0 {
-            dirtyable += list(LruList::InactiveAnon) + list(LruList::ActiveAnon);
-        }
-        (dirtyable * BACKGROUND_RATIO / 100, dirtyable * DIRTY_RATIO / 100)
-    }
-
     /// Lets the smoothed dirty limit follow the hard one: up at once, down by a part of the distance each
     /// time (`update_dirty_limit`). Called by whoever writes or is held back for it.
     fn update_dirty_limit(&mut self, now: Ns) {
@@ -215,7 +190,7 @@ impl Kernel {
         if now.saturating_sub(at) < BANDWIDTH_INTERVAL {
             return;
         }
-        let (_, limit) = self.dirty_limits();
+        let (_, limit) = self.memory.dirty_limits();
         let floor = limit.max(self.nr_dirty_and_writeback());
         let smoothed =
             if smoothed < limit { limit } else { smoothed - (smoothed.saturating_sub(floor) >> 5) };
@@ -259,19 +234,6 @@ impl Kernel {
     }
 }
 
-/// Pages of a zone that are not for files (`dirty_balance_reserve`, since 3.16 `totalreserve_pages`).
-fn kept_back(zone: &Zone) -> u64 {
-    let reserve = zone.lowmem_reserve.iter().max().copied().unwrap_or(0);
-    (reserve + zone.watermarks.pages(Mark::High)).min(zone.managed_pages)
-}
-
-/// How many pages may be dirty when a machine starts: all memory is free then.
-#[doc(alias = "page_writeback_init")]
-pub(super) fn limit_at_boot(memory: &Memory) -> u64 {
-    let dirtyable: u64 = memory.zones.iter().map(|zone| zone.managed_pages - kept_back(zone)).sum();
-    dirtyable * DIRTY_RATIO / 100
-}
-
 /// Slows a writer down so that it writes no faster than the disk, once more is dirty than half way between
 /// the limits. Suspends.
 ///
@@ -287,7 +249,7 @@ pub(crate) fn balance_dirty_pages(
         let now = cx.now();
         let kernel = cx.world();
         kernel.update_dirty_limit(now);
-        let (background, limit) = kernel.dirty_limits();
+        let (background, limit) = kernel.memory.dirty_limits();
         let dirty = kernel.nr_dirty_and_writeback();
         let free_run = (background + limit) / 2;
         if kernel.memory.files.nr_dirty() > background {
@@ -314,7 +276,7 @@ pub(crate) fn balance_dirty_pages(
         let pause = pause.min(PAUSE_MAX);
         cx.sleep(pause);
         (cx.world().on_stall)(Stall::DirtyThrottle, pause);
-        let (_, limit) = cx.world().dirty_limits();
+        let (_, limit) = cx.world().memory.dirty_limits();
         if cx.world().nr_dirty_and_writeback() < limit {
             return Ok(());
         }
@@ -414,7 +376,7 @@ impl Kernel {
     /// which has had them since they changed.
     #[doc(alias = "writeback_single_inode")]
     fn write_inodes(&mut self, device: DeviceId, now: Ns) {
-        let age_least = if self.writes_all(device) { Ns::ZERO } else { EXPIRE };
+        let age_least = if self.writes_all(device) { Ns::ZERO } else { self.knobs.dirty_expire };
         while let Some(&(at, file)) = self.flushers[device.0 as usize].dirty_inodes.first()
             && now.saturating_sub(at) >= age_least
         {
@@ -432,7 +394,8 @@ impl Kernel {
     #[doc(alias = "over_bground_thresh")]
     #[doc(alias = "wb_over_bg_thresh")]
     fn is_over_background(&self, device: DeviceId) -> bool {
-        let (nr_dirty, (background, _)) = (self.memory.files.nr_dirty(), self.dirty_limits());
+        let (nr_dirty, (background, _)) =
+            (self.memory.files.nr_dirty(), self.memory.dirty_limits());
         if nr_dirty > background {
             return true;
         }
@@ -460,10 +423,11 @@ impl Kernel {
     #[doc(alias = "wb_do_writeback")]
     fn reason_to_write(&mut self, device: DeviceId, now: Ns) -> Option<Reason> {
         let is_over = self.is_over_background(device);
+        let interval = self.knobs.writeback_interval;
         let flusher = &mut self.flushers[device.0 as usize];
         if flusher.nr_wanted > 0 {
             Some(Reason::Wanted)
-        } else if now.saturating_sub(flusher.looked_at) >= INTERVAL {
+        } else if interval.is_some_and(|most| now.saturating_sub(flusher.looked_at) >= most) {
             flusher.looked_at = now;
             Some(Reason::Old)
         } else {
@@ -492,7 +456,7 @@ impl Kernel {
             return;
         }
         let again = std::mem::take(&mut flusher.again);
-        let age_least = if reason == Reason::Old { EXPIRE } else { Ns::ZERO };
+        let age_least = if reason == Reason::Old { self.knobs.dirty_expire } else { Ns::ZERO };
         let is_due = |&(at, _): &(Ns, FileId)| now.saturating_sub(at) >= age_least;
         let dirty = self.memory.files.dirty_files();
         let mut found: Vec<(Ns, FileId)> = dirty
@@ -531,7 +495,12 @@ pub(crate) fn flusher(cx: &mut KernelCx<'_>, device: DeviceId) {
         let reason = kernel.reason_to_write(device, now);
         let progress = reason.map_or(0, |reason| write_back(cx, device, reason));
         if progress == 0 {
-            cx.wait_timeout(queue, INTERVAL);
+            match cx.world().knobs.writeback_interval {
+                Some(interval) => {
+                    cx.wait_timeout(queue, interval);
+                }
+                None => cx.wait(queue),
+            }
         }
     }
 }

@@ -134,7 +134,7 @@ fn a_file_that_is_deleted_gives_all_its_memory_and_space_back() {
         let (_, mut sim) = run(&machine(100), kernel, |cx| {
             let free = cx.world().memory.zones.iter().map(|zone| zone.nr_free_pages).sum::<u64>();
             for _ in 0..3 {
-                let file = write_all(cx, 64 * MIB);
+                let file = write_all(cx, 32 * MIB);
                 filemap::unlink(cx, file);
             }
             let memory = &mut cx.world().memory;
@@ -163,6 +163,49 @@ fn old_dirty_pages_are_written_though_nobody_asks() {
 }
 
 #[test]
+fn flushers_look_for_old_pages_as_often_as_they_are_told_to() {
+    // Seconds between looks, seconds after which a page is old, and whether any is dirty still after so many.
+    for (interval, expire, seconds, is_dirty) in [
+        (None, 1, 40, true),
+        (Some(1), 2, 10, false),
+        (Some(20), 2, 10, true),
+        (Some(1), 20, 10, true),
+    ] {
+        let (_, mut sim) = run(&machine(100), "linux-6.12", move |cx| {
+            let knobs = &mut cx.world().knobs;
+            knobs.writeback_interval = interval.map(Ns::from_secs);
+            knobs.dirty_expire = Ns::from_secs(expire);
+            // Flushers learn of it when they have waited as they were told to before.
+            cx.sleep(Ns::from_secs(6));
+            let file = write_all(cx, 8 * MIB);
+            cx.sleep(Ns::from_secs(seconds));
+            let (_, dirty) = cx.world().memory.files.counts(file);
+            assert_eq!(dirty > 0, is_dirty, "{interval:?} {expire}: {dirty}");
+        });
+        check(&mut sim);
+    }
+}
+
+#[test]
+fn no_more_is_dirty_than_what_may_be() {
+    for kernel in KERNELS {
+        let (_, mut sim) = run(&machine(100), kernel, move |cx| {
+            let file = write_all(cx, 32 * MIB);
+            let memory = &mut cx.world().memory;
+            assert_eq!(memory.files.counts(file).1, 8192, "less than a tenth of memory");
+            memory.policy.dirty.bytes = 8 * MIB;
+            memory.policy.dirty.background_bytes = 4 * MIB;
+            let file = write_all(cx, 256 * MIB);
+            let memory = &cx.world().memory;
+            assert_eq!(memory.files.counts(file).0, 65536);
+            let dirty = memory.files.nr_dirty();
+            assert!(dirty <= 2048 + 64, "{kernel}: {dirty} pages");
+        });
+        check(&mut sim);
+    }
+}
+
+#[test]
 fn a_disk_that_was_hardly_written_to_is_left_with_hardly_anything_dirty_before_3_6() {
     // As much is written as starts flushers. What is dirty once they have stopped again, in percent of that limit.
     let left_dirty = |kernel: &str, rounds: u64| {
@@ -170,7 +213,7 @@ fn a_disk_that_was_hardly_written_to_is_left_with_hardly_anything_dirty_before_3
         let seen = left.clone();
         // Its disk is faster than its flusher.
         run(&machine::load("guest-tcg").unwrap(), kernel, move |cx| {
-            let limit = cx.world().dirty_limits().0;
+            let limit = cx.world().memory.dirty_limits().0;
             for _ in 0..rounds {
                 // Small files: a flusher looks at what is dirty only every tenth of a second.
                 for _ in 0..=limit / 16 {
@@ -381,7 +424,7 @@ fn a_call_for_much_has_as_much_read_ahead_since_4_10() {
         let ahead = Rc::new(Cell::new(0));
         let seen = ahead.clone();
         let (_, mut sim) = run(&machine(100), kernel, move |cx| {
-            let file = write_all(cx, 64 * MIB);
+            let file = write_all(cx, 32 * MIB);
             writeback::fsync(cx, file).unwrap();
             filemap::drop_pagecache(cx);
             assert_eq!(cx.world().memory.files.counts(file).0, 0);
@@ -469,7 +512,8 @@ fn reclaim_and_flushers_take_their_time_for_each_page_they_free_or_write() {
     let price = (costs.clear_base_page.once() - costs.lock_pair.once()).0;
     let pages = freed_slowly + written;
     let ratio = (slow - fast) as f64 / (pages * price) as f64;
-    assert!((0.9..1.1).contains(&ratio), "{ratio} of what {pages} pages cost");
+    // Where reclaim is slow a writer finds other zones full, and does other work.
+    assert!((0.85..1.15).contains(&ratio), "{ratio} of what {pages} pages cost");
 }
 
 #[test]

@@ -183,7 +183,7 @@ pub(crate) fn linux_3_3() -> Policy {
     policy.fallback.rule = FallbackRule::MoveOrTake;
     policy.zone.fair_batches = false;
     policy.zone.zonelist_order = ZonelistOrder::FoundAtBoot;
-    policy.zone.dirty_percent = 20;
+    policy.dirty.counts_anon = true;
     policy.watermark.check = WatermarkCheck::EachOrder;
     policy.watermark.urgency = Urgency::NonBlockingAlone;
     policy.watermark.reserve_blocks_max = 2;
