@@ -22,18 +22,36 @@ pub(crate) fn write_new(
     sys.close_file(file)
 }
 
-/// The same, done by a process of its own, as benchmarks have `dd` do it: where the scheduler lets that run,
-/// the file's pages are.
+/// Creates a file full of what cannot be compressed, as mmtests does (`create_random_file`, shellpacks/common.sh, 2016):
+/// `dd` copies a file of 20 MB over and over, in pieces of 512 bytes, which is what it takes where it is told nothing.
+/// That is slower than memory is written, so that disks may keep up. It is a process of its own: where the scheduler
+/// lets that run, the file's pages are.
+///
+/// Departs: one process does it, not one for each 20 MB. Visible as: all of the file is written from one node.
 ///
 /// # Errors
 /// What the system refused it, or [`Failure::Killed`].
-pub(crate) fn write_by_process(
+pub(crate) fn create_random_file(
     sys: &mut dyn System,
     name: &'static str,
     bytes: u64,
-    block: u64,
 ) -> Result<(), Failure> {
-    let code: Code = Box::new(move |sys| write_new(sys, name, bytes, block));
+    const BASE: &str = "random_base_file";
+    const BASE_BYTES: u64 = 20 * 1_048_575;
+    const BLOCK: u64 = 512;
+    let code: Code = Box::new(move |sys| {
+        write_new(sys, BASE, BASE_BYTES.min(bytes), BLOCK)?;
+        let base = sys.open_file(BASE)?;
+        let file = sys.create_file(name)?;
+        for (at, part) in blocks(bytes, BLOCK) {
+            let from = at % (BASE_BYTES / BLOCK * BLOCK);
+            sys.read_file(base, from, part)?;
+            sys.write_file(file, at, part)?;
+        }
+        sys.close_file(file)?;
+        sys.close_file(base)?;
+        sys.unlink(BASE)
+    });
     let writer = sys.spawn(ThreadSpec::process("dd"), code)?;
     sys.join(writer)
 }

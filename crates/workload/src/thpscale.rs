@@ -11,7 +11,7 @@
 //! as: the other threads wait less for the first that is done. One run is one N, and its duration
 //! begins once the file has been written. Visible as: where mmtests writes the file once for all, durations hold none.
 
-use crate::files::write_by_process;
+use crate::files::create_random_file;
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{
     ADVICE, Ended, advice, report_killed, report_seconds, run_process, run_threads,
@@ -53,8 +53,6 @@ pub(crate) const WORKLOAD: Workload = Workload {
 };
 
 const FILE: &str = "thpscale-file";
-/// Written at a time.
-const BLOCK: u64 = 1 << 20;
 /// What is added to each thread's share before it is rounded up to whole huge pages.
 const SHARE_EXTRA: u64 = 6 << 20;
 /// The page that is asked about: if it came with the first, all did.
@@ -78,7 +76,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let machine = sys.machine();
     let (page_bytes, huge) = (machine.page_bytes, machine.huge_pages);
     let file_pages = settings.pages("memory", machine);
-    write_by_process(sys, FILE, file_pages * page_bytes, BLOCK)?;
+    create_random_file(sys, FILE, file_pages * page_bytes)?;
     sys.sync()?;
     sys.drop_caches(Caches::All)?;
     sys.note_before();

@@ -4,14 +4,14 @@
 //! Models: mmtests' usemem benchmark (2016): two processes of N threads each. Those of the first write
 //! private mappings of their share of 0.64 of memory, in ascending order, one word every 4096 bytes, 30
 //! times. Those of the second map one file, shared: each the first N-th of 0.16 of memory, and read one
-//! word every 4096 bytes, 30 times. The file, of that size and 32 MiB more, was written before, by `dd`. A shell starts
+//! word every 4096 bytes, 30 times. The file, of that size and 32 MiB more, was written before, as `create_random_file` says. A shell starts
 //! the second process right after the first: by the time it has forked and executed the program once more, the
 //! first one's threads are there.
 //! Departs: no word is checked before it is rewritten. Visible as: a little less time outside the kernel.
 //! One run is one repetition with one N, and its duration begins once the file has been written. Visible as: where
 //! mmtests writes the file once for all runs, durations hold none.
 
-use crate::files::write_by_process;
+use crate::files::create_random_file;
 use crate::parameters::{Kind, Parameter, Settings};
 use crate::process::{
     ADVICE, Ended, advice, report_killed, report_seconds, run_processes, run_threads,
@@ -65,8 +65,6 @@ pub(crate) const WORKLOAD: Workload = Workload {
 const FILE: &str = "usemem-file";
 /// By how much the file is longer than what is read of it.
 const FILE_EXTRA: u64 = 32 << 20;
-/// Written at a time.
-const BLOCK: u64 = 1 << 20;
 /// By how much the second program begins later than the first: what a shell's fork and a program's start take.
 /// Measured: 0.7 to 1 ms between the first lines of two programs that bash starts in the background, Linux 6.18.
 const LATER: Ns = Ns::from_millis(1);
@@ -77,7 +75,7 @@ fn run(sys: &mut dyn System, settings: &Settings) -> Result<(), Failure> {
     let pages = settings.pages("memory", machine);
     let file_pages = settings.pages("file", machine);
     if file_pages > 0 {
-        write_by_process(sys, FILE, file_pages * page_bytes + FILE_EXTRA, BLOCK)?;
+        create_random_file(sys, FILE, file_pages * page_bytes + FILE_EXTRA)?;
         sys.sync()?;
         sys.note_before();
     }
