@@ -6,6 +6,7 @@ use highorder_mm::gfp::Gfp;
 use highorder_mm::policy::Policy;
 use highorder_mm::types::{NodeId, Order, ZoneKind};
 use highorder_mm::watermark::Mark;
+use highorder_mm::zone::ZoneId;
 use highorder_mm::{CpuId, Machine, Memory, NodeSpec, ZoneSpec};
 
 /// One node with 8000 pages that may be dirty: of 8192 those above the high mark, which is 192 where min is 128.
@@ -34,16 +35,21 @@ fn limits_are_shares_of_what_is_free_or_bytes() {
     assert_eq!(memory.dirty_limits(), (5, 10));
 }
 
-/// The node that a page to be written comes from on the fast path, where a task on node 0 asks.
-fn node_of_written_page(memory: &mut Memory) -> NodeId {
-    let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::WRITE;
+/// The zone that a page comes from where a task on node 0 asks for it at this mark. It is given back.
+pub(crate) fn zone_of_page(memory: &mut Memory, gfp: Gfp, mark: Mark) -> ZoneId {
     let request =
         Request { order: Order(0), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
     let flags = memory.fast_path_flags(request);
-    let pfn = memory.get_page_from_freelist(request, Some(Mark::Low), flags).unwrap();
+    let pfn = memory.get_page_from_freelist(request, Some(mark), flags).unwrap();
     memory.free(pfn, Order(0), CpuId(0));
     memory.drain_all_pages(None);
-    memory.zones[memory.zone_of(pfn).index()].node
+    memory.zone_of(pfn)
+}
+
+/// The node that a page to be written comes from on the fast path.
+fn node_of_written_page(memory: &mut Memory) -> NodeId {
+    let zone = zone_of_page(memory, Gfp::HIGHUSER_MOVABLE | Gfp::WRITE, Mark::Low);
+    memory.zones[zone.index()].node
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What was different in 3.x, worked by hand: fallback, the reserve of last resort, marks of each order, cold
 //! pages, zonelists, scan counts.
 
+use crate::dirty::zone_of_page;
 use crate::scene::{all_free, linux_3_3, linux_3_4_rc2, linux_4_4, single_zone};
 use highorder_mm::alloc::Request;
 use highorder_mm::fallback::SearchMode;
@@ -275,27 +276,18 @@ fn a_page_to_be_written_is_not_taken_where_a_fifth_is_dirty() {
     let machine = machine(&[&[(Dma32, 8192), (Normal, 8192)]]);
     let mut memory = all_free(&machine, &linux_3_3());
     memory.setup_watermarks(Some(1024), false);
-    let zone = |memory: &mut Memory, gfp, mark| {
-        let request =
-            Request { order: Order(0), gfp, cpu: CpuId(0), node: NodeId(0), past_lists: false };
-        let flags = memory.fast_path_flags(request);
-        let pfn = memory.get_page_from_freelist(request, Some(mark), flags).unwrap();
-        memory.free(pfn, Order(0), CpuId(0));
-        memory.zone_of(pfn)
-    };
     memory.drain_all_pages(None);
     // min 128, high 192; Normal keeps nothing for others: 8000 of 8192 pages may be dirty, a fifth is 1600.
     assert_eq!(memory.zones[1].watermarks.raw(Mark::High), 192);
     let write = Gfp::HIGHUSER_MOVABLE | Gfp::WRITE;
     memory.lru.lruvecs[1].stats.nr_dirty = 1000;
     memory.lru.lruvecs[1].stats.nr_writeback = 600;
-    assert_eq!(zone(&mut memory, write, Mark::Low), ZoneId(1));
-    memory.drain_all_pages(None);
+    assert_eq!(zone_of_page(&mut memory, write, Mark::Low), ZoneId(1));
     memory.lru.lruvecs[1].stats.nr_writeback = 601;
-    assert_eq!(zone(&mut memory, write, Mark::Low), ZoneId(0));
-    assert_eq!(zone(&mut memory, Gfp::HIGHUSER_MOVABLE, Mark::Low), ZoneId(1));
+    assert_eq!(zone_of_page(&mut memory, write, Mark::Low), ZoneId(0));
+    assert_eq!(zone_of_page(&mut memory, Gfp::HIGHUSER_MOVABLE, Mark::Low), ZoneId(1));
     // Only the fast path minds.
-    assert_eq!(zone(&mut memory, write, Mark::Min), ZoneId(1));
+    assert_eq!(zone_of_page(&mut memory, write, Mark::Min), ZoneId(1));
 }
 
 #[test]
