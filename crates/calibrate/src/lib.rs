@@ -6,7 +6,7 @@
 //! Safe to run as any user: it allocates [`BUFFER_BYTES`] a few times, writes a nameless file to a disk
 //! that is asked for, makes and removes empty files there, and changes nothing but what [`Shrinkers::Asked`]
 //! says. Each number is the least of several repetitions, because whatever else runs can only make a
-//! repetition longer (but for remote flushes, a median). All but the remote costs are measured on one CPU.
+//! repetition longer (but for remote flushes, a median); of fewer where they take long, as on an emulated CPU. All but the remote costs are measured on one CPU.
 //!
 //! What cannot be measured from user space is measured by its like: list operations and scanning by
 //! arrays of 64-byte entries (the size of a `struct page`), the four-level walk by four dependent loads
@@ -41,7 +41,7 @@ use std::io::{Read, Write, pipe};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Size of the buffers that have to be beyond every cache.
 pub const BUFFER_BYTES: usize = 256 << 20;
@@ -55,6 +55,13 @@ const BLOCK_STRIDE: usize = 512 * 64;
 const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 const REPETITIONS: usize = 5;
+/// How many of them there are at least, however long one takes.
+const LEAST_REPETITIONS: usize = 2;
+/// After so long no further one begins.
+const REPEATING: Duration = Duration::from_secs(2);
+/// Loads of a repetition. An array beyond the caches has more lines than that, and each repetition goes on where the last
+/// one ended.
+const LOADS: usize = 1 << 20;
 /// Nanoseconds of a flush of one translation: see where it is used.
 const LOCAL_FLUSH: f64 = 100.0;
 
@@ -421,12 +428,20 @@ impl Drop for Bound {
 
 /// The least of several repetitions, in nanoseconds for each of `count`.
 fn least(count: usize, mut work: impl FnMut()) -> f64 {
-    let once = || {
+    let mut once = || {
         let start = Instant::now();
         work();
         start.elapsed().as_nanos() as f64 / count as f64
     };
-    std::iter::repeat_with(once).take(REPETITIONS).fold(f64::INFINITY, f64::min)
+    repetitions().map(|()| once()).fold(f64::INFINITY, f64::min)
+}
+
+/// As often as something is measured: [`REPETITIONS`] times, or fewer once it has taken [`REPEATING`].
+fn repetitions() -> impl Iterator<Item = ()> {
+    let start = Instant::now();
+    (0..REPETITIONS)
+        .take_while(move |&n| n < LEAST_REPETITIONS || start.elapsed() < REPEATING)
+        .map(drop)
 }
 
 /// An order of `0..count` that no prefetcher foresees, always the same (a linear congruential walk).
@@ -477,7 +492,7 @@ fn fault() -> std::io::Result<f64> {
         black_box(&mut fresh);
         Ok(start.elapsed().as_nanos() as f64 / (BUFFER_BYTES / PAGE) as f64)
     };
-    (0..REPETITIONS).try_fold(f64::INFINITY, |least, _| Ok(least.min(once()?)))
+    repetitions().try_fold(f64::INFINITY, |least, ()| Ok(least.min(once()?)))
 }
 
 /// The kernel's copy of so many bytes to user space, with the call that asks for it.
@@ -536,7 +551,7 @@ fn ping_pong() -> std::io::Result<(f64, f64)> {
 
 /// A load that depends on the one before, over `entries` lines that lie `stride` bytes apart.
 fn chase(entries: usize, stride: usize) -> f64 {
-    chase_through(&ring(entries, stride), entries)
+    chase_through(&ring(entries, stride))
 }
 
 /// An array in which each of `entries` lines, `stride` bytes apart, says where the next one is.
@@ -550,11 +565,10 @@ fn ring(entries: usize, stride: usize) -> Vec<u64> {
     array
 }
 
-fn chase_through(array: &[u64], entries: usize) -> f64 {
-    let loads = entries.max(1 << 20);
+fn chase_through(array: &[u64]) -> f64 {
     let mut at = 0;
-    least(loads, || {
-        for _ in 0..loads {
+    least(LOADS, || {
+        for _ in 0..LOADS {
             at = array[at] as usize;
         }
         black_box(at);
@@ -606,7 +620,7 @@ fn remote_access(allowed: &[u32], nodes: &[Vec<u32>]) -> std::io::Result<Option<
     let entries = BUFFER_BYTES / 64;
     let build = move || Bound::to(cpu).map(|_bound| ring(entries, 64));
     let array = std::thread::spawn(build).join().expect("building a ring does not panic")?;
-    Ok(Some((chase_through(&array, entries), node)))
+    Ok(Some((chase_through(&array), node)))
 }
 
 /// What taking write access from so many pages takes longer while another thread of the process runs on another
@@ -667,7 +681,7 @@ fn least_cpu_time(
     mut work: impl FnMut() -> std::io::Result<()>,
 ) -> std::io::Result<f64> {
     let mut least = f64::INFINITY;
-    for _ in 0..REPETITIONS {
+    for () in repetitions() {
         let before = cpu_time();
         work()?;
         least = least.min((cpu_time() - before) / count as f64);
@@ -700,7 +714,7 @@ fn reclaim_page(place: &Place) -> std::io::Result<Option<(f64, Option<f64>)>> {
         Ok(map)
     };
     let (mut plain, mut mapped) = (f64::INFINITY, Some(f64::INFINITY));
-    for _ in 0..REPETITIONS {
+    for () in repetitions() {
         drop(read()?);
         let start = Instant::now();
         forget()?;
@@ -742,7 +756,7 @@ fn write_pages(place: &Place) -> std::io::Result<Option<Written>> {
     let mut page = [1; PAGE];
     let places = || (0..BYTES / PAGE).map(|n| at + (n * PAGE) as u64);
     let (mut new, mut again, mut read) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
-    for _ in 0..REPETITIONS {
+    for () in repetitions() {
         // What was written has to be on the disk before it can be forgotten.
         file.sync_data()?;
         fadvise(&file, at, NonZeroU64::new(BYTES as u64), rustix::fs::Advice::DontNeed)?;
@@ -834,6 +848,13 @@ mod tests {
             at = array[at] as usize;
         }
         assert_eq!(at, 0);
+    }
+
+    #[test]
+    fn what_takes_long_is_repeated_twice_and_what_does_not_five_times() {
+        assert_eq!(repetitions().count(), REPETITIONS);
+        let long = repetitions().map(|()| std::thread::sleep(REPEATING));
+        assert_eq!(long.count(), LEAST_REPETITIONS);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 )]
 
 use super::disk::disk_of;
-use super::{Measured, PAGE, REPETITIONS, cost_of, cpu_time};
+use super::{Measured, PAGE, cost_of, cpu_time, repetitions};
 use memmap2::{Advice, MmapMut};
 use rustix::mm::madvise;
 use std::fs;
@@ -44,7 +44,7 @@ pub fn measure_swap(disk: &Path, costs: &mut Vec<Measured>) -> io::Result<()> {
     let statistics = disk_of(Path::new("/"), fs::metadata(disk)?.rdev());
     let statistics = statistics.ok_or_else(|| io::Error::other("the swap disk is not in /sys"))?;
     let mut least = Swapped { out: f64::INFINITY, back: f64::INFINITY };
-    for _ in 0..REPETITIONS {
+    for () in repetitions() {
         let Some(swapped) = swap_once(&statistics.join("stat"), request)? else { return Ok(()) };
         least.out = least.out.min(swapped.out - rmap);
         least.back = least.back.min(swapped.back - fault - filling);
