@@ -29,7 +29,7 @@ fn drawn_experiments_keep_every_invariant_and_leave_the_same_bytes_twice() {
     if let Ok(seed) = env::var(CHILD) {
         return child(seed.parse().expect("a seed"));
     }
-    let (first, nr) = (number("SEED", 1), number("SEEDS", 200));
+    let (first, nr) = (number("SEED", 1), number("SEEDS", 120));
     let (next, failed) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     let workers = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {

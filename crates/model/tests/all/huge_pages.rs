@@ -178,6 +178,29 @@ fn defer_wakes_kswapd_and_kcompactd_and_never_stalls() {
 }
 
 #[test]
+fn kswapd_takes_for_enough_what_it_sleeps_on_where_kcompactd_makes_the_blocks() {
+    let machine = machine::load("one-node-8g").unwrap().scaled(1, 128).unwrap();
+    for kernel in ["linux-4.4-nodefrag", "linux-4.6"] {
+        let set = |_: &mut KernelFile, knobs: &mut Knobs| {
+            knobs.thp.enabled = Enabled::Always;
+            knobs.swappiness = 0;
+        };
+        let sim = run(&machine, kernel, set, |cx| {
+            let zones = &cx.world().memory.zones;
+            let pages: u64 = zones.iter().map(|zone| zone.managed_pages).sum();
+            let pages = (pages * 11 / 10) as u32;
+            let start = cx.world().memory.spaces.mmap(PROCESS, pages, MemPolicy::Default);
+            for _ in 0..2 {
+                touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
+            }
+        });
+        let runs = count(&sim, Vm::PageOutRun);
+        // Millions, if single pages sufficed for one and not for the other.
+        assert!((1..50_000).contains(&runs), "{kernel}: {runs}");
+    }
+}
+
+#[test]
 fn khugepaged_reclaims_and_compacts_for_itself_and_wakes_nobody() {
     for kernel in ["linux-4.4-nodefrag", "linux-4.6"] {
         let set = |_: &mut KernelFile, knobs: &mut Knobs| knobs.thp.enabled = Enabled::Always;

@@ -501,7 +501,7 @@ fn highest_unbalanced(
         }
         age_active_anon(cx, lruvec, scan);
         let kernel = cx.world();
-        if !kernel.zone_balanced(id, scan.order, 0, ZoneKind::Dma) {
+        if !kernel.zone_suffices(id, scan.order, 0, ZoneKind::Dma) {
             return Some(kernel.memory.zones[id.index()].kind);
         }
         let flags = &mut kernel.lru_flags[lruvec.index()];
