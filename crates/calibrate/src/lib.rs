@@ -6,7 +6,8 @@
 //! Safe to run as any user: it allocates [`BUFFER_BYTES`] a few times, writes a nameless file to a disk
 //! that is asked for, makes and removes empty files there, and changes nothing but what [`Shrinkers::Asked`]
 //! says. Each number is the least of several repetitions, because whatever else runs can only make a
-//! repetition longer (but for remote flushes, a median); of fewer where they take long, as on an emulated CPU. All but the remote costs are measured on one CPU.
+//! repetition longer (but for remote flushes, a median); of fewer where they take long, as on an emulated CPU. All but
+//! the remote costs are measured on one CPU.
 //!
 //! What cannot be measured from user space is measured by its like: list operations and scanning by
 //! arrays of 64-byte entries (the size of a `struct page`), the four-level walk by four dependent loads
