@@ -9,9 +9,9 @@ use highorder_sim::Ns;
 use highorder_workload::Value;
 use std::collections::BTreeMap;
 
-/// Two hours of the services on this share of 128 GiB, of which some ask for huge pages at once and for all
+/// An hour of the services on this share of 128 GiB, of which some ask for huge pages at once and for all
 /// others kcompactd does.
-fn two_hours(kernel: &str, denominator: u32) -> Record {
+fn an_hour(kernel: &str, denominator: u32) -> Record {
     let machine = machine::load("fleet-128g").unwrap().scaled(1, denominator).unwrap();
     let kernel = KernelFile::load(kernel).unwrap();
     let size =
@@ -24,7 +24,7 @@ fn two_hours(kernel: &str, denominator: u32) -> Record {
         ("file_turnover".to_owned(), size(256)),
         ("tree_turnover".to_owned(), size(32)),
         ("period_ms".to_owned(), Value::Integer(60_000)),
-        ("seconds".to_owned(), Value::Integer(7200)),
+        ("seconds".to_owned(), Value::Integer(3600)),
     ]);
     let workload = highorder_workload::find("fleet", &values).unwrap();
     let knob = |name: &str, value: &str| (format!("transparent_hugepage/{name}"), value.to_owned());
@@ -49,8 +49,8 @@ fn delta(record: &Record, counter: &str) -> f64 {
 #[test]
 fn the_scanner_checks_many_frames_for_a_page_and_the_free_lists_give_one_for_each_asked() {
     let mut by_size = Vec::new();
-    for denominator in [32, 8] {
-        let scanner = two_hours("linux-4.14", denominator);
+    for denominator in [64, 16] {
+        let scanner = an_hour("linux-4.14", denominator);
         let moved = delta(&scanner, "pgmigrate_success");
         assert!(moved > 1000.0, "1/{denominator}: {moved}");
         by_size.push(delta(&scanner, "compact_free_scanned") / moved);
@@ -58,7 +58,7 @@ fn the_scanner_checks_many_frames_for_a_page_and_the_free_lists_give_one_for_eac
     // Free memory does not grow with the machine as fast as its frames do.
     assert!(by_size[0] > 30.0 && by_size[1] > 1.5 * by_size[0], "{by_size:?}");
 
-    let held = two_hours("linux-4.14-direct-held", 8);
+    let held = an_hour("linux-4.14-direct-held", 16);
     let (taken, missed) =
         (delta(&held, "compact_free_direct_alloc"), delta(&held, "compact_free_direct_miss"));
     assert!(taken > 100.0, "{taken}");
@@ -66,7 +66,7 @@ fn the_scanner_checks_many_frames_for_a_page_and_the_free_lists_give_one_for_eac
     // kcompactd still scans.
     assert!(delta(&held, "compact_free_scanned") > 100.0 * taken, "{taken}");
 
-    let tail = two_hours("linux-4.14-direct-tail", 8);
+    let tail = an_hour("linux-4.14-direct-tail", 16);
     assert_eq!(delta(&tail, "compact_free_scanned"), 0.0);
     assert!(delta(&tail, "compact_free_list_alloc") >= delta(&tail, "pgmigrate_success"));
 }
