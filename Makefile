@@ -44,7 +44,7 @@ fuzz:
 	        -max_total_time=$(SECONDS) -timeout=20 -rss_limit_mb=3072 || exit 1; \
 	done
 
-# Experiments drawn from seeds, with every invariant checked; `make test` has 200 of them.
+# Experiments drawn from seeds, with every invariant checked; `make test` has 120 of them.
 SEEDS = 1000
 SEED = 1
 swarm:

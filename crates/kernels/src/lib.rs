@@ -12,10 +12,14 @@ use highorder_mm::policy::Policy;
 use highorder_sim::kernel::Flows;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use toml::de::DeTable;
 
 /// The kernel files that come with the program, by name: those of the folder `kernels`.
 pub const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+/// Those of them that were asked for: experiments name the same few over and over, and the oldest lie on a dozen others.
+static READ: [OnceLock<KernelFile>; BUILT_IN.len()] = [const { OnceLock::new() }; BUILT_IN.len()];
 
 /// Kernel files.
 const KIND: Kind = Kind { word: "kernel", built_in: BUILT_IN };
@@ -53,7 +57,13 @@ impl KernelFile {
     /// # Errors
     /// The file and line of a misspelt, missing or impossible value.
     pub fn load(name: &str) -> Result<Self, InputError> {
-        Self::read(&layers(name)?)
+        let read = || Self::read(&layers(name)?);
+        let Some(at) = BUILT_IN.iter().position(|(known, _)| *known == name) else { return read() };
+        if let Some(kernel) = READ[at].get() {
+            return Ok(kernel.clone());
+        }
+        let kernel = read()?;
+        Ok(READ[at].get_or_init(|| kernel).clone())
     }
 
     /// As [`load`](Self::load), with values of a text over those of the file.

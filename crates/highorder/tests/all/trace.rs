@@ -16,6 +16,7 @@ sample_interval_ms = 1000
 
 [workload]
 name = \"stutter\"
+rounds = 1
 
 [[variant]]
 kernel = \"linux-6.12\"
