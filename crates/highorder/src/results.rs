@@ -188,7 +188,7 @@ impl Results {
     }
 
     /// The form that is asked for, or else the experiment's.
-    fn published(&self, printing: &Printing) -> Option<PublishedForm> {
+    fn published(&self, printing: &Printing) -> Option<&'static PublishedForm> {
         published::find(printing.published.as_deref().or(self.published)?)
     }
 
@@ -197,7 +197,7 @@ impl Results {
     fn comparisons(&self, printing: &Printing) -> Vec<Comparison> {
         let Some(published) = self.published(printing) else { return self.unpublished() };
         let groups = self.groups();
-        let mut tables = compare::in_published_form(&published, &groups);
+        let mut tables = compare::in_published_form(published, &groups);
         let memory = end_state::memory(MEMORY, &groups);
         tables.extend(Some(memory).filter(|table| !table.rows.is_empty()));
         tables

@@ -555,7 +555,7 @@ impl Values {
             match &swept {
                 None => {
                     let variant = values.finish(&label, common, &[], checks);
-                    let published = values.columns(&label, form.as_ref(), checks);
+                    let published = values.columns(&label, form, checks);
                     variants.extend(variant.map(|variant| Variant { published, ..variant }));
                 }
                 Some(points) => {

@@ -10,7 +10,7 @@ pub struct Reproduction {
     /// The experiment, with those of its variants that stand for published columns.
     pub experiment: Experiment,
     /// The tables.
-    pub form: PublishedForm,
+    pub form: &'static PublishedForm,
 }
 
 impl Reproduction {

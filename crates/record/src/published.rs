@@ -175,11 +175,11 @@ pub fn names() -> Vec<&'static str> {
 
 /// The form of this name.
 #[must_use]
-pub fn find(name: &str) -> Option<PublishedForm> {
+pub fn find(name: &str) -> Option<&'static PublishedForm> {
     /// Those that were asked for: each claim asks for its own.
     static FOUND: [OnceLock<PublishedForm>; FORMS.len()] = [const { OnceLock::new() }; FORMS.len()];
     let at = FORMS.iter().position(|(known, ..)| *known == name)?;
-    Some(FOUND[at].get_or_init(|| read(FORMS[at])).clone())
+    Some(FOUND[at].get_or_init(|| read(FORMS[at])))
 }
 
 fn read((name, form, files): (&'static str, Form, &'static [File])) -> PublishedForm {

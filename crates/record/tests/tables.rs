@@ -191,7 +191,7 @@ fn results_in_a_published_form_have_its_rows_in_its_order_and_then_the_rest() {
         .map(|(label, record)| Group { label: label.to_owned(), records: vec![record] })
         .collect();
     let form = published::find("003_fsmark").unwrap();
-    let tables = compare::in_published_form(&form, &groups);
+    let tables = compare::in_published_form(form, &groups);
     for (table, like) in tables.iter().zip(&form.tables) {
         assert_eq!(table.title, like.title);
         assert_eq!(table.labels, like.columns[..2]);
@@ -224,7 +224,7 @@ fn waits_for_congestion_are_told_as_reports_of_2012_do() {
     }
     let groups = [Group { label: "x".into(), records: vec![&record] }];
     let form = published::find("003_micro").unwrap();
-    let tables = compare::in_published_form(&form, &groups);
+    let tables = compare::in_published_form(form, &groups);
     let table = tables.iter().find(|table| table.title == "FTrace congestion_wait").unwrap();
     let row = |label: &str| table.rows.iter().find(|row| row.metric == label).unwrap();
     assert_eq!(table.rows.len(), 12);
@@ -253,7 +253,7 @@ fn waits_that_nobody_looked_for_are_missing() {
         let groups = [Group { label: "x".into(), records: vec![&record] }];
         assert_eq!(compare::congestion_waits("", &groups).rows, []);
         let form = published::find("003_micro").unwrap();
-        let tables = compare::in_published_form(&form, &groups);
+        let tables = compare::in_published_form(form, &groups);
         let table = tables.iter().find(|table| table.title == "FTrace congestion_wait").unwrap();
         assert_eq!(table.rows.len(), 12);
         assert!(table.rows.iter().all(|row| row.cells[0].value.is_none()));

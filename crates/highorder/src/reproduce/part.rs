@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// One experiment beside its published tables.
 pub(super) struct Part {
-    pub(super) form: PublishedForm,
+    pub(super) form: &'static PublishedForm,
     pub(super) experiment: String,
     pub(super) description: String,
     pub(super) origin: String,
@@ -36,7 +36,7 @@ impl Part {
             experiment.variants.iter().map(|variant| variant.machine.name.as_str()).collect();
         let machines: Vec<&str> = machines.into_iter().collect();
         Self {
-            form: form.clone(),
+            form,
             experiment: experiment.name.clone(),
             description: experiment.description.clone(),
             origin: format!("{} at scale {scale}", machines.join(", ")),
@@ -68,12 +68,12 @@ impl Part {
                 scale,
             })
             .collect();
-        let ours = Cells::measured(&self.form, &measured);
+        let ours = Cells::measured(self.form, &measured);
         if self.ours.is_empty() {
             self.columns = measured.iter().flat_map(|one| one.columns.iter().cloned()).collect();
         }
         drop(measured);
-        let found = directions(&self.form, &Cells::published(), &ours);
+        let found = directions(self.form, &Cells::published(), &ours);
         if self.ours.is_empty() {
             self.tallies = vec![Tally::default(); found.len()];
             let labels = variants.iter().map(|variant| variant.name.clone());

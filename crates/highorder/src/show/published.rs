@@ -16,10 +16,10 @@ pub(super) fn table(name: &str) -> Result<Shown, Failure> {
     let cells = Cells::published();
     let titles: Vec<&str> = form.tables.iter().map(|table| table.title).collect();
     let mut sheet = begun(Kind::Table, name, &titles.join("; "));
-    let repeated = repeated_by(&form)?;
+    let repeated = repeated_by(form)?;
     sheet.heading("Repeated by");
     sheet.paragraph("  ", &by_whom(repeated.as_ref()));
-    let claims = claims_about(&form);
+    let claims = claims_about(form);
     let ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
     sheet.heading("Claims about them");
     sheet.paragraph("  ", &if ids.is_empty() { "none".to_owned() } else { ids.join(", ") });
@@ -62,7 +62,7 @@ pub(super) fn claim(id: &str) -> Result<Shown, Failure> {
     let level = level(claim.strength);
     let files = claim.files();
     let form = form_of(&claim);
-    let repeated = form.as_ref().map(repeated_by).transpose()?.flatten();
+    let repeated = form.map(repeated_by).transpose()?.flatten();
     let data = match files.is_empty() {
         true => "none: it is in words, and no program judges it".to_owned(),
         false => files.join(", "),
@@ -103,10 +103,10 @@ const fn level(strength: Strength) -> &'static str {
 }
 
 /// The form that has all tables of a claim, or at least one.
-fn form_of(claim: &Claim) -> Option<PublishedForm> {
+fn form_of(claim: &Claim) -> Option<&'static PublishedForm> {
     let files = claim.files();
     let forms = published::names().into_iter().filter_map(published::find);
-    let nr = |form: &PublishedForm| {
+    let nr = |form: &&'static PublishedForm| {
         form.tables.iter().filter(|table| files.contains(&table.file)).count()
     };
     forms.filter(|form| nr(form) > 0).max_by_key(nr)

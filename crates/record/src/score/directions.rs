@@ -70,7 +70,7 @@ mod tests {
         let cells = Cells::published();
         let (mut nr, mut nr_neutral) = (0, 0);
         for name in published::names() {
-            for direction in directions(&published::find(name).unwrap(), &cells, &cells) {
+            for direction in directions(published::find(name).unwrap(), &cells, &cells) {
                 assert_eq!(direction.is_same(), Some(true), "{direction:?}");
                 nr += 1;
                 nr_neutral += usize::from(direction.better == Better::Neutral);
