@@ -12,7 +12,7 @@ use highorder_sim::machine::{
     Machine, NODE_MIN_MIB, Node, REMOTE_DISTANCE, Reserved, SWAP_MIN_MIB, Sources, SwapArea,
     least_memory_mib,
 };
-use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Ns, SchedSpec};
+use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Elevator, Ns, SchedSpec};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::ops::Range;
@@ -236,6 +236,9 @@ struct DiskValues {
     hardware_queues: Option<Spanned<u64>>,
     /// What `queue/rotational` says: `true` or `false`. Left out, the truth.
     says_rotational: Option<bool>,
+    /// What decides about the order in which it serves (`queue/scheduler`): `noop`, `deadline` or, before 5.0, `cfq`.
+    /// Left out, `deadline` for a disk that turns and `noop` for another one.
+    elevator: Option<Elevator>,
     /// The file system on it: `ext4` or `xfs`. Left out, `ext4`.
     filesystem: Option<FileSystem>,
     /// The times of a disk that turns. A disk has either this or `flash`.
@@ -559,6 +562,11 @@ impl DiskValues {
             .hardware_queues
             .as_ref()
             .map_or(1, |queues| checks.within("hardware_queues", queues, 1..8193, ""));
+        let elevator = match (self.elevator, &kind) {
+            (Some(elevator), _) => elevator,
+            (None, DeviceKind::Rotating { .. }) => Elevator::Deadline,
+            (None, DeviceKind::Flash { .. }) => Elevator::Noop,
+        };
         DeviceSpec {
             name: name.clone(),
             capacity_bytes: capacity * 1_000_000_000,
@@ -567,6 +575,7 @@ impl DiskValues {
             max_segments: segments as u32,
             hardware_queues: queues as u32,
             says_rotational: self.says_rotational.unwrap_or(self.rotating.is_some()),
+            elevator,
             kind,
         }
     }

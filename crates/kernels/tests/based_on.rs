@@ -102,6 +102,17 @@ fn a_list_is_replaced_as_a_whole_and_its_entries_have_the_rest_from_the_bases() 
 }
 
 #[test]
+fn a_disk_of_the_same_kind_keeps_its_elevator() {
+    let text = "based_on = \"one-node-3g-2012\"\n[[disk]]\nelevator = \"cfq\"\nsource = \"mine\"\n";
+    let mine = alone(text).unwrap();
+    assert_eq!(mine.disks[0].elevator, highorder_sim::Elevator::Cfq);
+    assert_eq!(built_in("one-node-3g-2012").disks[0].elevator, highorder_sim::Elevator::Deadline);
+    let of_two = built_in("four-node-64g-flash-swap").disks.into_iter().map(|disk| disk.elevator);
+    let expected = [highorder_sim::Elevator::Deadline, highorder_sim::Elevator::Noop];
+    assert_eq!(of_two.collect::<Vec<_>>(), expected, "the second is flash");
+}
+
+#[test]
 fn nodes_as_many_as_the_bases_keep_its_distances() {
     let text = "based_on = \"two-node-64g\"\n[[node]]\nmemory_mib = 8192\n[[node]]\n";
     let mine = alone(text).unwrap();

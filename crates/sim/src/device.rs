@@ -14,11 +14,13 @@
 //! Departs: the disk's own reordering (NCQ) and write cache are left out, but for sequential requests,
 //! which cost their transfer alone. Visible as: random writes to a rotating device are slower than on
 //! disks with a large cache.
-//! Departs: flash serves in the order of arrival (noop), and has no garbage collection. Visible as: no
-//! write cliffs.
+//! Departs: flash has no garbage collection. Visible as: no write cliffs.
 
+mod cfq;
+
+use cfq::Cfq;
 use highorder_words::Ns;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Requests of one direction served before the other is considered: `fifo_batch`,
@@ -121,8 +123,34 @@ pub struct DeviceSpec {
     /// Whether the kernel takes it for a rotating disk, as it does virtio's whatever they are:
     /// `/sys/block/*/queue/rotational`. Swap slots are given out accordingly.
     pub says_rotational: bool,
+    /// What decides about the order in which it serves.
+    pub elevator: Elevator,
     /// How it works.
     pub kind: DeviceKind,
+}
+
+/// What decides about the order in which requests are served: `/sys/block/*/queue/scheduler`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Elevator {
+    /// As they arrive.
+    Noop,
+    /// Upwards from where the heads are, reads before writes, none for too long.
+    Deadline,
+    /// Shares of time for each task: what kernels before 5.0 had if nobody said otherwise.
+    Cfq,
+}
+
+impl Elevator {
+    /// What the kernel calls it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Noop => "noop",
+            Self::Deadline => "deadline",
+            Self::Cfq => "cfq",
+        }
+    }
 }
 
 /// How a device works, with its times.
@@ -200,6 +228,8 @@ pub struct Freed {
 struct Request {
     direction: Direction,
     class: Class,
+    /// Whose it is, where that counts.
+    queue: u32,
     offset: u64,
     bytes: u64,
     arrived: u64,
@@ -212,8 +242,9 @@ impl Request {
     }
 
     /// Whether a transfer goes on where it ends, and both together are no larger than `most` bytes.
-    fn takes_behind(&self, io: Io, most: u64) -> bool {
-        self.end() == io.offset && self.class == io.class && self.bytes + io.bytes <= most
+    fn takes_behind(&self, io: Io, queue: u32, most: u64) -> bool {
+        let is_alike = self.class == io.class && self.queue == queue;
+        self.end() == io.offset && is_alike && self.bytes + io.bytes <= most
     }
 }
 
@@ -234,10 +265,10 @@ impl Waiting {
     }
 
     /// Appends a transfer to the request that came or grew last, if it goes on there and then touches no other.
-    fn grow_latest(&mut self, part: Completion, most: u64) -> bool {
+    fn grow_latest(&mut self, part: Completion, queue: u32, most: u64) -> bool {
         let mut requests = self.by_place.range_mut(self.latest..);
         let Some((place, request)) = requests.next() else { return false };
-        if *place != self.latest || !request.takes_behind(part.io, most) {
+        if *place != self.latest || !request.takes_behind(part.io, queue, most) {
             return false;
         }
         let end = part.io.offset + part.io.bytes;
@@ -285,6 +316,7 @@ pub struct Device {
     congested: [bool; 2],
     /// Where the last dispatched request ended.
     head: u64,
+    cfq: Cfq,
     interface_free_at: u64,
     run: Option<Run>,
     /// Runs of reads since the last of writes that had to wait meanwhile.
@@ -305,6 +337,7 @@ impl Device {
             allocated: [0; 2],
             congested: [false; 2],
             head: 0,
+            cfq: Cfq::default(),
             interface_free_at: 0,
             run: None,
             nr_passed_over: 0,
@@ -355,7 +388,7 @@ impl Device {
     /// Puts a transfer into the queue: into a neighbouring request, or into a new one.
     ///
     /// It waits there for [`Device::dispatch`], so several transfers can merge before any is served
-    /// (the kernel's plug).
+    /// (the kernel's plug). `submitter` is the number of the task that it is for: [`Elevator::Cfq`] has a queue for each.
     ///
     /// # Errors
     /// [`QueueFull`] when it needs a new request and its class has none left.
@@ -363,7 +396,13 @@ impl Device {
     /// # Panics
     /// If the transfer is empty or reaches beyond the device.
     #[doc(alias = "__get_request")]
-    pub fn submit(&mut self, now: Ns, ticket: Ticket, io: Io) -> Result<(), QueueFull> {
+    pub fn submit(
+        &mut self,
+        now: Ns,
+        ticket: Ticket,
+        io: Io,
+        submitter: u32,
+    ) -> Result<(), QueueFull> {
         let inside = io.offset.checked_add(io.bytes).is_some_and(|e| e <= self.spec.capacity_bytes);
         assert!(
             io.bytes > 0 && inside,
@@ -374,7 +413,11 @@ impl Device {
             self.spec.capacity_bytes
         );
         let part = Completion { ticket, io };
-        if self.merge_back(part) || self.merge_front(part) {
+        let queue = match (self.spec.elevator, io.class) {
+            (Elevator::Cfq, Class::Sync) => submitter.saturating_add(1),
+            _ => cfq::ASYNC,
+        };
+        if self.merge_back(part, queue) || self.merge_front(part, queue) {
             self.stats.merges[io.direction as usize] += 1;
             return Ok(());
         }
@@ -395,11 +438,15 @@ impl Device {
         let request = Request {
             direction: io.direction,
             class: io.class,
+            queue,
             offset: io.offset,
             bytes: io.bytes,
             arrived: now.0,
             parts: vec![part],
         };
+        if self.spec.elevator == Elevator::Cfq {
+            self.cfq.add(now.0, &request);
+        }
         self.waiting[io.direction as usize].insert(self.next_number, request);
         self.next_number += 1;
         Ok(())
@@ -412,9 +459,10 @@ impl Device {
             DeviceKind::Flash { queue_depth, .. } => queue_depth as usize,
         };
         while self.in_service.len() < at_once {
-            let next = match self.spec.kind {
-                DeviceKind::Rotating { .. } => self.next_by_deadline(now.0),
-                DeviceKind::Flash { .. } => self.next_by_arrival(),
+            let next = match self.spec.elevator {
+                Elevator::Noop => self.next_by_arrival(),
+                Elevator::Deadline => self.next_by_deadline(now.0),
+                Elevator::Cfq => self.cfq.next(now.0, &self.waiting, self.head),
             };
             let Some((direction, place)) = next else { return };
             let Some(request) = self.waiting[direction as usize].remove(place) else { return };
@@ -427,7 +475,9 @@ impl Device {
     /// When the next request will be done.
     #[must_use]
     pub fn next_completion(&self) -> Option<Ns> {
-        self.in_service.first_key_value().map(|(&(done, _), _)| Ns(done))
+        let done = self.in_service.first_key_value().map(|(&(done, _), _)| done);
+        let idle = self.cfq.idle_until().filter(|_| self.in_service.is_empty());
+        done.into_iter().chain(idle).min().map(Ns)
     }
 
     /// Completes the requests that are done at `now`, in order, and starts what can now be served.
@@ -444,6 +494,10 @@ impl Device {
             self.free_request(class, &mut freed);
             if self.allocated == [0; 2] {
                 self.stats.busy += now - Ns(self.busy_since);
+            }
+            if self.spec.elevator == Elevator::Cfq {
+                let may_idle = self.spec.says_rotational;
+                self.cfq.complete(now.0, &request, may_idle);
             }
             done.extend(request.parts);
         }
@@ -462,17 +516,17 @@ impl Device {
     }
 
     /// Appends the transfer to a waiting request that ends where it begins.
-    fn merge_back(&mut self, part: Completion) -> bool {
+    fn merge_back(&mut self, part: Completion, queue: u32) -> bool {
         let (io, most) = (part.io, self.spec.max_request_bytes);
         let waiting = &mut self.waiting[io.direction as usize];
-        if waiting.grow_latest(part, most) {
+        if waiting.grow_latest(part, queue, most) {
             return true;
         }
         let Some((&place, request)) = waiting.by_place.range_mut(..(io.offset, 0)).next_back()
         else {
             return false;
         };
-        if !request.takes_behind(io, most) {
+        if !request.takes_behind(io, queue, most) {
             return false;
         }
         request.bytes += io.bytes;
@@ -483,13 +537,14 @@ impl Device {
     }
 
     /// Prepends the transfer to a waiting request that begins where it ends.
-    fn merge_front(&mut self, part: Completion) -> bool {
+    fn merge_front(&mut self, part: Completion, queue: u32) -> bool {
         let io = part.io;
         let end = io.offset + io.bytes;
         let waiting = &mut self.waiting[io.direction as usize];
         let Some((place, request)) = waiting.next_from(end) else { return false };
         let fits = request.offset == end
             && request.class == io.class
+            && request.queue == queue
             && request.bytes + io.bytes <= self.spec.max_request_bytes;
         if !fits {
             return false;
@@ -509,11 +564,15 @@ impl Device {
         let Some((next, other)) = waiting.next_from(grown.end()) else { return };
         let fits = other.offset == grown.end()
             && other.class == grown.class
+            && other.queue == grown.queue
             && other.bytes + grown.bytes <= self.spec.max_request_bytes;
         if !fits {
             return;
         }
         let Some(other) = waiting.remove(next) else { return };
+        if self.spec.elevator == Elevator::Cfq {
+            self.cfq.leaves(other.queue);
+        }
         if let Some(grown) = waiting.by_place.get_mut(&place) {
             grown.bytes += other.bytes;
             grown.parts.extend(other.parts);
@@ -630,7 +689,7 @@ mod tests {
     const KIB: u64 = 1024;
 
     /// 10 ms a turn and 100 MB/s: a track is 1 MB, and an angle is an offset in it at 10 ns a byte.
-    fn rotating() -> DeviceSpec {
+    pub(super) fn rotating() -> DeviceSpec {
         DeviceSpec {
             name: "sda".into(),
             capacity_bytes: 100_000_000_000,
@@ -639,6 +698,7 @@ mod tests {
             max_segments: 128,
             hardware_queues: 1,
             says_rotational: true,
+            elevator: Elevator::Deadline,
             kind: DeviceKind::Rotating {
                 turn: Ns::from_millis(10),
                 seek_track: Ns::from_millis(1),
@@ -656,6 +716,7 @@ mod tests {
         DeviceSpec {
             name: "sdb".into(),
             says_rotational: false,
+            elevator: Elevator::Noop,
             kind: DeviceKind::Flash { queue_depth: 2, read: times, write: times },
             ..rotating()
         }
@@ -663,7 +724,7 @@ mod tests {
 
     fn submit(device: &mut Device, now: u64, ios: &[Io]) {
         for (n, &io) in ios.iter().enumerate() {
-            device.submit(Ns(now), Ticket(n as u64), io).unwrap();
+            device.submit(Ns(now), Ticket(n as u64), io, 0).unwrap();
         }
         device.dispatch(Ns(now));
     }
@@ -773,10 +834,10 @@ mod tests {
         assert_eq!((device.congestion_on(), device.congestion_off()), (113, 103));
         let apart = |n: u64| Io::write(n * 1_000_000, 4096, n);
         for n in 0..112 {
-            device.submit(Ns(0), Ticket(n), apart(n)).unwrap();
+            device.submit(Ns(0), Ticket(n), apart(n), 0).unwrap();
         }
         assert!(!device.is_congested(Class::Async));
-        device.submit(Ns(0), Ticket(112), apart(112)).unwrap();
+        device.submit(Ns(0), Ticket(112), apart(112), 0).unwrap();
         assert!(device.is_congested(Class::Async));
         assert!(!device.is_congested(Class::Sync));
         device.dispatch(Ns(0));
@@ -794,12 +855,12 @@ mod tests {
     fn a_full_class_refuses_and_the_other_one_does_not() {
         let mut device = Device::new(DeviceSpec { nr_requests: 2, ..rotating() });
         let apart = |n: u64| Io::write(n * 1_000_000, 4096, n);
-        device.submit(Ns(0), Ticket(0), apart(0)).unwrap();
-        device.submit(Ns(0), Ticket(1), apart(2)).unwrap();
-        assert_eq!(device.submit(Ns(0), Ticket(2), apart(4)), Err(QueueFull));
-        device.submit(Ns(0), Ticket(3), Io::read(9_000_000, 4096, 3)).unwrap();
+        device.submit(Ns(0), Ticket(0), apart(0), 0).unwrap();
+        device.submit(Ns(0), Ticket(1), apart(2), 0).unwrap();
+        assert_eq!(device.submit(Ns(0), Ticket(2), apart(4), 0), Err(QueueFull));
+        device.submit(Ns(0), Ticket(3), Io::read(9_000_000, 4096, 3), 0).unwrap();
         // What merges needs no request.
-        device.submit(Ns(0), Ticket(4), Io::write(4096, 4096, 4)).unwrap();
+        device.submit(Ns(0), Ticket(4), Io::write(4096, 4096, 4), 0).unwrap();
     }
 
     #[test]

@@ -37,7 +37,9 @@ pub mod sched;
 pub mod sim;
 pub mod task;
 
-pub use device::{Class, Completion, Device, DeviceKind, DeviceSpec, Direction, Io, Ticket};
+pub use device::{
+    Class, Completion, Device, DeviceKind, DeviceSpec, Direction, Elevator, Io, Ticket,
+};
 pub use error::RunError;
 pub use highorder_words::{CpuId, Ns};
 

@@ -1474,7 +1474,8 @@ impl Scheduler {
     ) -> Result<Ticket, crate::device::QueueFull> {
         let ticket = self.transfers.next();
         let now = Ns(self.now);
-        match self.devices[device.0 as usize].submit(now, ticket, io) {
+        let submitter = self.current;
+        match self.devices[device.0 as usize].submit(now, ticket, io, submitter) {
             Ok(()) => {
                 self.transfers.begin();
                 Ok(ticket)

@@ -142,7 +142,8 @@ fn disk_words(disk: &DeviceSpec, file_system: &str) -> String {
             )
         }
     };
-    format!("{} GB, {file_system}, {how}", disk.capacity_bytes / 1_000_000_000)
+    let elevator = disk.elevator.name();
+    format!("{} GB, {file_system}, {elevator}, {how}", disk.capacity_bytes / 1_000_000_000)
 }
 
 fn millis(time: Ns) -> String {
@@ -199,6 +200,7 @@ fn json_of(machine: &Machine) -> Json {
                 "name": disk.name,
                 "capacity_bytes": disk.capacity_bytes,
                 "file_system": file_system,
+                "elevator": disk.elevator.name(),
                 "is_rotating": matches!(disk.kind, DeviceKind::Rotating { .. }),
                 "source": machine.sources.disks[number],
             })

@@ -126,6 +126,7 @@ fn values(field: &Field, text: &dyn Fn(&str) -> String) -> String {
         kind if kind.contains("Vec<u32>") => "a list of whole numbers",
         kind if kind.contains("String") => "text",
         kind if kind.contains("bool") => "`true` or `false`",
+        kind if kind.contains("Elevator") => "`\"noop\"`, `\"deadline\"` or `\"cfq\"`",
         kind if kind.contains("FileSystem") => "`\"ext4\"` or `\"xfs\"`",
         kind if kind.contains("Values") => "a table",
         other => panic!("a key of type {other}"),

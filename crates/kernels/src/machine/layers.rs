@@ -27,7 +27,7 @@ const SOURCE: &str = "source";
 const DISTANCES: &str = "distances";
 /// The kinds of disks, and what goes with them.
 const DISK_KINDS: [&str; 2] = ["rotating", "flash"];
-const SAYS_ROTATIONAL: &str = "says_rotational";
+const OF_KIND: [&str; 2] = ["says_rotational", "elevator"];
 
 /// The file's values over those of its bases.
 ///
@@ -122,6 +122,6 @@ fn lay_disk<'i>(own: &mut Value<'i>, base: Value<'i>) {
         lay_keys(own, base.clone(), |_| true);
     }
     lay_keys(own, base, |key| {
-        !is_other_kind || !(DISK_KINDS.contains(&key) || key == SAYS_ROTATIONAL)
+        !is_other_kind || !(DISK_KINDS.contains(&key) || OF_KIND.contains(&key))
     });
 }

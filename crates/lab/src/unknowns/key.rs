@@ -1,6 +1,6 @@
 //! What an unknown sets of a machine.
 
-use highorder_sim::device::DeviceKind;
+use highorder_sim::device::{DeviceKind, Elevator};
 use highorder_sim::machine::{Cost, InUse};
 use highorder_sim::sched::DeviceId;
 use highorder_sim::{Machine, Ns};
@@ -13,7 +13,8 @@ const IN_USE_EXAMPLE: &str = "one-node-8g-in-use";
 const REMOTE_DISTANCE: u32 = 20;
 const LOCAL_DISTANCE: u32 = 10;
 /// What it may be called besides the costs, each of which is `costs.NAME`.
-const NAMES: [(&str, Key); 9] = [
+const NAMES: [(&str, Key); 10] = [
+    ("disk.0.elevator", Key::Elevator),
     ("disk.0.rotating.bytes_per_second", Key::DiskBandwidth),
     ("disk.0.rotating.seek_average_ns", Key::DiskSeek),
     ("in_use.holes_per_1000_blocks", Key::Holes),
@@ -26,11 +27,16 @@ const NAMES: [(&str, Key); 9] = [
 ];
 const COST: &str = "costs.";
 
+/// What `disk.0.elevator` counts.
+pub(super) const ELEVATORS: [Elevator; 2] = [Elevator::Deadline, Elevator::Cfq];
+
 /// A value of a machine, by the name that machine files have for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A cost, in nanoseconds.
     Cost(String),
+    /// What decides about the order in which the first disk serves, by its number: 0 for deadline, 1 for cfq.
+    Elevator,
     /// Bytes a second of the first disk, which turns.
     DiskBandwidth,
     /// Nanoseconds that its heads take to a track somewhere.
@@ -105,6 +111,10 @@ impl Key {
                 }
                 DeviceKind::Flash { .. } => None,
             },
+            Self::Elevator => {
+                let elevator = machine.disks.first()?.elevator;
+                number(ELEVATORS.iter().position(|&other| other == elevator)? as u64)
+            }
             Self::UnmovableBlocks => {
                 Some(machine.in_use.map_or(0.0, |held| f64::from(held.unmovable_blocks_per_1000)))
             }
@@ -129,6 +139,13 @@ impl Key {
                 *cost = Cost::of_ns(value, cost.source.clone());
             }
             Self::DiskBandwidth | Self::DiskSeek => set_disk(machine, self, whole)?,
+            Self::Elevator => {
+                let disk = machine.disks.first_mut().ok_or("no disk, expected one")?;
+                let nr = ELEVATORS.len();
+                disk.elevator = *ELEVATORS
+                    .get(whole as usize)
+                    .ok_or_else(|| format!("elevator {whole}, expected less than {nr}"))?;
+            }
             Self::UnmovableBlocks => in_use(machine)?.unmovable_blocks_per_1000 = whole as u32,
             Self::Holes => {
                 let held = in_use(machine)?;

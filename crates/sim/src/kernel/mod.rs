@@ -51,7 +51,7 @@ pub(crate) mod xfs_log;
 
 pub use policy::Flows;
 
-use crate::device::Completion;
+use crate::device::{Completion, Elevator};
 use crate::machine::{Costs, Machine};
 use crate::sched::{DeviceId, LockId, LockKind, SimSpec, WaitQueue};
 use crate::sim::{Cx, Sim, Waker};
@@ -432,6 +432,9 @@ pub fn start(machine: &Machine, mut memory: Memory, flows: Flows, knobs: Knobs) 
     let longest = u64::from(flows.files.request_kib_max) << 10;
     for device in &mut spec.devices {
         device.max_request_bytes = device.max_request_bytes.min(longest);
+        if device.elevator == Elevator::Cfq && !flows.block.has_cfq {
+            device.elevator = Elevator::Deadline;
+        }
     }
     let nr_zones = memory.zones.len();
     let nr_lruvecs = memory.lru.lruvecs.len();

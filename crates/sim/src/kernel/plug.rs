@@ -50,8 +50,12 @@ impl Plug {
 mod tests {
     use super::*;
 
-    const SINCE_5_16: Block =
-        Block { plug_requests: 32, large_go_at_once: true, holds_one_for_many_queues: false };
+    const SINCE_5_16: Block = Block {
+        plug_requests: 32,
+        large_go_at_once: true,
+        holds_one_for_many_queues: false,
+        has_cfq: false,
+    };
 
     fn holds(nr_requests: usize, pages: u32) -> Plug {
         let mut plug = Plug::default();

@@ -54,6 +54,9 @@ pub struct Block {
     /// To a device of several hardware queues no more than one request is held: it goes when the next one is begun
     /// (`blk_mq_make_request`, before 5.1; b2c5d16b7258).
     pub holds_one_for_many_queues: bool,
+    /// Disks can be served by shares of time for each task (block/cfq-iosched.c, until f382fb0bcef4, 5.0); where they cannot,
+    /// a disk that is to be gets `deadline`.
+    pub has_cfq: bool,
 }
 
 /// Policy of sharing CPUs among tasks.

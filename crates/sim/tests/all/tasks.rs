@@ -2,8 +2,8 @@
 
 use highorder_mm::types::NodeId;
 use highorder_sim::{
-    Affinity, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Io, LockKind, Mode, Ns, Picks,
-    Resumption, RunError, SchedSpec, Sim, SimSpec, TaskId, TaskSpec, Wakeup,
+    Affinity, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Elevator, Io, LockKind, Mode, Ns,
+    Picks, Resumption, RunError, SchedSpec, Sim, SimSpec, TaskId, TaskSpec, Wakeup,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,6 +30,7 @@ fn spec(cpu_nodes: &[u32]) -> SimSpec {
             max_segments: 128,
             hardware_queues: 1,
             says_rotational: true,
+            elevator: Elevator::Deadline,
             kind: DeviceKind::Rotating {
                 turn: Ns(10 * MS),
                 seek_track: Ns(MS),
