@@ -562,10 +562,9 @@ impl DiskValues {
             .hardware_queues
             .as_ref()
             .map_or(1, |queues| checks.within("hardware_queues", queues, 1..8193, ""));
-        let elevator = match (self.elevator, &kind) {
-            (Some(elevator), _) => elevator,
-            (None, DeviceKind::Rotating { .. }) => Elevator::Deadline,
-            (None, DeviceKind::Flash { .. }) => Elevator::Noop,
+        let usual = match kind {
+            DeviceKind::Rotating { .. } => Elevator::Deadline,
+            DeviceKind::Flash { .. } => Elevator::Noop,
         };
         DeviceSpec {
             name: name.clone(),
@@ -575,7 +574,7 @@ impl DiskValues {
             max_segments: segments as u32,
             hardware_queues: queues as u32,
             says_rotational: self.says_rotational.unwrap_or(self.rotating.is_some()),
-            elevator,
+            elevator: self.elevator.unwrap_or(usual),
             kind,
         }
     }

@@ -7,8 +7,8 @@
 //! `__freed_request`): a class of requests is congested from nr - nr/8 + 1 allocated requests on, and no
 //! longer below nr - nr/8 - nr/16 - 1; with nr requests allocated, submitters wait.
 //! block/blk-merge.c: a request grows at its end or its beginning, and joins the next one when they come
-//! to touch. block/deadline-iosched.c (`deadline_dispatch_requests`): the order of service of a rotating
-//! device.
+//! to touch. block/deadline-iosched.c (`deadline_dispatch_requests`): an order of service, made for rotating
+//! devices.
 //! Departs: a submitter who waited gets one request, not a batch of 32. Visible as: a full queue is
 //! shared more evenly.
 //! Departs: the disk's own reordering (NCQ) and write cache are left out, but for sequential requests,
@@ -241,10 +241,14 @@ impl Request {
         self.offset + self.bytes
     }
 
-    /// Whether a transfer goes on where it ends, and both together are no larger than `most` bytes.
+    /// Whether a transfer goes on where it ends, and both can be one request.
     fn takes_behind(&self, io: Io, queue: u32, most: u64) -> bool {
-        let is_alike = self.class == io.class && self.queue == queue;
-        self.end() == io.offset && is_alike && self.bytes + io.bytes <= most
+        self.end() == io.offset && self.takes(io.class, queue, io.bytes, most)
+    }
+
+    /// Whether so many bytes of a class and of somebody's can be part of it, which then has no more than `most`.
+    fn takes(&self, class: Class, queue: u32, bytes: u64, most: u64) -> bool {
+        self.class == class && self.queue == queue && self.bytes + bytes <= most
     }
 }
 
@@ -542,11 +546,8 @@ impl Device {
         let end = io.offset + io.bytes;
         let waiting = &mut self.waiting[io.direction as usize];
         let Some((place, request)) = waiting.next_from(end) else { return false };
-        let fits = request.offset == end
-            && request.class == io.class
-            && request.queue == queue
-            && request.bytes + io.bytes <= self.spec.max_request_bytes;
-        if !fits {
+        let most = self.spec.max_request_bytes;
+        if request.offset != end || !request.takes(io.class, queue, io.bytes, most) {
             return false;
         }
         let Some(mut request) = waiting.remove(place) else { return false };
@@ -562,11 +563,9 @@ impl Device {
         let waiting = &mut self.waiting[direction as usize];
         let grown = &waiting.by_place[&place];
         let Some((next, other)) = waiting.next_from(grown.end()) else { return };
-        let fits = other.offset == grown.end()
-            && other.class == grown.class
-            && other.queue == grown.queue
-            && other.bytes + grown.bytes <= self.spec.max_request_bytes;
-        if !fits {
+        let most = self.spec.max_request_bytes;
+        let touches = other.offset == grown.end();
+        if !touches || !grown.takes(other.class, other.queue, other.bytes, most) {
             return;
         }
         let Some(other) = waiting.remove(next) else { return };
@@ -590,7 +589,7 @@ impl Device {
             .min_by_key(|&(_, (_, number))| number)
     }
 
-    /// The request that a rotating device serves next.
+    /// The request that is served next by deadline.
     ///
     /// Service goes in *runs*: requests of one direction, upwards from where the heads are, 16 at most. A run that
     /// has nothing ahead of it is over too. Reads have the next run, but a third one in a row is not theirs while
@@ -730,7 +729,7 @@ mod tests {
     }
 
     /// Runs the device until it is idle: the tag and moment of each completion.
-    fn completions(device: &mut Device) -> Vec<(u64, u64)> {
+    pub(super) fn completions(device: &mut Device) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         while let Some(at) = device.next_completion() {
             let mut done = VecDeque::new();

@@ -28,7 +28,7 @@ const NAMES: [(&str, Key); 10] = [
 const COST: &str = "costs.";
 
 /// What `disk.0.elevator` counts.
-pub(super) const ELEVATORS: [Elevator; 2] = [Elevator::Deadline, Elevator::Cfq];
+const ELEVATORS: [Elevator; 2] = [Elevator::Deadline, Elevator::Cfq];
 
 /// A value of a machine, by the name that machine files have for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -71,7 +71,6 @@ struct Queue {
     last_done: Option<u64>,
     think_samples: u64,
     think_total: u64,
-    think_mean: u64,
     residue: i64,
 }
 
@@ -84,8 +83,9 @@ impl Queue {
         }
     }
 
-    fn thinks_long(&self) -> bool {
-        self.think_samples > SAMPLES_MIN && self.think_mean > SLICE_IDLE
+    /// Whether its task thinks longer than that before its next request, as far as is known.
+    fn thinks_longer_than(&self, time: u64) -> bool {
+        self.think_samples > SAMPLES_MIN && (self.think_total + 128) / self.think_samples > time
     }
 }
 
@@ -160,7 +160,6 @@ impl Cfq {
                 last_done: None,
                 think_samples: 0,
                 think_total: 0,
-                think_mean: 0,
                 residue: 0,
             });
         }
@@ -173,7 +172,6 @@ impl Cfq {
             let thought = (now - done).min(2 * SLICE_IDLE);
             queue.think_samples = (7 * queue.think_samples + 256) / 8;
             queue.think_total = (7 * queue.think_total + 256 * thought) / 8;
-            queue.think_mean = (queue.think_total + 128) / queue.think_samples;
         }
         if let Some(last) = queue.last_end {
             queue.far = queue.far << 1 | u32::from(last.abs_diff(request.offset) > FAR_BYTES);
@@ -183,7 +181,8 @@ impl Cfq {
         if queue.class == Class::Sync {
             let seeks = queue.far.count_ones() > FAR_MAX;
             let is_write = request.direction == Direction::Write;
-            queue.idles = !(is_write || !queue.is_deep && seeks || queue.thinks_long());
+            let pauses = queue.thinks_longer_than(SLICE_IDLE);
+            queue.idles = !(is_write || !queue.is_deep && seeks || pauses);
         }
         let is_active = self.active.is_some_and(|active| active.queue == index);
         if nr_waiting == 1 && !is_active {
@@ -251,12 +250,11 @@ impl Cfq {
         if queue.idles {
             return true;
         }
-        let is_other =
-            |&&other: &&usize| other != index && self.queues[other].kind() == Kind::NoIdle;
-        !self.busy.iter().any(|other| is_other(&other)) && !queue.thinks_long()
+        let is_other = |&other: &usize| other != index && self.queues[other].kind() == Kind::NoIdle;
+        !self.busy.iter().any(is_other) && !queue.thinks_longer_than(SLICE_IDLE)
     }
 
-    /// A request of this queue is done that had come at `arrived`.
+    /// A request is done.
     #[doc(alias = "cfq_completed_request")]
     pub(super) fn complete(&mut self, now: u64, request: &Request, may_idle: bool) {
         let index = self.index(request.queue);
@@ -271,26 +269,21 @@ impl Cfq {
                 self.last_delayed_sync = Some(now);
             }
         }
-        let Some(mut active) = self.active.filter(|active| active.queue == index) else { return };
-        if active.slice_end.is_none() {
-            active.slice_end = Some(now + self.slice(class));
-        }
-        self.active = Some(active);
-        let end = active.slice_end.unwrap_or(now);
-        if now > end {
-            self.expire(now, true);
-        } else if class == Class::Sync
-            && dispatched == 0
-            && !self.busy.contains(&index)
+        let Some(active) = self.active.filter(|active| active.queue == index) else { return };
+        let end = active.slice_end.unwrap_or_else(|| now + self.slice(class));
+        let mut active = Active { slice_end: Some(end), ..active };
+        let is_last = class == Class::Sync && dispatched == 0 && !self.busy.contains(&index);
+        if is_last
             && may_idle
+            && let Some(left) = end.checked_sub(now)
+            && !self.queues[index].thinks_longer_than(left)
             && self.should_idle(index)
         {
-            let queue = &self.queues[index];
-            if queue.think_samples > SAMPLES_MIN && queue.think_mean > end - now {
-                return;
-            }
             active.idle_until = Some(now + SLICE_IDLE);
-            self.active = Some(active);
+        }
+        self.active = Some(active);
+        if now > end {
+            self.expire(now, true);
         }
     }
 
@@ -462,7 +455,7 @@ fn choose(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::rotating;
+    use super::super::tests::{completions, rotating};
     use super::super::{Completion, Device, DeviceSpec, Elevator, Io, Ticket};
     use super::MS;
     use highorder_words::Ns;
@@ -553,13 +546,7 @@ mod tests {
             device.submit(Ns(0), Ticket(0), Io::read(0, PIECE, 0), 0).unwrap();
             device.dispatch(Ns(0));
             device.submit(Ns(0), Ticket(1), Io::write(PIECE, PIECE, 1), WRITER).unwrap();
-            let mut moments = Vec::new();
-            while let Some(at) = device.next_completion() {
-                let mut done = VecDeque::new();
-                device.complete(at, &mut done);
-                moments.extend(done.iter().map(|_| at.0));
-            }
-            moments
+            completions(&mut device).into_iter().map(|(_, at)| at).collect::<Vec<u64>>()
         });
         let [waits, does_not] = times;
         assert_eq!(waits[0], does_not[0]);
