@@ -252,6 +252,9 @@ struct DiskValues {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RotatingValues {
+    /// Requests that it takes before the first of them is done (`device/queue_depth`); it serves them as they came. Left
+    /// out, 1.
+    queue_depth: Option<Spanned<u64>>,
     /// How fast it turns.
     turns_per_minute: Spanned<u64>,
     /// Time to move the heads to the next track.
@@ -594,6 +597,7 @@ impl RotatingValues {
             return Self::nothing();
         }
         DeviceKind::Rotating {
+            queue_depth: self.queue_depth.as_ref().map_or(1, |depth| queue_depth(depth, checks)),
             turn: Ns(60 * SECOND / turns),
             seek_track: Ns(track),
             seek_average: Ns(average),
@@ -606,6 +610,7 @@ impl RotatingValues {
     fn nothing() -> DeviceKind {
         let (turn, seek) = (Ns(SECOND), Ns(0));
         DeviceKind::Rotating {
+            queue_depth: 1,
             turn,
             seek_track: seek,
             seek_average: seek,
@@ -618,7 +623,7 @@ impl RotatingValues {
 impl FlashValues {
     fn finish(&self, checks: &mut Checks<'_>) -> DeviceKind {
         DeviceKind::Flash {
-            queue_depth: checks.within("queue_depth", &self.queue_depth, 1..65_537, "") as u32,
+            queue_depth: queue_depth(&self.queue_depth, checks),
             read: self.read.finish(checks),
             write: self.write.finish(checks),
         }
@@ -633,6 +638,11 @@ impl FlashTimesValues {
             bandwidth: bandwidth(&self.bytes_per_second, checks),
         }
     }
+}
+
+/// Requests that a disk has at once: no more than an NVMe queue holds.
+fn queue_depth(value: &Spanned<u64>, checks: &mut Checks<'_>) -> u32 {
+    checks.within("queue_depth", value, 1..65_537, "") as u32
 }
 
 /// From 100 kB to 1 TB a second: beyond, the unit is wrong.

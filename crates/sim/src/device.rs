@@ -11,9 +11,9 @@
 //! devices.
 //! Departs: a submitter who waited gets one request, not a batch of 32. Visible as: a full queue is
 //! shared more evenly.
-//! Departs: the disk's own reordering (NCQ) and write cache are left out, but for sequential requests,
-//! which cost their transfer alone. Visible as: random writes to a rotating device are slower than on
-//! disks with a large cache.
+//! Departs: a rotating device serves what it has taken as it came: a disk's own reordering (NCQ) and write cache are
+//! left out, but for sequential requests, which cost their transfer alone. Visible as: random writes to a rotating
+//! device are slower than on disks with a large cache.
 //! Departs: flash has no garbage collection. Visible as: no write cliffs.
 
 mod cfq;
@@ -157,8 +157,10 @@ impl Elevator {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
-    /// A disk with one set of heads, serving one request at a time.
+    /// A disk with one set of heads, serving one request after the other.
     Rotating {
+        /// Requests that it takes before the first of them is done.
+        queue_depth: u32,
         /// One turn.
         turn: Ns,
         /// Seek to the next track.
@@ -179,6 +181,17 @@ pub enum DeviceKind {
         /// Times of writes.
         write: FlashTimes,
     },
+}
+
+impl DeviceKind {
+    /// Requests that it has at once, in service or waiting for that.
+    const fn queue_depth(&self) -> usize {
+        match self {
+            Self::Rotating { queue_depth, .. } | Self::Flash { queue_depth, .. } => {
+                *queue_depth as usize
+            }
+        }
+    }
 }
 
 /// Times of one direction of a flash device.
@@ -321,7 +334,8 @@ pub struct Device {
     /// Where the last dispatched request ended.
     head: u64,
     cfq: Cfq,
-    interface_free_at: u64,
+    /// When its heads, or its interface, have done all that they were given so far.
+    free_at: u64,
     run: Option<Run>,
     /// Runs of reads since the last of writes that had to wait meanwhile.
     nr_passed_over: u32,
@@ -342,7 +356,7 @@ impl Device {
             congested: [false; 2],
             head: 0,
             cfq: Cfq::default(),
-            interface_free_at: 0,
+            free_at: 0,
             run: None,
             nr_passed_over: 0,
             busy_since: 0,
@@ -456,13 +470,9 @@ impl Device {
         Ok(())
     }
 
-    /// Starts the service of as many waiting requests as the device serves at once.
+    /// Gives the device as many waiting requests as it takes at once.
     pub fn dispatch(&mut self, now: Ns) {
-        let at_once = match self.spec.kind {
-            DeviceKind::Rotating { .. } => 1,
-            DeviceKind::Flash { queue_depth, .. } => queue_depth as usize,
-        };
-        while self.in_service.len() < at_once {
+        while self.in_service.len() < self.spec.kind.queue_depth() {
             let next = match self.spec.elevator {
                 Elevator::Noop => self.next_by_arrival(),
                 Elevator::Deadline => self.next_by_deadline(now.0),
@@ -631,14 +641,15 @@ impl Device {
         Some(Direction::Write)
     }
 
-    /// When a request whose service begins now will be done.
+    /// When a request that the device takes now will be done.
     fn service(&mut self, now: u64, request: &Request) -> u64 {
         match self.spec.kind {
-            DeviceKind::Rotating { turn, seek_track, seek_average, command, bandwidth } => {
-                let start = now + command.0;
+            DeviceKind::Rotating { turn, seek_track, seek_average, command, bandwidth, .. } => {
+                let start = now.max(self.free_at) + command.0;
                 let transfer = transfer_ns(request.bytes, bandwidth);
                 if request.offset == self.head {
-                    return start + transfer;
+                    self.free_at = start + transfer;
+                    return self.free_at;
                 }
                 let track_bytes = (bandwidth * turn.0 / SECOND).max(1);
                 let there = if request.offset / track_bytes == self.head / track_bytes {
@@ -649,14 +660,15 @@ impl Device {
                 };
                 let angle = there % turn.0;
                 let target = request.offset % track_bytes * turn.0 / track_bytes;
-                there + (target + turn.0 - angle) % turn.0 + transfer
+                self.free_at = there + (target + turn.0 - angle) % turn.0 + transfer;
+                self.free_at
             }
             DeviceKind::Flash { read, write, .. } => {
                 let times = [read, write][request.direction as usize];
-                let begin = (now + times.access.0).max(self.interface_free_at);
-                let done = begin + times.command.0 + transfer_ns(request.bytes, times.bandwidth);
-                self.interface_free_at = done;
-                done
+                let begin = (now + times.access.0).max(self.free_at);
+                self.free_at =
+                    begin + times.command.0 + transfer_ns(request.bytes, times.bandwidth);
+                self.free_at
             }
         }
     }
@@ -699,6 +711,7 @@ mod tests {
             says_rotational: true,
             elevator: Elevator::Deadline,
             kind: DeviceKind::Rotating {
+                queue_depth: 1,
                 turn: Ns::from_millis(10),
                 seek_track: Ns::from_millis(1),
                 seek_average: Ns::from_millis(9),
@@ -749,6 +762,28 @@ mod tests {
         assert_eq!(completions(&mut device), [(2, 9_000_000)]);
         assert_eq!(device.stats().bytes, [600_000, 0]);
         assert_eq!(device.stats().busy, Ns::from_millis(6));
+    }
+
+    #[test]
+    fn a_disk_that_takes_two_at_once_has_them_before_the_kernel_can_reorder_them() {
+        let order = |queue_depth| {
+            let mut spec = rotating();
+            if let DeviceKind::Rotating { queue_depth: depth, .. } = &mut spec.kind {
+                *depth = queue_depth;
+            }
+            let mut device = Device::new(spec);
+            // The far one comes while the first is served, the near one after it.
+            for (now, offset) in [(0, 0), (1000, 50_000_000_000), (2000, 1_000_000)] {
+                submit(&mut device, now, &[Io::read(offset, 4096, offset)]);
+            }
+            completions(&mut device)
+        };
+        let of = |done: &[(u64, u64)]| done.iter().map(|&(offset, _)| offset).collect::<Vec<_>>();
+        let (one, two) = (order(1), order(2));
+        assert_eq!(of(&one), [0, 1_000_000, 50_000_000_000]);
+        assert_eq!(of(&two), [0, 50_000_000_000, 1_000_000]);
+        // And it still serves one after the other.
+        assert!(two[2].1 > two[1].1 + 8_000_000, "{two:?}");
     }
 
     #[test]

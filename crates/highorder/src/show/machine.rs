@@ -125,12 +125,18 @@ fn costs(machine: &Machine, sheet: &mut Sheet) {
 fn disk_words(disk: &DeviceSpec, file_system: &str) -> String {
     let rate = |bandwidth: u64| format!("{} MB/s", bandwidth / 1_000_000);
     let how = match disk.kind {
-        DeviceKind::Rotating { turn, seek_average, bandwidth, .. } => format!(
-            "rotating, {} turns a minute, seeks of {} on average, {}",
-            60_000_000_000 / turn.0.max(1),
-            millis(seek_average),
-            rate(bandwidth)
-        ),
+        DeviceKind::Rotating { queue_depth, turn, seek_average, bandwidth, .. } => {
+            let queue = match queue_depth {
+                1 => String::new(),
+                depth => format!("{depth} requests at once, "),
+            };
+            format!(
+                "rotating, {queue}{} turns a minute, seeks of {} on average, {}",
+                60_000_000_000 / turn.0.max(1),
+                millis(seek_average),
+                rate(bandwidth)
+            )
+        }
         DeviceKind::Flash { queue_depth, read, write } => {
             let way = |times: FlashTimes| {
                 format!("{} us and {}", times.access.0 as f64 / 1000.0, rate(times.bandwidth))

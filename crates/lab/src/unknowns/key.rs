@@ -13,9 +13,10 @@ const IN_USE_EXAMPLE: &str = "one-node-8g-in-use";
 const REMOTE_DISTANCE: u32 = 20;
 const LOCAL_DISTANCE: u32 = 10;
 /// What it may be called besides the costs, each of which is `costs.NAME`.
-const NAMES: [(&str, Key); 10] = [
+const NAMES: [(&str, Key); 11] = [
     ("disk.0.elevator", Key::Elevator),
     ("disk.0.rotating.bytes_per_second", Key::DiskBandwidth),
+    ("disk.0.rotating.queue_depth", Key::DiskQueue),
     ("disk.0.rotating.seek_average_ns", Key::DiskSeek),
     ("in_use.holes_per_1000_blocks", Key::Holes),
     ("in_use.unmovable_blocks_per_1000", Key::UnmovableBlocks),
@@ -39,6 +40,8 @@ pub enum Key {
     Elevator,
     /// Bytes a second of the first disk, which turns.
     DiskBandwidth,
+    /// Requests that it takes before the first of them is done.
+    DiskQueue,
     /// Nanoseconds that its heads take to a track somewhere.
     DiskSeek,
     /// Pageblocks of 1000 that the kernel has filled.
@@ -105,12 +108,17 @@ impl Key {
                 let (_, cost) = costs.into_iter().find(|(known, _)| known == name)?;
                 Some(cost.picoseconds() as f64 / 1000.0)
             }
-            Self::DiskBandwidth | Self::DiskSeek => match machine.disks.first()?.kind {
-                DeviceKind::Rotating { bandwidth, seek_average, .. } => {
-                    number(if *self == Self::DiskSeek { seek_average.0 } else { bandwidth })
-                }
-                DeviceKind::Flash { .. } => None,
-            },
+            Self::DiskBandwidth | Self::DiskQueue | Self::DiskSeek => {
+                let disk = &machine.disks.first()?.kind;
+                let DeviceKind::Rotating { queue_depth, seek_average, bandwidth, .. } = disk else {
+                    return None;
+                };
+                number(match self {
+                    Self::DiskQueue => u64::from(*queue_depth),
+                    Self::DiskSeek => seek_average.0,
+                    _ => *bandwidth,
+                })
+            }
             Self::Elevator => {
                 let elevator = machine.disks.first()?.elevator;
                 number(ELEVATORS.iter().position(|&other| other == elevator)? as u64)
@@ -138,7 +146,9 @@ impl Key {
                 let cost = machine.costs.named_mut(name).ok_or("no such cost")?;
                 *cost = Cost::of_ns(value, cost.source.clone());
             }
-            Self::DiskBandwidth | Self::DiskSeek => set_disk(machine, self, whole)?,
+            Self::DiskBandwidth | Self::DiskQueue | Self::DiskSeek => {
+                set_disk(machine, self, whole)?;
+            }
             Self::Elevator => {
                 let disk = machine.disks.first_mut().ok_or("no disk, expected one")?;
                 let nr = ELEVATORS.len();
@@ -181,7 +191,8 @@ impl Key {
 
 fn set_disk(machine: &mut Machine, key: &Key, value: u64) -> Result<(), String> {
     let disk = machine.disks.first_mut().map(|disk| &mut disk.kind);
-    let Some(DeviceKind::Rotating { bandwidth, seek_average, seek_track, .. }) = disk else {
+    let Some(DeviceKind::Rotating { queue_depth, bandwidth, seek_average, seek_track, .. }) = disk
+    else {
         return Err("no disk that turns, expected one".to_owned());
     };
     match key {
@@ -192,6 +203,8 @@ fn set_disk(machine: &mut Machine, key: &Key, value: u64) -> Result<(), String> 
             ));
         }
         Key::DiskSeek => *seek_average = Ns(value),
+        Key::DiskQueue if value == 0 => return Err("0 requests, expected at least 1".to_owned()),
+        Key::DiskQueue => *queue_depth = value as u32,
         _ => *bandwidth = value,
     }
     Ok(())

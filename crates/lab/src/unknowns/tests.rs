@@ -43,11 +43,12 @@ const WORKED_OUT: [(&str, f64, f64); 26] = [
 ];
 
 /// Figures that stand in their sources as they are.
-const TOLD: [(&str, &[f64]); 10] = [
+const TOLD: [(&str, &[f64]); 11] = [
     ("desktop-cpus", &[4.0, 8.0]),
     ("desktop-swap", &[4096.0, 8192.0]),
     ("device-hole", &[512.0, 1024.0, 2048.0]),
     ("disk-bandwidth", &[138e6, 154e6, 156e6, 160e6, 205e6]),
+    ("disk-queue", &[1.0, 31.0]),
     ("elevator", &[0.0, 1.0]),
     ("holes", &[258_391.0]),
     ("disk-seek", &[8_200_000.0, 8_500_000.0, 12_833_333.0]),
@@ -159,6 +160,18 @@ fn an_elevator_has_a_number() {
     assert_eq!(machine.disks[0].elevator, highorder_sim::Elevator::Cfq);
     assert_eq!(Key::Elevator.get(&machine), Some(1.0));
     assert!(Key::Elevator.set(&mut machine, 2.0).unwrap_err().contains("expected less than 2"));
+}
+
+#[test]
+fn a_disk_that_turns_takes_one_request_or_more() {
+    let mut machine = highorder_kernels::machine::load("one-node-3g-2012").unwrap();
+    assert_eq!(Key::DiskQueue.get(&machine), Some(1.0));
+    Key::DiskQueue.set(&mut machine, 31.0).unwrap();
+    assert_eq!(Key::DiskQueue.get(&machine), Some(31.0));
+    assert!(Key::DiskQueue.set(&mut machine, 0.0).unwrap_err().contains("expected at least 1"));
+    let mut flash = highorder_kernels::machine::load("fleet-32g").unwrap();
+    assert_eq!(Key::DiskQueue.get(&flash), None);
+    assert!(Key::DiskQueue.set(&mut flash, 31.0).is_err());
 }
 
 #[test]

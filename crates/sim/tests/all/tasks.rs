@@ -35,6 +35,7 @@ fn spec(cpu_nodes: &[u32]) -> SimSpec {
                 turn: Ns(10 * MS),
                 seek_track: Ns(MS),
                 seek_average: Ns(9 * MS),
+                queue_depth: 1,
                 command: Ns::ZERO,
                 bandwidth: 100_000_000,
             },
