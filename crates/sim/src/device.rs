@@ -481,7 +481,7 @@ impl Device {
             let Some((direction, place)) = next else { return };
             let Some(request) = self.waiting[direction as usize].remove(place) else { return };
             let done = self.service(now.0, &request);
-            self.head = request.end();
+            (self.free_at, self.head) = (done, request.end());
             self.in_service.insert((done, place.1), request);
         }
     }
@@ -642,14 +642,13 @@ impl Device {
     }
 
     /// When a request that the device takes now will be done.
-    fn service(&mut self, now: u64, request: &Request) -> u64 {
+    fn service(&self, now: u64, request: &Request) -> u64 {
         match self.spec.kind {
             DeviceKind::Rotating { turn, seek_track, seek_average, command, bandwidth, .. } => {
                 let start = now.max(self.free_at) + command.0;
                 let transfer = transfer_ns(request.bytes, bandwidth);
                 if request.offset == self.head {
-                    self.free_at = start + transfer;
-                    return self.free_at;
+                    return start + transfer;
                 }
                 let track_bytes = (bandwidth * turn.0 / SECOND).max(1);
                 let there = if request.offset / track_bytes == self.head / track_bytes {
@@ -660,15 +659,12 @@ impl Device {
                 };
                 let angle = there % turn.0;
                 let target = request.offset % track_bytes * turn.0 / track_bytes;
-                self.free_at = there + (target + turn.0 - angle) % turn.0 + transfer;
-                self.free_at
+                there + (target + turn.0 - angle) % turn.0 + transfer
             }
             DeviceKind::Flash { read, write, .. } => {
                 let times = [read, write][request.direction as usize];
                 let begin = (now + times.access.0).max(self.free_at);
-                self.free_at =
-                    begin + times.command.0 + transfer_ns(request.bytes, times.bandwidth);
-                self.free_at
+                begin + times.command.0 + transfer_ns(request.bytes, times.bandwidth)
             }
         }
     }
