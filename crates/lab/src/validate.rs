@@ -13,7 +13,7 @@
 //! stays where it is: it is no page cache and belongs to no process. Visible as: what a guest's own
 //! programs had in memory, a few MiB, is not reclaimed.
 //! Departs: guests of 3.x served their disks by cfq; here requests are served as they arrive. Visible as: by cfq the model is
-//! nearer to 3.3 (the mean error of its counters is 34 %, not 50) and further from 3.5 (30, not 24), and readers of
+//! nearer to 3.4 (the mean error of its counters is 34 %, not 36) and further from 3.5 (29, not 24), and readers of
 //! hugestress, which read far more than the guests' did, leave its writes no time.
 
 mod kernels;

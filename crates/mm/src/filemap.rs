@@ -675,6 +675,13 @@ impl Memory {
         true
     }
 
+    /// A file system does not write a dirty page that reclaim gave to it (`redirty_page_for_writepage`): it stays dirty, and
+    /// is not the next to be reclaimed.
+    #[doc(alias = "redirty_page_for_writepage")]
+    pub fn redirty_page(&mut self, pfn: Pfn) {
+        self.frames.clear_flags(pfn, PageFlags::RECLAIM);
+    }
+
     /// Notes what reclaim freed: its shadows stay where the pages were.
     pub fn note_freed_files(&mut self, freed: &[(u32, u64)]) {
         for &(owner, shadow) in freed {

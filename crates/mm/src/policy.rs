@@ -612,7 +612,9 @@ pub enum IsolateMark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Deserialize, Serialize), serde(rename_all = "kebab-case"))]
 pub enum Contention {
-    /// It ends at once.
+    /// It lets others have the lock or the CPU, and goes on (before 3.6).
+    GoesOn,
+    /// It ends at once (c67fe3752abe, 3.6).
     Abort,
     /// The rest of the pageblock is taken, and the run ends if that brought nothing (cb2dcaf023c2, 5.1).
     FinishBlock,

@@ -121,14 +121,15 @@ pub(crate) fn compact_zone(cx: &mut KernelCx<'_>, request: CompactRequest) -> Co
 
 /// Carries out a run that has begun. Suspends.
 pub(super) fn run_compaction(cx: &mut KernelCx<'_>, mut run: CompactRun) -> Compacted {
-    let aborts = cx.world().memory.policy.compaction.contention == Contention::Abort;
+    let contention = cx.world().memory.policy.compaction.contention;
+    let aborts = contention == Contention::Abort;
     cx.world().compaction.running += 1;
     let mut held = 0;
     let mut is_cpu_wanted = false;
     let mut moved = (0, 0);
     let result = loop {
         run.request.cpu = cx.cpu();
-        if run.request.mode == MigrateMode::Async {
+        if run.request.mode == MigrateMode::Async && contention != Contention::GoesOn {
             run.contended |= aborts && is_cpu_wanted || finds_lock_taken(cx, &run);
         }
         let step = cx.world().memory.compact_step(&mut run);

@@ -3,13 +3,18 @@
 use highorder_kernels::KernelFile;
 use highorder_kernels::machine;
 use highorder_mm::alloc::Request;
+use highorder_mm::compaction::CompactResult;
+use highorder_mm::compaction::events::CompactEvent;
 use highorder_mm::frame::{PageFlags, State};
 use highorder_mm::gfp::Gfp;
+use highorder_mm::page_table::Vpn;
+use highorder_mm::policy::Contention;
 use highorder_mm::types::{Access, MemPolicy, NodeId};
 use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
+use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{CpuId, Order, Pfn};
+use highorder_mm::{CpuId, Order, Pfn, ZoneKind};
 use highorder_sim::kernel::fault::{self, Extent};
 use highorder_sim::kernel::slowpath::{Want, alloc_pages};
 use highorder_sim::kernel::thp::Enabled;
@@ -17,7 +22,8 @@ use highorder_sim::kernel::trace::{ReclaimEvent, TraceEvent, Traced};
 use highorder_sim::kernel::{
     self, Kernel, KernelCx, Knobs, Stall, Waiter, filemap, oom, writeback,
 };
-use highorder_sim::{DeviceId, Machine, Ns, Sim, TaskSpec};
+use highorder_sim::machine::FileSystem;
+use highorder_sim::{DeviceId, Machine, Mode, Ns, Sim, TaskSpec};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -35,7 +41,15 @@ fn run(
     kernel: &str,
     program: impl FnOnce(&mut KernelCx<'_>) + 'static,
 ) -> (Sim<Kernel>, Waits) {
-    let kernel = KernelFile::load(kernel).unwrap();
+    run_on(machine, KernelFile::load(kernel).unwrap(), program)
+}
+
+/// The same, on this kernel.
+fn run_on(
+    machine: &Machine,
+    kernel: KernelFile,
+    program: impl FnOnce(&mut KernelCx<'_>) + 'static,
+) -> (Sim<Kernel>, Waits) {
     let mut knobs = Knobs::at_boot(&kernel.policy, &kernel.flows);
     knobs.thp.enabled = Enabled::Never;
     let mut sim = kernel::boot(machine, kernel.policy, kernel.flows, knobs);
@@ -254,4 +268,102 @@ fn kswapd_takes_whole_blocks_for_a_high_order_and_since_3_4_single_pages_where_i
     let (less, beside) = taken_by_kswapd("linux-3.4-rc2");
     assert!(0 < less && less < taken, "{taken} until there are blocks, {less} of single pages");
     assert_eq!(beside, 0, "3.4-rc2");
+}
+
+/// What kswapd and the flusher do with the pages of a file that a program has just written, whose memory the kernel itself
+/// wants for 4 seconds: writes that reclaim counts, and pages written. The file may have a place on the disk before.
+fn written_for_reclaim(file_system: FileSystem, has_place: bool) -> (u64, u64) {
+    const FILE: u64 = 16 * MIB;
+    let mut machine = small(64);
+    machine.file_systems = vec![file_system; machine.disks.len()];
+    let before = Rc::new(RefCell::new(0));
+    let noted = before.clone();
+    let (sim, _) = run(&machine, "linux-3.3", move |cx| {
+        let file = cx.world().create_file(DeviceId(0));
+        let old = if has_place { file } else { cx.world().create_file(DeviceId(0)) };
+        filemap::write(cx, PROCESS, old, 0, FILE).unwrap();
+        writeback::fsync(cx, old).unwrap();
+        *noted.borrow_mut() = cx.world().memory.files.nr_written();
+        // Nobody else has a reason to write them.
+        let dirty = &mut cx.world().memory.policy.dirty;
+        (dirty.bytes, dirty.background_bytes) = (1 << 40, 1 << 40);
+        filemap::write(cx, PROCESS, file, 0, FILE).unwrap();
+        let ask = |cx: &mut KernelCx<'_>, order: u8, gfp: Gfp| {
+            let (cpu, node) = (CpuId(0), NodeId(0));
+            let request = Request { order: Order(order), gfp, cpu, node, past_lists: false };
+            alloc_pages(cx, Want { request, allowed: u64::MAX, process: None });
+        };
+        // All but what the lowest zone has for those who can do with no other.
+        while cx.world().memory.zones.iter().any(|zone| {
+            zone.kind != ZoneKind::Dma && zone.nr_free_pages > 2 * zone.watermarks.pages(Mark::High)
+        }) {
+            ask(cx, 0, Gfp::KERNEL);
+        }
+        // Blocks that there are none of, by one who reclaims nothing himself.
+        for _ in 0..20 {
+            ask(cx, 9, Gfp::NOWAIT | Gfp::NOWARN);
+            cx.sleep(Ns::from_millis(200));
+        }
+    });
+    let memory = &sim.world().memory;
+    let of_files = memory.vm.get(Vm::NrVmscanWrite) - memory.vm.get(Vm::PswpOut);
+    let before = *before.borrow();
+    (of_files, memory.files.nr_written() - before)
+}
+
+#[test]
+fn ext4_writes_for_reclaim_what_has_a_place_and_leaves_the_rest_to_the_flusher() {
+    let (counted, written) = written_for_reclaim(FileSystem::Ext4, false);
+    assert!(counted > 2 * written, "{counted} counted, {written} written");
+    for (file_system, has_place) in [(FileSystem::Ext4, true), (FileSystem::Xfs, false)] {
+        let (counted, written) = written_for_reclaim(file_system, has_place);
+        assert!(0 < counted && counted <= written, "{file_system:?}: {counted} of {written}");
+    }
+}
+
+/// Asks for forty huge pages in memory of which every second page is in use, while others want the CPU. Returns how often a
+/// run of compaction was found to be broken off.
+fn broken_off(contention: Contention) -> usize {
+    let mut kernel = KernelFile::load("linux-3.3").unwrap();
+    kernel.policy.compaction.contention = contention;
+    let machine = small(64);
+    let nr_cpus: usize = machine.nodes.iter().map(|node| node.cpus.len()).sum();
+    let told = Rc::new(RefCell::new(0));
+    let seen = told.clone();
+    run_on(&machine, kernel, move |cx| {
+        let memory = &mut cx.world().memory;
+        let managed: u64 = memory.zones.iter().map(|zone| zone.managed_pages).sum();
+        let pages = (managed * 9 / 10) as u32;
+        let start = memory.spaces.mmap(PROCESS, pages, MemPolicy::Default);
+        fault::touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
+        for page in (0..pages).step_by(2) {
+            oom::zap(cx, Vpn(start.0 + page)..Vpn(start.0 + page + 1));
+        }
+        for _ in 0..2 * nr_cpus {
+            cx.spawn(TaskSpec::user("other"), |cx| cx.spend(Ns::from_secs(2), Mode::User));
+        }
+        cx.world().keep_trace();
+        for _ in 0..40 {
+            let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::NORETRY | Gfp::NOWARN;
+            let (cpu, node) = (CpuId(0), NodeId(0));
+            let request = Request { order: Order(9), gfp, cpu, node, past_lists: false };
+            alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(PROCESS) });
+        }
+        let trace = cx.world().trace.take().unwrap_or_default();
+        let is_broken_off = |traced: &&Traced| {
+            let TraceEvent::Compact(event) = &traced.event else { return false };
+            matches!(event, CompactEvent::Finished(.., CompactResult::Contended))
+        };
+        assert!(trace.iter().any(|t| matches!(t.event, TraceEvent::Compact(_))), "it compacts");
+        *seen.borrow_mut() = trace.iter().filter(is_broken_off).count();
+    });
+    told.take()
+}
+
+#[test]
+fn compaction_goes_on_before_3_6_when_others_want_the_cpu() {
+    assert!(broken_off(Contention::Abort) > 0);
+    assert_eq!(broken_off(Contention::GoesOn), 0);
+    let kernel = KernelFile::load("linux-3.5").unwrap();
+    assert_eq!(kernel.policy.compaction.contention, Contention::GoesOn);
 }
