@@ -1,7 +1,7 @@
 //! What an unknown sets of a machine.
 
 use highorder_sim::device::{DeviceKind, Elevator};
-use highorder_sim::machine::{Cost, InUse};
+use highorder_sim::machine::{Cost, FileSystem, InUse};
 use highorder_sim::sched::DeviceId;
 use highorder_sim::{Machine, Ns};
 use std::fmt;
@@ -13,8 +13,9 @@ const IN_USE_EXAMPLE: &str = "one-node-8g-in-use";
 const REMOTE_DISTANCE: u32 = 20;
 const LOCAL_DISTANCE: u32 = 10;
 /// What it may be called besides the costs, each of which is `costs.NAME`.
-const NAMES: [(&str, Key); 11] = [
+const NAMES: [(&str, Key); 12] = [
     ("disk.0.elevator", Key::Elevator),
+    ("disk.0.filesystem", Key::FileSystem),
     ("disk.0.rotating.bytes_per_second", Key::DiskBandwidth),
     ("disk.0.rotating.queue_depth", Key::DiskQueue),
     ("disk.0.rotating.seek_average_ns", Key::DiskSeek),
@@ -30,6 +31,8 @@ const COST: &str = "costs.";
 
 /// What `disk.0.elevator` counts.
 const ELEVATORS: [Elevator; 2] = [Elevator::Deadline, Elevator::Cfq];
+/// What `disk.0.filesystem` counts.
+const FILE_SYSTEMS: [FileSystem; 2] = [FileSystem::Ext4, FileSystem::Xfs];
 
 /// A value of a machine, by the name that machine files have for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub enum Key {
     Cost(String),
     /// What decides about the order in which the first disk serves, by its number: 0 for deadline, 1 for cfq.
     Elevator,
+    /// The file system of the first disk, by its number: 0 for ext4, 1 for XFS.
+    FileSystem,
     /// Bytes a second of the first disk, which turns.
     DiskBandwidth,
     /// Requests that it takes before the first of them is done.
@@ -119,10 +124,8 @@ impl Key {
                     _ => *bandwidth,
                 })
             }
-            Self::Elevator => {
-                let elevator = machine.disks.first()?.elevator;
-                number(ELEVATORS.iter().position(|&other| other == elevator)? as u64)
-            }
+            Self::Elevator => number_of(&ELEVATORS, machine.disks.first()?.elevator),
+            Self::FileSystem => number_of(&FILE_SYSTEMS, *machine.file_systems.first()?),
             Self::UnmovableBlocks => {
                 Some(machine.in_use.map_or(0.0, |held| f64::from(held.unmovable_blocks_per_1000)))
             }
@@ -151,10 +154,11 @@ impl Key {
             }
             Self::Elevator => {
                 let disk = machine.disks.first_mut().ok_or("no disk, expected one")?;
-                let nr = ELEVATORS.len();
-                disk.elevator = *ELEVATORS
-                    .get(whole as usize)
-                    .ok_or_else(|| format!("elevator {whole}, expected less than {nr}"))?;
+                disk.elevator = of_number("elevator", &ELEVATORS, whole)?;
+            }
+            Self::FileSystem => {
+                let first = machine.file_systems.first_mut().ok_or("no disk, expected one")?;
+                *first = of_number("file system", &FILE_SYSTEMS, whole)?;
             }
             Self::UnmovableBlocks => in_use(machine)?.unmovable_blocks_per_1000 = whole as u32,
             Self::Holes => {
@@ -187,6 +191,17 @@ impl Key {
         }
         Ok(())
     }
+}
+
+/// The number of one of these.
+fn number_of<T: PartialEq>(of: &[T], wanted: T) -> Option<f64> {
+    Some(of.iter().position(|other| *other == wanted)? as f64)
+}
+
+/// The one of these that has a number.
+fn of_number<T: Copy>(what: &str, of: &[T], number: u64) -> Result<T, String> {
+    let found = of.get(number as usize).copied();
+    found.ok_or_else(|| format!("{what} {number}, expected less than {}", of.len()))
 }
 
 fn set_disk(machine: &mut Machine, key: &Key, value: u64) -> Result<(), String> {

@@ -43,13 +43,14 @@ const WORKED_OUT: [(&str, f64, f64); 26] = [
 ];
 
 /// Figures that stand in their sources as they are.
-const TOLD: [(&str, &[f64]); 11] = [
+const TOLD: [(&str, &[f64]); 12] = [
     ("desktop-cpus", &[4.0, 8.0]),
     ("desktop-swap", &[4096.0, 8192.0]),
     ("device-hole", &[512.0, 1024.0, 2048.0]),
     ("disk-bandwidth", &[138e6, 154e6, 156e6, 160e6, 205e6]),
     ("disk-queue", &[1.0, 31.0]),
     ("elevator", &[0.0, 1.0]),
+    ("file-system", &[0.0, 1.0]),
     ("holes", &[258_391.0]),
     ("disk-seek", &[8_200_000.0, 8_500_000.0, 12_833_333.0]),
     ("nodes-of-48-cpus", &[2.0, 4.0]),
@@ -160,6 +161,16 @@ fn an_elevator_has_a_number() {
     assert_eq!(machine.disks[0].elevator, highorder_sim::Elevator::Cfq);
     assert_eq!(Key::Elevator.get(&machine), Some(1.0));
     assert!(Key::Elevator.set(&mut machine, 2.0).unwrap_err().contains("expected less than 2"));
+}
+
+#[test]
+fn a_file_system_has_a_number() {
+    let mut machine = highorder_kernels::machine::load("one-node-3g-2012").unwrap();
+    assert_eq!(Key::FileSystem.get(&machine), Some(0.0));
+    Key::FileSystem.set(&mut machine, 1.0).unwrap();
+    assert_eq!(machine.file_systems[0], highorder_sim::machine::FileSystem::Xfs);
+    assert_eq!(Key::FileSystem.get(&machine), Some(1.0));
+    assert!(Key::FileSystem.set(&mut machine, 2.0).unwrap_err().contains("expected less than 2"));
 }
 
 #[test]
