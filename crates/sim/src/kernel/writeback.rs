@@ -311,10 +311,12 @@ impl Kernel {
             + self.costs.metadata_change.times(u64::from(is_room_found))
     }
 
-    /// Whether a page has no place on the disk yet, and its file system gives it none for reclaim.
+    /// Whether a page has no place on the disk yet, and its file system gives it none for reclaim. Metadata has its own.
     fn wants_place_first(&self, file: FileId, index: u64) -> bool {
         let this = self.file(file);
-        self.vfs.file_system(this.device) == FileSystem::Ext4 && this.find(index).is_none()
+        self.vfs.file_system(this.device) == FileSystem::Ext4
+            && this.find(index).is_none()
+            && !self.is_metadata(file)
     }
 
     fn note_writer(&mut self, now: Ns, process: ProcessId) {
