@@ -311,7 +311,7 @@ impl Kernel {
             + self.costs.metadata_change.times(u64::from(is_room_found))
     }
 
-    /// Whether a page has no place on the disk yet, and its file system gives it none for reclaim. Metadata has its own.
+    /// Whether a page has no place on the disk yet, and its file system gives it none for reclaim. Metadata always gets one.
     fn wants_place_first(&self, file: FileId, index: u64) -> bool {
         let this = self.file(file);
         self.vfs.file_system(this.device) == FileSystem::Ext4

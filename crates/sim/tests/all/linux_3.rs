@@ -31,6 +31,8 @@ use std::rc::Rc;
 const KERNELS: [&str; 2] = ["linux-3.3", "linux-3.4-rc2"];
 const MIB: u64 = 1 << 20;
 const PROCESS: ProcessId = ProcessId(0);
+/// How a fault asks for a huge page.
+const HUGE_FAULT: Gfp = Gfp::HIGHUSER_MOVABLE.union(Gfp::NORETRY).union(Gfp::NOWARN);
 
 /// Number and sum of waits by class.
 type Waits = BTreeMap<Stall, (u64, Ns)>;
@@ -73,6 +75,21 @@ fn small(swap_mib: u64) -> Machine {
     let mut machine = machine::load("one-node-8g").unwrap().scaled(1, 16).unwrap();
     machine.swap[0].bytes = swap_mib << 20;
     machine
+}
+
+/// Asks for a block on the first CPU, of any node.
+fn ask(cx: &mut KernelCx<'_>, order: u8, gfp: Gfp, process: Option<ProcessId>) {
+    let (cpu, node) = (CpuId(0), NodeId(0));
+    let request = Request { order: Order(order), gfp, cpu, node, past_lists: false };
+    alloc_pages(cx, Want { request, allowed: u64::MAX, process });
+}
+
+/// Maps so many tenths of memory. Returns where, and how many pages.
+fn map_tenths(cx: &mut KernelCx<'_>, tenths: u64) -> (Vpn, u32) {
+    let memory = &mut cx.world().memory;
+    let managed: u64 = memory.zones.iter().map(|zone| zone.managed_pages).sum();
+    let pages = (managed * tenths / 10) as u32;
+    (memory.spaces.mmap(PROCESS, pages, MemPolicy::Default), pages)
 }
 
 /// Every invariant holds, and each managed page is free, on a CPU's list or in use.
@@ -128,10 +145,7 @@ fn a_file_of_twice_the_memory_is_written_and_every_page_is_accounted_for() {
 fn memory_that_is_overcommitted_goes_to_swap_and_comes_back_and_nothing_is_lost() {
     for kernel in KERNELS {
         let (mut sim, waits) = run(&small(1024), kernel, |cx| {
-            let memory = &mut cx.world().memory;
-            let managed: u64 = memory.zones.iter().map(|zone| zone.managed_pages).sum();
-            let pages = (managed * 11 / 10) as u32;
-            let start = memory.spaces.mmap(PROCESS, pages, MemPolicy::Default);
+            let (start, pages) = map_tenths(cx, 11);
             for _ in 0..2 {
                 fault::touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
             }
@@ -166,10 +180,7 @@ fn memory_that_is_overcommitted_goes_to_swap_and_comes_back_and_nothing_is_lost(
 fn the_last_page_of_swap_ends_in_a_kill() {
     for kernel in KERNELS {
         let (mut sim, _) = run(&small(16), kernel, |cx| {
-            let memory = &mut cx.world().memory;
-            let managed: u64 = memory.zones.iter().map(|zone| zone.managed_pages).sum();
-            let pages = (managed * 11 / 10) as u32;
-            let start = memory.spaces.mmap(PROCESS, pages, MemPolicy::Default);
+            let (start, pages) = map_tenths(cx, 11);
             let access = Access::Write;
             assert!(
                 fault::touch_range(cx, PROCESS, start, pages, access, Extent::Word).is_err(),
@@ -237,11 +248,8 @@ fn taken_by_kswapd(kernel: &str) -> (u64, u64) {
         cx.sleep(Ns::from_secs(1));
         cx.world().keep_trace();
         for _ in 0..20 {
-            // A huge fault's request, which wakes kswapd.
-            let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::NORETRY | Gfp::NOWARN;
-            let (cpu, node) = (CpuId(0), NodeId(0));
-            let request = Request { order: Order(9), gfp, cpu, node, past_lists: false };
-            alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(PROCESS) });
+            // It wakes kswapd.
+            ask(cx, 9, HUGE_FAULT, Some(PROCESS));
             cx.sleep(Ns::from_millis(200));
         }
         let trace = cx.world().trace.take().unwrap_or_default();
@@ -288,20 +296,15 @@ fn written_for_reclaim(file_system: FileSystem, has_place: bool) -> (u64, u64) {
         let dirty = &mut cx.world().memory.policy.dirty;
         (dirty.bytes, dirty.background_bytes) = (1 << 40, 1 << 40);
         filemap::write(cx, PROCESS, file, 0, FILE).unwrap();
-        let ask = |cx: &mut KernelCx<'_>, order: u8, gfp: Gfp| {
-            let (cpu, node) = (CpuId(0), NodeId(0));
-            let request = Request { order: Order(order), gfp, cpu, node, past_lists: false };
-            alloc_pages(cx, Want { request, allowed: u64::MAX, process: None });
-        };
         // All but what the lowest zone has for those who can do with no other.
         while cx.world().memory.zones.iter().any(|zone| {
             zone.kind != ZoneKind::Dma && zone.nr_free_pages > 2 * zone.watermarks.pages(Mark::High)
         }) {
-            ask(cx, 0, Gfp::KERNEL);
+            ask(cx, 0, Gfp::KERNEL, None);
         }
         // Blocks that there are none of, by one who reclaims nothing himself.
         for _ in 0..20 {
-            ask(cx, 9, Gfp::NOWAIT | Gfp::NOWARN);
+            ask(cx, 9, Gfp::NOWAIT | Gfp::NOWARN, None);
             cx.sleep(Ns::from_millis(200));
         }
     });
@@ -331,10 +334,7 @@ fn broken_off(contention: Contention) -> usize {
     let told = Rc::new(RefCell::new(0));
     let seen = told.clone();
     run_on(&machine, kernel, move |cx| {
-        let memory = &mut cx.world().memory;
-        let managed: u64 = memory.zones.iter().map(|zone| zone.managed_pages).sum();
-        let pages = (managed * 9 / 10) as u32;
-        let start = memory.spaces.mmap(PROCESS, pages, MemPolicy::Default);
+        let (start, pages) = map_tenths(cx, 9);
         fault::touch_range(cx, PROCESS, start, pages, Access::Write, Extent::Word).unwrap();
         for page in (0..pages).step_by(2) {
             oom::zap(cx, Vpn(start.0 + page)..Vpn(start.0 + page + 1));
@@ -344,10 +344,7 @@ fn broken_off(contention: Contention) -> usize {
         }
         cx.world().keep_trace();
         for _ in 0..40 {
-            let gfp = Gfp::HIGHUSER_MOVABLE | Gfp::NORETRY | Gfp::NOWARN;
-            let (cpu, node) = (CpuId(0), NodeId(0));
-            let request = Request { order: Order(9), gfp, cpu, node, past_lists: false };
-            alloc_pages(cx, Want { request, allowed: u64::MAX, process: Some(PROCESS) });
+            ask(cx, 9, HUGE_FAULT, Some(PROCESS));
         }
         let trace = cx.world().trace.take().unwrap_or_default();
         let is_broken_off = |traced: &&Traced| {
