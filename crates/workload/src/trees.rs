@@ -2,12 +2,12 @@
 
 use crate::files::{read_to_end, write_new};
 use crate::process::{map, run_process};
-use highorder_system::{Access, Advice, Code, Failure, Ns, Pattern, System, ThreadSpec};
+use highorder_system::{Access, Advice, Code, Failure, Pattern, System, ThreadSpec};
 
 /// Read, written and copied at a time, at most.
 pub(crate) const BLOCK: u64 = 64 << 10;
 
-/// A unit of work: a process that reads files, fills a heap, computes and leaves a file.
+/// A unit of work: a process that reads files, fills a heap and leaves a file.
 pub(crate) struct Unit {
     pub(crate) tree: u64,
     /// Which of the tree's units it is.
@@ -16,8 +16,6 @@ pub(crate) struct Unit {
     pub(crate) reads: Vec<(u64, u64)>,
     /// Its heap, in bytes.
     pub(crate) heap: u64,
-    /// How long it computes, if it does: it goes through its heap before and after that.
-    pub(crate) computes: Option<Ns>,
     /// The file that it leaves, in bytes.
     pub(crate) object: u64,
 }
@@ -33,12 +31,7 @@ impl Unit {
             // No recorded run has a huge fault there, and compilers ask for a MiB now and then.
             let heap = map(sys, pages, Some(Advice::NoHuge))?;
             sys.touch_range(heap, Pattern::word(Access::Write))?;
-            if let Some(time) = self.computes {
-                sys.compute(time)?;
-                sys.touch_range(heap, Pattern::word(Access::Write))?;
-            }
-            let object = format!("objects-{}/{}", self.tree, self.number);
-            write_new(sys, &object, self.object, BLOCK)
+            write_new(sys, &object_name(self.tree, self.number), self.object, BLOCK)
         });
         run_process(sys, ThreadSpec::process(name), unit)?;
         Ok(())
@@ -48,6 +41,11 @@ impl Unit {
 /// A file of a tree.
 pub(crate) fn file_name(tree: u64, file: u64) -> String {
     format!("tree-{tree}/{file}")
+}
+
+/// What a unit of a tree leaves.
+pub(crate) fn object_name(tree: u64, number: u64) -> String {
+    format!("objects-{tree}/{number}")
 }
 
 /// Deletes trees of so many files each. What units left stays.

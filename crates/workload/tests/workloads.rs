@@ -583,6 +583,59 @@ fn memhog_writes_once_and_sleeps_with_its_memory() {
     assert!(at(&Event::Sleep(Ns::from_secs(7))) < at(&Event::Unmap(hog.area)));
 }
 
+/// Ten parts as long as each other: headers are read, and the heap grows, in the first seven.
+#[test]
+fn a_compiler_s_heap_grows_while_it_reads_and_four_tenths_of_it_are_in_use() {
+    let mut sys = Fake::new(PAGES);
+    let values = [
+        ("builds", text("yes")),
+        ("passes", Value::Integer(0)),
+        ("rested", text("no")),
+        ("warm_seconds", Value::Integer(0)),
+    ];
+    // Memory for `make` and one compiler: with the next one the build ends.
+    sys.mappings_max = 2;
+    assert!(sys.run(configured("stress-highalloc", values).code()).is_err());
+    let is_spawn = |event: &Event| matches!(event, Event::Spawn(_));
+    let begins = sys.events.iter().position(
+        |event| matches!(event, Event::Spawn(spec) if spec.name == "cc1" && spec.new_process),
+    );
+    let rest = &sys.events[begins.unwrap() + 1..];
+    let compiler = &rest[..rest.iter().position(is_spawn).unwrap()];
+    let parts: Vec<&[Event]> =
+        compiler.split(|event| *event == Event::Compute(Ns::from_millis(30))).collect();
+    assert_eq!(parts.len(), 11, "ten, and what comes after the last");
+    let heap = compiler.iter().find_map(|event| match event {
+        Event::Map(area) => Some(*area),
+        _ => None,
+    });
+    let heap = heap.unwrap();
+    let mut used = vec![0_u32; heap.pages as usize];
+    let mut nr_there = 0;
+    for (number, part) in parts[..10].iter().enumerate() {
+        let reads = part.iter().filter(|event| matches!(event, Event::Open(_))).count();
+        assert_eq!(reads > 0, number < 7, "{reads} files are read in part {number}");
+        used.fill(0);
+        for event in *part {
+            if let Event::Touch(area, how) = event {
+                assert_eq!(*how, Pattern::word(Access::Write));
+                let first = (area.first - heap.first) as usize;
+                used[first..first + area.pages as usize].iter_mut().for_each(|times| *times += 1);
+            }
+        }
+        assert!(used.iter().all(|&times| times <= 1), "no page is gone to twice in a part");
+        let nr_used = used.iter().filter(|&&times| times > 0).count() as u64;
+        let new = used.iter().skip(nr_there as usize).filter(|&&times| times > 0).count() as u64;
+        nr_there += new;
+        if number < 7 {
+            assert!((new * 7).abs_diff(heap.pages) <= 7, "{new} new pages in part {number}");
+        } else {
+            assert_eq!((new, nr_there), (0, heap.pages));
+            assert!((nr_used * 10).abs_diff(heap.pages * 4) < heap.pages / 2, "{nr_used}");
+        }
+    }
+}
+
 #[test]
 fn stress_highalloc_asks_at_its_pace_and_gives_all_back_after_each_pass() {
     let mut sys = Fake::new(PAGES);

@@ -213,7 +213,6 @@ impl Trees {
                 number,
                 reads: files.into_iter().map(|file| (file, self.file_bytes())).collect(),
                 heap,
-                computes: None,
                 object,
             };
             number += 1;
