@@ -4,7 +4,7 @@ CARGO ?= cargo
 HIGHORDER = $(CARGO) run --release --locked --quiet --package highorder --
 RECORDING = tests/data/recordings/612-rec-churn
 
-.PHONY: demo test static lint fuzz mutate swarm miri sanitize guest-setup python-setup
+.PHONY: demo test static lint fuzz mutate swarm miri sanitize guest-setup python-setup python-lint
 
 # A recording of a real kernel, replayed decision by decision, then freely; the memory it began with; and
 # one workload under two variants of a kernel, as a page to look at.
@@ -26,8 +26,8 @@ static:
 
 # Lints keep the processors busy, and what is set up keeps the network busy: they go side by side.
 test:
-	$(MAKE) --jobs=3 lint guest-setup python-setup
-	$(CARGO) test --workspace --locked
+	$(MAKE) --jobs=3 lint guest-setup python-lint
+	tests/run.py $(CARGO)
 
 # Every reader over mutated good inputs, on any compiler; `make test` has two seconds of each.
 SECONDS = 60
@@ -74,3 +74,8 @@ guest-setup:
 # What the examples of docs/record.md import; their test skips, and says so, where it cannot be had.
 python-setup:
 	sh tests/python/setup.sh
+
+# Where Python's lints could be had.
+RUFF = $(or $(CARGO_TARGET_DIR),target)/python/bin/ruff
+python-lint: python-setup
+	if [ -x $(RUFF) ]; then $(RUFF) check --quiet tests && $(RUFF) format --quiet --check tests; fi
