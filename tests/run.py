@@ -19,21 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 AT_ONCE = 2
-# Packages and targets of the programs that take longest, from the longest on: what is begun last should be short.
+# Crates' folders and targets of the programs that take longest, from the longest on: what is begun last should be short.
 LONGEST = [
     ("highorder", "all"),
     ("highorder", "real"),
-    ("highorder-real", "vm"),
-    ("highorder-lab", "attainable_guest"),
-    ("highorder-recorder", "guest"),
-    ("highorder-snapshot", "guest"),
-    ("highorder-sim", "all"),
-    ("highorder-page", "browser"),
-    ("highorder-swarm", "memory"),
-    ("highorder-swarm", "swarm"),
-    ("highorder-lab", "families"),
-    ("highorder-fuzz", "mutated"),
-    ("highorder-record", "noise_rates"),
+    ("real", "vm"),
+    ("lab", "attainable_guest"),
+    ("recorder", "guest"),
+    ("snapshot", "guest"),
+    ("sim", "all"),
+    ("page", "browser"),
+    ("swarm", "memory"),
+    ("swarm", "swarm"),
+    ("lab", "families"),
+    ("fuzz", "mutated"),
+    ("record", "noise_rates"),
 ]
 
 
@@ -42,13 +42,12 @@ class Program:
     """A test program, and what cargo would run it with."""
 
     path: str
-    package: str
-    target: str
     folder: Path
+    target: str
 
     def rank(self) -> int:
         """Where it stands in the order of service."""
-        name = (self.package, self.target)
+        name = (self.folder.name, self.target)
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
@@ -61,14 +60,10 @@ def build(cargo: list[str]) -> list[Program]:
     programs = []
     for line in built.stdout.splitlines():
         message = json.loads(line)
-        if message["reason"] != "compiler-artifact" or not message["executable"]:
-            continue
-        if not message["profile"]["test"]:
-            continue
-        folder = Path(message["manifest_path"]).parent
-        # Packages are named by their folders, behind the name of all of them.
-        package = "highorder" if folder.name == "highorder" else f"highorder-{folder.name}"
-        programs.append(Program(message["executable"], package, message["target"]["name"], folder))
+        is_built = message["reason"] == "compiler-artifact" and message["executable"]
+        if is_built and message["profile"]["test"]:
+            folder = Path(message["manifest_path"]).parent
+            programs.append(Program(message["executable"], folder, message["target"]["name"]))
     return programs
 
 
@@ -97,7 +92,7 @@ def main() -> int:
         running = [pool.submit(run, program, threads) for program in programs]
         for number, future in enumerate(as_completed(running), start=1):
             program, ended, seconds = future.result()
-            title = f"{program.package} {program.target}"
+            title = f"{program.folder.name} {program.target}"
             print(f"\n[{number}/{len(programs)}] {title}, {seconds:.0f} s", flush=True)
             print(ended.stdout, end="", flush=True)
             if ended.returncode != 0:

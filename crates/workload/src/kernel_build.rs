@@ -11,9 +11,9 @@
 
 use crate::background::{Background, Signal};
 use crate::files::{Random, read_to_end, write_new};
-use crate::process::{map, run_process};
-use crate::trees::{self, BLOCK, file_name, object_name};
-use highorder_system::{Access, Advice, Area, Code, Failure, Ns, Pattern, System, ThreadSpec};
+use crate::process::run_process;
+use crate::trees::{self, BLOCK, file_name, map_heap, object_name};
+use highorder_system::{Access, Area, Code, Failure, Ns, Pattern, System, ThreadSpec};
 
 /// Begins the number of each random stream: "kernelbu" in ASCII.
 const STREAM: u128 = 0x6b65_726e_656c_6275 << 64;
@@ -102,7 +102,7 @@ impl Builds {
     fn build(self, sys: &mut dyn System, signal: &Signal, tree: u64) -> Result<(), Failure> {
         let mut random = Random::new(sys.seed(), STREAM | u128::from(tree));
         let page_bytes = sys.machine().page_bytes;
-        let make = map(sys, MAKE_BYTES / page_bytes, Some(Advice::NoHuge))?;
+        let make = map_heap(sys, MAKE_BYTES)?;
         let innermost = make.part(0, MAKE_INNERMOST_BYTES / page_bytes);
         for source in 0..SOURCES {
             if signal.is_over() {
@@ -112,11 +112,11 @@ impl Builds {
             sys.touch_range(goes_on, Pattern::word(Access::Write))?;
             let headers = included(&mut random);
             let [least, most] = HEAP_BYTES;
-            let heap_pages = random.between(least, most) / page_bytes;
+            let heap_bytes = random.between(least, most);
             let [least, most] = OBJECT_BYTES;
             let object_bytes = random.between(least, most);
             let compiler =
-                Compiler { tree, source, headers, heap_pages, time: self.unit_time, object_bytes };
+                Compiler { tree, source, headers, heap_bytes, time: self.unit_time, object_bytes };
             let code: Code = Box::new(move |sys| compiler.run(sys));
             run_process(sys, ThreadSpec::process("cc1"), code)?;
         }
@@ -134,7 +134,7 @@ struct Compiler {
     tree: u64,
     source: u64,
     headers: Vec<u64>,
-    heap_pages: u64,
+    heap_bytes: u64,
     /// How long it computes.
     time: Ns,
     object_bytes: u64,
@@ -145,8 +145,7 @@ impl Compiler {
     fn run(self, sys: &mut dyn System) -> Result<(), Failure> {
         let stream = u128::from(self.source + 1) << 32 | u128::from(self.tree);
         let mut random = Random::new(sys.seed(), STREAM | stream);
-        // No recorded run has a huge fault there, and compilers ask for a MiB now and then.
-        let heap = map(sys, self.heap_pages, Some(Advice::NoHuge))?;
+        let heap = map_heap(sys, self.heap_bytes)?;
         let files: Vec<u64> = std::iter::once(HEADERS + self.source).chain(self.headers).collect();
         // What there is of it, of so many, once a part is over.
         let by_end_of = |all: u64, part: u64| all * part.min(PARTS_READING) / PARTS_READING;
@@ -156,9 +155,9 @@ impl Compiler {
             for &file in &files[read.start as usize..read.end as usize] {
                 read_to_end(sys, &file_name(self.tree, file), file_bytes(file), BLOCK)?;
             }
-            let [old, now] = [part, part + 1].map(|part| by_end_of(self.heap_pages, part));
+            let [old, now] = [part, part + 1].map(|part| by_end_of(heap.pages, part));
             sys.touch_range(heap.part(old, now - old), Pattern::word(Access::Write))?;
-            let wanted = self.heap_pages * TOUCHED_TENTHS / 10 - (now - old);
+            let wanted = heap.pages * TOUCHED_TENTHS / 10 - (now - old);
             touch_some(sys, heap.part(0, old), wanted, &mut random)?;
             sys.compute(Ns(self.time.0 / PARTS))?;
         }

@@ -1,41 +1,15 @@
-//! Trees of files that are worked on: their names, and a unit of work.
+//! Trees of files that are worked on: their names, and the heaps of those who work.
 
-use crate::files::{read_to_end, write_new};
-use crate::process::{map, run_process};
-use highorder_system::{Access, Advice, Code, Failure, Pattern, System, ThreadSpec};
+use crate::process::map;
+use highorder_system::{Advice, Area, Failure, System};
 
 /// Read, written and copied at a time, at most.
 pub(crate) const BLOCK: u64 = 64 << 10;
 
-/// A unit of work: a process that reads files, fills a heap and leaves a file.
-pub(crate) struct Unit {
-    pub(crate) tree: u64,
-    /// Which of the tree's units it is.
-    pub(crate) number: u64,
-    /// Files of the tree that it reads, and their sizes in bytes.
-    pub(crate) reads: Vec<(u64, u64)>,
-    /// Its heap, in bytes.
-    pub(crate) heap: u64,
-    /// The file that it leaves, in bytes.
-    pub(crate) object: u64,
-}
-
-impl Unit {
-    /// Runs it to its end. One that was killed for want of memory has left no file, or part of it.
-    pub(crate) fn run(self, sys: &mut dyn System, name: &'static str) -> Result<(), Failure> {
-        let pages = self.heap / sys.machine().page_bytes;
-        let unit: Code = Box::new(move |sys| {
-            for &(file, bytes) in &self.reads {
-                read_to_end(sys, &file_name(self.tree, file), bytes, BLOCK)?;
-            }
-            // No recorded run has a huge fault there, and compilers ask for a MiB now and then.
-            let heap = map(sys, pages, Some(Advice::NoHuge))?;
-            sys.touch_range(heap, Pattern::word(Access::Write))?;
-            write_new(sys, &object_name(self.tree, self.number), self.object, BLOCK)
-        });
-        run_process(sys, ThreadSpec::process(name), unit)?;
-        Ok(())
-    }
+/// Maps a heap. No recorded run has a huge fault in one, and compilers ask for a MiB now and then.
+pub(crate) fn map_heap(sys: &mut dyn System, bytes: u64) -> Result<Area, Failure> {
+    let pages = bytes / sys.machine().page_bytes;
+    map(sys, pages, Some(Advice::NoHuge))
 }
 
 /// A file of a tree.

@@ -11,10 +11,11 @@ use super::pace::{Follower, Pace, Waits, share};
 use super::program::report_success;
 use super::told::{Results, only};
 use crate::background::{Background, Signal};
-use crate::files::{Random, write_new};
+use crate::files::{Random, read_to_end, write_new};
+use crate::process::run_process;
 use crate::stress_highalloc::{Pass, settle};
-use crate::trees::{self, BLOCK, Unit, file_name};
-use highorder_system::{Failure, Ns, System};
+use crate::trees::{self, BLOCK, file_name, map_heap, object_name};
+use highorder_system::{Access, Code, Failure, Ns, Pattern, System, ThreadSpec};
 
 /// Begins the number of each random stream: "highallo" in ASCII.
 const STREAM: u128 = 0x6869_6768_616c_6c6f << 64;
@@ -205,18 +206,20 @@ impl Trees {
         while pace.goes_on(sys, || signal.is_over())? {
             let files = self.read_by_unit(&mut random);
             let [least, most] = HEAP_MIB;
-            let heap = random.between(least << 20, most << 20);
+            let heap_bytes = random.between(least << 20, most << 20);
             let [least, most] = OBJECT_KIB;
-            let object = random.between(least << 10, most << 10);
-            let unit = Unit {
-                tree: worker,
-                number,
-                reads: files.into_iter().map(|file| (file, self.file_bytes())).collect(),
-                heap,
-                object,
-            };
+            let object_bytes = random.between(least << 10, most << 10);
+            let unit: Code = Box::new(move |sys| {
+                for file in files {
+                    read_to_end(sys, &file_name(worker, file), self.file_bytes(), BLOCK)?;
+                }
+                let heap = map_heap(sys, heap_bytes)?;
+                sys.touch_range(heap, Pattern::word(Access::Write))?;
+                write_new(sys, &object_name(worker, number), object_bytes, BLOCK)
+            });
+            // One that is killed for want of memory leaves no file, or part of it.
+            run_process(sys, ThreadSpec::process("unit"), unit)?;
             number += 1;
-            unit.run(sys, "unit")?;
             pace.count();
         }
         Ok(())
