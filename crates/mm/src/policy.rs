@@ -853,6 +853,8 @@ pub struct Reclaim {
     /// The CPUs are told of all pages that were unmapped at once, before the first of them is written or all go; else of each
     /// when it is unmapped (72b252aed506, 4.3).
     pub batches_flushes: bool,
+    /// The CPUs are told of each entry of a base page that forgets that it was accessed (before 3.15; b13b1d2d8692).
+    pub flushes_accessed: bool,
     /// The order in which a batch of pages is freed, by reclaim and by unmapping.
     pub free_order: FreeOrder,
     /// What unmapping a part of a huge page does to the rest.

@@ -47,6 +47,31 @@ fn each_page_is_told_of_before_it_is_written_and_nothing_of_pages_that_nobody_ma
 }
 
 #[test]
+fn of_an_entry_that_forgets_its_access_cpus_are_told_before_3_15_and_of_a_huge_one_always() {
+    for (huge, flushes, told) in
+        [(false, false, 0), (false, true, 15), (true, false, 1), (true, true, 1)]
+    {
+        let mut policy = linux_6_1();
+        policy.reclaim.flushes_accessed = flushes;
+        let mut user = User::new(all_free(&single_zone(4096), &policy));
+        user.huge = huge;
+        user.memory.swapon(1024, 0, true);
+        let pages = if huge { 512 } else { 15 };
+        let start = user.mmap(0, pages, MemPolicy::Default);
+        user.touch_range(start, pages, Access::Write, CpuId(0));
+        let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
+        let mut scan = || {
+            user.memory.take_work();
+            user.shrink_inactive_list(LruvecId(0), LruList::InactiveAnon, 32, &sc);
+            user.memory.take_work()
+        };
+        let work = scan();
+        assert_eq!(work.tlb_flushes, told, "huge: {huge}, told: {flushes}");
+        assert_eq!(work.tlb_users.has(ProcessId(0)), told > 0);
+    }
+}
+
+#[test]
 fn splitting_a_huge_page_tells_of_each_part_where_each_is_unmapped_by_itself() {
     use highorder_mm::policy::HugePartialUnmap;
     for (unmap, batched, told, told_all) in [
