@@ -12,7 +12,7 @@ use highorder_sim::machine::{
     Machine, NODE_MIN_MIB, Node, REMOTE_DISTANCE, Reserved, SWAP_MIN_MIB, Sources, SwapArea,
     least_memory_mib,
 };
-use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Elevator, Ns, SchedSpec};
+use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Elevator, Host, Ns, SchedSpec};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::ops::Range;
@@ -118,6 +118,8 @@ struct Values {
     nodes: Spanned<Vec<NodeValues>>,
     /// Times of the scheduler.
     sched: SchedValues,
+    /// The host that emulates the CPUs; left out, each of them has a CPU for itself.
+    host: Option<HostValues>,
     /// Disks; left out, there is none, and workloads that use files cannot run.
     #[serde(rename = "disk", default)]
     disks: Vec<DiskValues>,
@@ -215,6 +217,19 @@ struct SchedValues {
     min_granularity_ns: Spanned<u64>,
     /// How far a woken task must be behind the running one to take over at once (`sched_wakeup_granularity_ns`).
     wakeup_granularity_ns: Spanned<u64>,
+    /// Where the table's values are from.
+    source: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostValues {
+    /// CPUs of it that this machine has for itself. Where more of the emulated ones have work, some of them wait.
+    cpus: Spanned<u64>,
+    /// How much longer it takes to make other CPUs flush translations, for each busy CPU beyond the host's.
+    flush_wait_ns: Spanned<u64>,
+    /// And how much longer a disk's access takes.
+    access_wait_ns: Spanned<u64>,
     /// Where the table's values are from.
     source: Spanned<String>,
 }
@@ -360,6 +375,7 @@ impl Values {
             memory: memory.source.get_ref().clone(),
             in_use: self.in_use.as_ref().map(|values| values.source.get_ref().clone()),
             sched: self.sched.source.get_ref().clone(),
+            host: self.host.as_ref().map(|host| host.source.get_ref().clone()),
             disks: self.disks.iter().map(|disk| disk.source.get_ref().clone()).collect(),
         };
         Machine {
@@ -381,7 +397,10 @@ impl Values {
                 .map(|disk| disk.filesystem.unwrap_or_default())
                 .collect(),
             swap,
-            sched: self.sched.finish(costs.context_switch.once(), checks),
+            sched: SchedSpec {
+                host: self.host.as_ref().map(|host| host.finish(checks)),
+                ..self.sched.finish(costs.context_switch.once(), checks)
+            },
             costs,
             sources,
         }
@@ -521,7 +540,20 @@ impl SchedValues {
                 " ns",
             )),
             context_switch,
+            host: None,
         }
+    }
+}
+
+impl HostValues {
+    fn finish(&self, checks: &mut Checks<'_>) -> Host {
+        checks.some_text("host.source", &self.source);
+        // A wait of a second would be a host that does something else.
+        let mut wait = |name: &str, value| Ns(checks.within(name, value, 0..SECOND, " ns"));
+        let flush_wait = wait("flush_wait_ns", &self.flush_wait_ns);
+        let access_wait = wait("access_wait_ns", &self.access_wait_ns);
+        let cpus = checks.within("cpus", &self.cpus, 1..1 << 16, "") as u32;
+        Host { cpus, flush_wait, access_wait }
     }
 }
 

@@ -137,6 +137,8 @@ pub(crate) fn machine_like(
         assumed.push("CPUs are numbered node by node, which they were not".to_owned());
     }
     machine.sched = machine.sched.of_cpus(next);
+    // Whether its CPUs were emulated on fewer, nobody knows.
+    machine.sched.host = None;
     let swap_kib = swap_kib(snapshot);
     let room = machine.disks.first().map_or(0, |disk| disk.capacity_bytes);
     machine.swap.truncate(usize::from(swap_kib > 0));

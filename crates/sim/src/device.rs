@@ -70,19 +70,28 @@ pub struct Io {
     pub bytes: u64,
     /// Whatever the submitter wants to find again in the [`Completion`].
     pub tag: u64,
+    /// How much later than usual the device gets to a request that begins with it.
+    pub late: Ns,
 }
 
 impl Io {
     /// A read.
     #[must_use]
     pub const fn read(offset: u64, bytes: u64, tag: u64) -> Self {
-        Self { direction: Direction::Read, class: Class::Sync, offset, bytes, tag }
+        Self { direction: Direction::Read, class: Class::Sync, offset, bytes, tag, late: Ns::ZERO }
     }
 
     /// A write that nobody waits for.
     #[must_use]
     pub const fn write(offset: u64, bytes: u64, tag: u64) -> Self {
-        Self { direction: Direction::Write, class: Class::Async, offset, bytes, tag }
+        Self {
+            direction: Direction::Write,
+            class: Class::Async,
+            offset,
+            bytes,
+            tag,
+            late: Ns::ZERO,
+        }
     }
 
     /// The same transfer, waited for.
@@ -246,6 +255,7 @@ struct Request {
     offset: u64,
     bytes: u64,
     arrived: u64,
+    late: Ns,
     parts: Vec<Completion>,
 }
 
@@ -460,6 +470,7 @@ impl Device {
             offset: io.offset,
             bytes: io.bytes,
             arrived: now.0,
+            late: io.late,
             parts: vec![part],
         };
         if self.spec.elevator == Elevator::Cfq {
@@ -643,6 +654,7 @@ impl Device {
 
     /// When a request that the device takes now will be done.
     fn service(&self, now: u64, request: &Request) -> u64 {
+        let now = now + request.late.0;
         match self.spec.kind {
             DeviceKind::Rotating { turn, seek_track, seek_average, command, bandwidth, .. } => {
                 let start = now.max(self.free_at) + command.0;

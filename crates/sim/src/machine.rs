@@ -324,6 +324,8 @@ pub struct Sources {
     pub in_use: Option<String>,
     /// Of the scheduler's times.
     pub sched: String,
+    /// Of the host, if the CPUs are emulated on one.
+    pub host: Option<String>,
     /// Of each disk.
     pub disks: Vec<String>,
 }

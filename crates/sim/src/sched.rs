@@ -64,6 +64,24 @@ pub struct SchedSpec {
     pub wakeup_granularity: Ns,
     /// Cost of switching a CPU from one task to another, charged as system time to the incoming task.
     pub context_switch: Ns,
+    /// The host that emulates the CPUs, if it may have fewer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+}
+
+/// A host that emulates CPUs, each with a thread.
+///
+/// Where more of them have work than it has CPUs, some of these threads wait: an interrupt reaches its CPU late, and so
+/// does a disk that is emulated too.
+/// Departs: work itself takes no longer. Visible as: time that passes for all CPUs alike is too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Host {
+    /// CPUs of it that are there for these.
+    pub cpus: u32,
+    /// For each busy CPU beyond these, making other CPUs flush translations takes so much longer.
+    pub flush_wait: Ns,
+    /// And a disk's access.
+    pub access_wait: Ns,
 }
 
 impl SchedSpec {
@@ -417,6 +435,19 @@ impl Scheduler {
     pub(crate) fn running_but_for(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> + '_ {
         let others = self.cpus.ids().filter(move |&other| other != cpu);
         others.filter_map(|other| self.cpus[other].running.map(TaskId))
+    }
+
+    /// How many CPUs beyond those of the host have work besides the current task, which counts only if it `stays`.
+    fn beyond_host(&self, cpu: CpuId, stays: bool) -> Option<(Host, u64)> {
+        let host = self.spec.host?;
+        let here = stays || !self.cpus[cpu].queue.is_empty();
+        let busy = self.running_but_for(cpu).count() as u64 + u64::from(here);
+        Some((host, busy.saturating_sub(u64::from(host.cpus))))
+    }
+
+    /// How much longer than its cost it takes to make other CPUs flush translations now.
+    pub(crate) fn flush_wait(&self, cpu: CpuId) -> Ns {
+        self.beyond_host(cpu, true).map_or(Ns::ZERO, |(host, nr)| host.flush_wait * nr)
     }
 
     pub(crate) fn node_of(&self, cpu: CpuId) -> NodeId {
@@ -1475,6 +1506,11 @@ impl Scheduler {
         let ticket = self.transfers.next();
         let now = Ns(self.now);
         let submitter = self.current;
+        // Whoever reads sleeps until that is done.
+        let cpu = self.tasks[submitter as usize].cpu;
+        let late =
+            self.beyond_host(cpu, false).map_or(Ns::ZERO, |(host, nr)| host.access_wait * nr);
+        let io = crate::device::Io { late, ..io };
         match self.devices[device.0 as usize].submit(now, ticket, io, submitter) {
             Ok(()) => {
                 self.transfers.begin();

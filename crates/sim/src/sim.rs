@@ -612,6 +612,11 @@ impl<W: 'static> Cx<'_, W> {
         self.core().sched.running_but_for(self.cpu())
     }
 
+    /// How much longer than its cost it takes now to make other CPUs flush translations.
+    pub(crate) fn flush_wait(&self) -> Ns {
+        self.core().sched.flush_wait(self.cpu())
+    }
+
     /// Whether another task has a spinlock, or waits for it (`spin_trylock` would fail).
     #[must_use]
     pub fn is_taken(&self, lock: LockId) -> bool {

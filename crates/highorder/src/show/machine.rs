@@ -242,6 +242,7 @@ fn json_of(machine: &Machine) -> Json {
             "memory": machine.sources.memory,
             "in_use": machine.sources.in_use,
             "sched": machine.sources.sched,
+            "host": machine.sources.host,
         },
     })
 }

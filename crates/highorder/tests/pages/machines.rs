@@ -49,11 +49,12 @@ fn tables() -> Vec<(String, String)> {
     let source = source("crates/kernels/src/machine.rs");
     let one_node = "based_on = \"one-node-8g-in-use\"\n";
     let rest = "source = \"x\"\n";
-    let kinds: [(&str, &str, &str, &str); 8] = [
+    let kinds: [(&str, &str, &str, &str); 9] = [
         ("memory", "struct MemoryValues", "[memory]\n", rest),
         ("in_use", "struct InUseValues", "[in_use]\n", rest),
         ("node", "struct NodeValues", "[[node]]\n", ""),
         ("sched", "struct SchedValues", "[sched]\n", rest),
+        ("host", "struct HostValues", "[host]\n", rest),
         ("disk", "struct DiskValues", "[[disk]]\n", rest),
         ("rotating", "struct RotatingValues", "[[disk]]\nsource = \"x\"\n[disk.rotating]\n", ""),
         ("flash", "struct FlashValues", "[[disk]]\n[[disk]]\nsource = \"x\"\n[disk.flash]\n", ""),
@@ -62,7 +63,11 @@ fn tables() -> Vec<(String, String)> {
     let mut parts: Vec<(String, String)> = kinds
         .into_iter()
         .map(|(name, head, before, after)| {
-            let base = if name == "flash" { "based_on = \"two-node-64g\"\n" } else { one_node };
+            let base = match name {
+                "flash" => "based_on = \"two-node-64g\"\n",
+                "host" => "based_on = \"guest-tcg\"\n",
+                _ => one_node,
+            };
             let rows = fields(&source, head).into_iter().map(|field| {
                 let after = if field.name == "source" { "" } else { after };
                 let text = |value: &str| format!("{base}{before}{} = {value}\n{after}", field.name);

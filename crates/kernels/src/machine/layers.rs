@@ -2,7 +2,7 @@
 //!
 //! What a file says stands, and the rest is its base's:
 //!
-//! - A key of `[memory]`, `[in_use]` and `[sched]`. Whoever changes one says where the table's values are from.
+//! - A key of `[memory]`, `[in_use]`, `[sched]` and `[host]`. Whoever changes one says where the table's values are from.
 //! - A cost, whole: its number and its source.
 //! - All entries of `[[node]]`, of `[[disk]]` or of `[[swap]]`, each list for itself. An entry has what it does not
 //!   say from the base's entry of the same number, and a node beyond those from the base's first.
@@ -13,7 +13,7 @@ use highorder_input::{InputError, Layers};
 use toml::de::{DeTable, DeValue};
 
 /// Tables whose values have one source.
-const SOURCED: [&str; 3] = ["memory", "in_use", "sched"];
+const SOURCED: [&str; 4] = ["memory", "in_use", "sched", "host"];
 /// Tables whose values have a source each.
 const COSTS: &str = "costs";
 const DESCRIPTION: &str = "description";

@@ -21,13 +21,14 @@ impl Kernel {
         self.lru_locks[self.memory.lru.of_zone(zone).index()]
     }
 
-    /// What some work costs, other CPUs having to be told of entries or not.
-    fn price(&self, work: Work, tells_others: bool) -> Price {
+    /// What some work costs, other CPUs having to be told of entries, which takes so much longer than it costs; or not.
+    fn price(&self, work: Work, tells_others: Option<Ns>) -> Price {
         let costs = &self.costs;
         let mut flush = costs.tlb_flush_local.times(work.tlb_flushes + work.tlb_flushes_all);
-        if tells_others {
+        if let Some(wait) = tells_others {
             flush += costs.tlb_flush_remote.times(work.tlb_flushes)
-                + costs.tlb_flush_all_remote.times(work.tlb_flushes_all);
+                + costs.tlb_flush_all_remote.times(work.tlb_flushes_all)
+                + wait * (work.tlb_flushes + work.tlb_flushes_all);
         }
         Price {
             zone: costs.list_op.times(work.list_ops)
@@ -57,6 +58,7 @@ pub(crate) fn price(cx: &mut KernelCx<'_>, work: Work) -> Price {
         let elsewhere: Vec<_> = cx.running_elsewhere().collect();
         elsewhere.into_iter().any(|task| cx.world().process_of(task).is_some_and(|p| users.has(p)))
     };
+    let tells_others = tells_others.then(|| cx.flush_wait());
     cx.world().price(work, tells_others)
 }
 

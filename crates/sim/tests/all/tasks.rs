@@ -2,8 +2,8 @@
 
 use highorder_mm::types::NodeId;
 use highorder_sim::{
-    Affinity, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Elevator, Io, LockKind, Mode, Ns,
-    Picks, Resumption, RunError, SchedSpec, Sim, SimSpec, TaskId, TaskSpec, Wakeup,
+    Affinity, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Elevator, Host, Io, LockKind,
+    Mode, Ns, Picks, Resumption, RunError, SchedSpec, Sim, SimSpec, TaskId, TaskSpec, Wakeup,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,6 +20,7 @@ fn spec(cpu_nodes: &[u32]) -> SimSpec {
             min_granularity: Ns(MS),
             wakeup_granularity: Ns(MS),
             context_switch: Ns::ZERO,
+            host: None,
         },
         picks: Picks::LeastRun,
         devices: vec![DeviceSpec {
@@ -867,6 +868,35 @@ fn a_cpu_that_runs_something_else_has_no_iowait() {
     assert_eq!(sim.run(), Ok(Ns(5 * MS)));
     let times = sim.cpu_times(CpuId(0));
     assert_eq!((times.user, times.iowait, times.idle), (Ns(3 * MS), Ns(2 * MS), Ns(0)));
+}
+
+#[test]
+fn a_disk_that_is_emulated_is_late_by_each_busy_cpu_that_the_host_has_none_for() {
+    // 1 ms from the head's place. The reader sleeps until that is done, and leaves its CPU to nobody or to another task.
+    for (busy, elsewhere, late) in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 2, 1), (1, 2, 2)] {
+        let mut spec = spec(&[0, 0, 0, 0]);
+        let host = Host { cpus: 1, flush_wait: Ns::ZERO, access_wait: Ns(7 * MS) };
+        spec.sched.host = Some(host);
+        let mut sim = Sim::new(spec, Log::new());
+        let here = (0..busy).map(|_| 0);
+        for cpu in here.chain(1..=elsewhere) {
+            sim.spawn(TaskSpec::user("busy").on(Affinity::Cpu(CpuId(cpu))), |cx| {
+                cx.spend(Ns(100 * MS), Mode::User);
+            });
+        }
+        sim.spawn(TaskSpec::user("reader").on(Affinity::Cpu(CpuId(0))), |cx| {
+            let began = cx.now();
+            let ticket = cx.submit(DeviceId(0), Io::read(0, 100_000, 0));
+            cx.wait_io(ticket);
+            let took = (cx.now() - began).0;
+            cx.world().push((took, "read"));
+        });
+        sim.run().unwrap();
+        let took = sim.world().iter().find(|(_, word)| *word == "read").unwrap().0;
+        assert!(took >= (1 + 7 * late) * MS, "{busy} {elsewhere}: {took}");
+        // A woken reader waits for its turn at most as long as a slice.
+        assert!(took < (1 + 7 * late + 7) * MS, "{busy} {elsewhere}: {took}");
+    }
 }
 
 #[test]
