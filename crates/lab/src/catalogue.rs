@@ -249,7 +249,7 @@ fn kind_of_table(table: &toml::Table) -> Option<Kind> {
     }
     // Kernels have a table `swap` as well, machines a list of them.
     let has_swap_areas = table.get("swap").is_some_and(toml::Value::is_array);
-    if has_swap_areas || has(&["memory", "in_use", "node", "sched", "disk", "costs"]) {
+    if has_swap_areas || has(&["memory", "in_use", "node", "sched", "host", "disk", "costs"]) {
         return Some(Kind::Machine);
     }
     let has_policy = table.values().any(toml::Value::is_table);

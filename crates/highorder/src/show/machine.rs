@@ -100,6 +100,18 @@ fn draw_nodes(machine: &Machine, sheet: &mut Sheet) {
             ),
         );
     }
+    if let (Some(host), Some(source)) = (&machine.sched.host, &machine.sources.host) {
+        sheet.paragraph(
+            "  ",
+            &format!(
+                "Its CPUs are emulated; the host has {} for them. By each beyond these that has work, telling others to \
+                 flush translations takes {} longer, and an access to the disk {} (source: {source}).",
+                counted(host.cpus as usize, "CPU"),
+                millis(host.flush_wait),
+                millis(host.access_wait)
+            ),
+        );
+    }
 }
 
 /// A zone in a node's bar.

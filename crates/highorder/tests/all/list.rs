@@ -233,6 +233,14 @@ fn files_of_ones_own_are_shown_as_what_they_describe() {
     let built_in = include_str!("../../../../machines/one-node-8g.toml");
     let machine = written(folder.path(), "box.toml", built_in);
     assert!(printed(&["show", &machine]).starts_with("box: a machine\n"));
+    let emulated = "based_on = \"one-node-8g\"\n[host]\ncpus = 3\nflush_wait_ns = 250_000\n\
+                    access_wait_ns = 1_500_000\nsource = \"x\"\n";
+    let guest = written(folder.path(), "guest.toml", emulated);
+    let told = printed(&["show", &guest]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("the host has 3 CPUs for them"), "{told}");
+    assert!(told.contains("takes 0.25 ms longer, and an access to the disk 1.5 ms"), "{told}");
+    let idle = written(folder.path(), "idle.toml", &emulated.replace("= 3", "= 0"));
+    assert!(refused(&["show", &idle]).contains("idle.toml:3: `cpus` is 0"));
     let experiment = written(
         folder.path(),
         "try.toml",
