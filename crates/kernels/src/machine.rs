@@ -354,6 +354,7 @@ impl Values {
         let low = checks.within("reserved_low_mib", &memory.reserved_low_mib, 0..4096, "");
         let high = checks.within("reserved_high_mib", &memory.reserved_high_mib, 0..1 << 20, "");
         let in_use = self.in_use.as_ref().map(|values| values.finish(checks));
+        let host = self.host.as_ref().map(|values| values.finish(checks));
         let nodes = nodes(&self.nodes, low + high, checks);
         let disks: Vec<DeviceSpec> = self.disks.iter().map(|disk| disk.finish(checks)).collect();
         for (n, disk) in self.disks.iter().enumerate() {
@@ -397,10 +398,7 @@ impl Values {
                 .map(|disk| disk.filesystem.unwrap_or_default())
                 .collect(),
             swap,
-            sched: SchedSpec {
-                host: self.host.as_ref().map(|host| host.finish(checks)),
-                ..self.sched.finish(costs.context_switch.once(), checks)
-            },
+            sched: self.sched.finish(costs.context_switch.once(), host, checks),
             costs,
             sources,
         }
@@ -520,7 +518,7 @@ fn nodes(
 }
 
 impl SchedValues {
-    fn finish(&self, context_switch: Ns, checks: &mut Checks<'_>) -> SchedSpec {
+    fn finish(&self, context_switch: Ns, host: Option<Host>, checks: &mut Checks<'_>) -> SchedSpec {
         checks.some_text("sched.source", &self.source);
         // /proc/sys/kernel/sched_*_ns accept 100 us to 1 s, and 0 to 1 s (kernel/sysctl.c, v4.4).
         let range = 100_000..1_000_000_001;
@@ -540,7 +538,7 @@ impl SchedValues {
                 " ns",
             )),
             context_switch,
-            host: None,
+            host,
         }
     }
 }

@@ -1199,8 +1199,10 @@ impl Memory {
             let was = pte.pfn() == Some(pfn) && pte.has(Pte::ACCESSED);
             *pte = pte.without(Pte::ACCESSED);
             self.work.ptes_scanned += 1;
-            // Of huge entries the CPUs are told in every version.
-            self.flush_entries(self.tlb_user_at(vpn), u32::from(was));
+            if was {
+                // Of huge entries the CPUs are told in every version.
+                self.flush_entries(self.tlb_user_at(vpn), 1);
+            }
             return u32::from(was);
         }
         self.work.ptes_scanned += u64::from(pages);
@@ -1212,20 +1214,20 @@ impl Memory {
                 table.set_pte(Vpn(vpn.0 + i), pte.without(Pte::ACCESSED));
             }
         }
-        self.note_forgotten(self.tlb_user_at(vpn), was);
+        self.note_forgotten(vpn, was);
         was
     }
 
-    /// Entries of these processes, so many, forgot that they were accessed.
+    /// So many entries of a mapping, this one first, forgot that they were accessed.
     ///
     /// Models: `ptep_clear_flush_young`, arch/x86/mm/pgtable.c: before 3.15 the CPUs are told of each, so that whoever uses it
     /// next notes that again.
     /// Departs: where they are not told, the next access is noted all the same. Visible as: pages in use look used a little
     /// more often than under kernels from 3.15 on.
     #[doc(alias = "ptep_clear_flush_young")]
-    pub(crate) fn note_forgotten(&mut self, users: TlbUsers, entries: u32) {
-        if self.policy.reclaim.flushes_accessed {
-            self.flush_entries(users, entries);
+    pub(crate) fn note_forgotten(&mut self, vpn: Vpn, entries: u32) {
+        if self.policy.reclaim.flushes_accessed && entries > 0 {
+            self.flush_entries(self.tlb_user_at(vpn), entries);
         }
     }
 

@@ -90,7 +90,7 @@ impl Memory {
             let pte = memory.spaces.table.pte(vpn);
             if pte.has(Pte::ACCESSED) {
                 referenced += 1;
-                memory.note_forgotten(memory.tlb_user_at(vpn), 1);
+                memory.note_forgotten(vpn, 1);
                 memory.spaces.table.set_pte(vpn, pte.without(Pte::ACCESSED));
                 if around {
                     memory.look_around(pfn, vpn);

@@ -49,7 +49,7 @@ impl Memory {
     /// Tells the CPUs that an entry of these processes is gone, so many times over. Nothing is to tell of none.
     #[doc(alias = "ptep_clear_flush")]
     pub(crate) fn flush_entries(&mut self, users: TlbUsers, times: u32) {
-        if users.is_any() && times > 0 {
+        if users.is_any() {
             self.work.tlb_flushes += u64::from(times);
             self.work.tlb_users |= users;
         }

@@ -437,17 +437,18 @@ impl Scheduler {
         others.filter_map(|other| self.cpus[other].running.map(TaskId))
     }
 
-    /// How many CPUs beyond those of the host have work besides the current task, which counts only if it `stays`.
-    fn beyond_host(&self, cpu: CpuId, stays: bool) -> Option<(Host, u64)> {
-        let host = self.spec.host?;
+    /// What a wait of the host comes to now: `each` for every CPU with work that the host has none for. The current task
+    /// counts only if it `stays`.
+    fn host_wait(&self, cpu: CpuId, stays: bool, each: fn(Host) -> Ns) -> Ns {
+        let Some(host) = self.spec.host else { return Ns::ZERO };
         let here = stays || !self.cpus[cpu].queue.is_empty();
         let busy = self.running_but_for(cpu).count() as u64 + u64::from(here);
-        Some((host, busy.saturating_sub(u64::from(host.cpus))))
+        each(host) * busy.saturating_sub(u64::from(host.cpus))
     }
 
     /// How much longer than its cost it takes to make other CPUs flush translations now.
     pub(crate) fn flush_wait(&self, cpu: CpuId) -> Ns {
-        self.beyond_host(cpu, true).map_or(Ns::ZERO, |(host, nr)| host.flush_wait * nr)
+        self.host_wait(cpu, true, |host| host.flush_wait)
     }
 
     pub(crate) fn node_of(&self, cpu: CpuId) -> NodeId {
@@ -1508,8 +1509,7 @@ impl Scheduler {
         let submitter = self.current;
         // Whoever reads sleeps until that is done.
         let cpu = self.tasks[submitter as usize].cpu;
-        let late =
-            self.beyond_host(cpu, false).map_or(Ns::ZERO, |(host, nr)| host.access_wait * nr);
+        let late = self.host_wait(cpu, false, |host| host.access_wait);
         let io = crate::device::Io { late, ..io };
         match self.devices[device.0 as usize].submit(now, ticket, io, submitter) {
             Ok(()) => {

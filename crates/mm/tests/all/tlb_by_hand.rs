@@ -60,12 +60,9 @@ fn of_an_entry_that_forgets_its_access_cpus_are_told_before_3_15_and_of_a_huge_o
         let start = user.mmap(0, pages, MemPolicy::Default);
         user.touch_range(start, pages, Access::Write, CpuId(0));
         let sc = ScanControl::new(Reclaimer::Kswapd, CpuId(0), 60);
-        let mut scan = || {
-            user.memory.take_work();
-            user.shrink_inactive_list(LruvecId(0), LruList::InactiveAnon, 32, &sc);
-            user.memory.take_work()
-        };
-        let work = scan();
+        user.memory.take_work();
+        user.shrink_inactive_list(LruvecId(0), LruList::InactiveAnon, 32, &sc);
+        let work = user.memory.take_work();
         assert_eq!(work.tlb_flushes, told, "huge: {huge}, told: {flushes}");
         assert_eq!(work.tlb_users.has(ProcessId(0)), told > 0);
     }
