@@ -12,7 +12,7 @@ use highorder_sim::machine::{
     Machine, NODE_MIN_MIB, Node, REMOTE_DISTANCE, Reserved, SWAP_MIN_MIB, Sources, SwapArea,
     least_memory_mib,
 };
-use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Elevator, Host, Ns, SchedSpec};
+use highorder_sim::{ByBusy, DeviceId, DeviceKind, DeviceSpec, Elevator, Host, Ns, SchedSpec};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 use std::ops::Range;
@@ -224,12 +224,12 @@ struct SchedValues {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostValues {
-    /// CPUs of it that this machine has for itself. Where more of the emulated ones have work, some of them wait.
-    cpus: Spanned<u64>,
-    /// How much longer it takes to make other CPUs flush translations, for each busy CPU beyond the host's.
-    flush_wait_ns: Spanned<u64>,
-    /// And how much longer a disk's access takes.
-    access_wait_ns: Spanned<u64>,
+    /// How long work takes, in hundredths of its cost.
+    work_percent: Spanned<Vec<Spanned<u64>>>,
+    /// How much longer than its cost it takes to make other CPUs flush translations.
+    flush_wait_ns: Spanned<Vec<Spanned<u64>>>,
+    /// How much longer a disk's access takes.
+    access_wait_ns: Spanned<Vec<Spanned<u64>>>,
     /// Where the table's values are from.
     source: Spanned<String>,
 }
@@ -546,12 +546,28 @@ impl SchedValues {
 impl HostValues {
     fn finish(&self, checks: &mut Checks<'_>) -> Host {
         checks.some_text("host.source", &self.source);
-        // A wait of a second would be a host that does something else.
-        let mut wait = |name: &str, value| Ns(checks.within(name, value, 0..SECOND, " ns"));
-        let flush_wait = wait("flush_wait_ns", &self.flush_wait_ns);
-        let access_wait = wait("access_wait_ns", &self.access_wait_ns);
-        let cpus = checks.within("cpus", &self.cpus, 1..1 << 16, "") as u32;
-        Host { cpus, flush_wait, access_wait }
+        let mut list = |key: &str, values: &Spanned<Vec<Spanned<u64>>>, range: Range<u64>, unit| {
+            let found = values.get_ref().len();
+            if !(1..=ByBusy::<Ns>::MOST).contains(&found) {
+                let most = ByBusy::<Ns>::MOST;
+                checks.refuse(
+                    &values.span(),
+                    format!("`{key}` has {found} values, expected 1..={most}: for one busy CPU, two, ..."),
+                );
+                return vec![range.start];
+            }
+            let values = values.get_ref().iter();
+            values.map(|value| checks.within(key, value, range.clone(), unit)).collect()
+        };
+        // A hundredth of a CPU, and a wait of a second, would be a host that does something else.
+        let work = list("work_percent", &self.work_percent, 100..10_001, " %");
+        let mut waits = |key, values| {
+            let waits = list(key, values, 0..SECOND, " ns");
+            ByBusy::new(&waits.into_iter().map(Ns).collect::<Vec<_>>())
+        };
+        let flush_wait = waits("flush_wait_ns", &self.flush_wait_ns);
+        let access_wait = waits("access_wait_ns", &self.access_wait_ns);
+        Host { work_percent: ByBusy::new(&work), flush_wait, access_wait }
     }
 }
 

@@ -336,7 +336,7 @@ impl System for Thread<'_, '_> {
     }
 
     fn compute(&mut self, time: Ns) -> Result<(), Failure> {
-        self.cx.spend(time, Mode::User);
+        self.cx.keep_busy(time, Mode::User);
         self.check()
     }
 

@@ -45,8 +45,8 @@ pub use highorder_words::{CpuId, Ns};
 
 pub use machine::{Cost, Costs, Machine};
 pub use sched::{
-    BarrierId, DeviceId, Host, LockId, LockKind, LockStats, Picks, SchedSpec, SimSpec, TICK,
-    WaitQueue,
+    BarrierId, ByBusy, DeviceId, Host, LockId, LockKind, LockStats, Picks, SchedSpec, SimSpec,
+    TICK, WaitQueue,
 };
 pub use sim::{Cx, Sim, Waker};
 pub use task::{Affinity, CpuTimes, Mode, Resumption, TaskId, TaskSpec, TaskTimes, Wakeup};

@@ -64,24 +64,60 @@ pub struct SchedSpec {
     pub wakeup_granularity: Ns,
     /// Cost of switching a CPU from one task to another, charged as system time to the incoming task.
     pub context_switch: Ns,
-    /// The host that emulates the CPUs, if it may have fewer.
+    /// The host that emulates the CPUs, if it has other work as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
 }
 
-/// A host that emulates CPUs, each with a thread.
+/// A host that emulates CPUs, each with a thread, and has other work as well.
 ///
-/// Where more of them have work than it has CPUs, some of these threads wait: an interrupt reaches its CPU late, and so
-/// does a disk that is emulated too.
-/// Departs: work itself takes no longer. Visible as: time that passes for all CPUs alike is too short.
+/// Threads that want more than it has wait in turn: work takes longer, an interrupt reaches its CPU late, and so does a disk
+/// that is emulated too.
+/// Departs: all CPUs slow down alike and evenly, by how many have work when a piece of work begins; a host lets each run for
+/// a while and wait for a while. Visible as: what depends on which of two CPUs is first differs less from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Host {
-    /// CPUs of it that are there for these.
-    pub cpus: u32,
-    /// For each busy CPU beyond these, making other CPUs flush translations takes so much longer.
-    pub flush_wait: Ns,
-    /// And a disk's access.
-    pub access_wait: Ns,
+    /// How long work takes, in hundredths of its cost.
+    pub work_percent: ByBusy<u64>,
+    /// How much longer than its cost it takes to make other CPUs flush translations.
+    pub flush_wait: ByBusy<Ns>,
+    /// How much longer a disk's access takes.
+    pub access_wait: ByBusy<Ns>,
+}
+
+/// A value for each number of CPUs that have work: for one, for two and so on. The last is that of all larger numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ByBusy<T>([T; 8]);
+
+impl<T: Copy> ByBusy<T> {
+    /// Values at most.
+    pub const MOST: usize = 8;
+
+    /// # Panics
+    /// If there is no value, or more than [`Self::MOST`].
+    #[must_use]
+    pub fn new(values: &[T]) -> Self {
+        assert!(values.len() <= Self::MOST, "{} values", values.len());
+        let last = values.last().expect("there is a value");
+        Self(std::array::from_fn(|at| *values.get(at).unwrap_or(last)))
+    }
+
+    /// The value where so many CPUs have work, of which there is at least one.
+    #[must_use]
+    pub fn at(&self, busy: usize) -> T {
+        self.0[busy.clamp(1, Self::MOST) - 1]
+    }
+
+    /// The values for one CPU with work, for two and so on, up to where they no longer change.
+    #[must_use]
+    pub fn values(&self) -> &[T]
+    where
+        T: PartialEq,
+    {
+        let last = self.0[Self::MOST - 1];
+        let same = self.0.iter().rev().take_while(|&&value| value == last).count();
+        &self.0[..=Self::MOST - same]
+    }
 }
 
 impl SchedSpec {
@@ -437,18 +473,39 @@ impl Scheduler {
         others.filter_map(|other| self.cpus[other].running.map(TaskId))
     }
 
-    /// What a wait of the host comes to now: `each` for every CPU with work that the host has none for. The current task
-    /// counts only if it `stays`.
-    fn host_wait(&self, cpu: CpuId, stays: bool, each: fn(Host) -> Ns) -> Ns {
-        let Some(host) = self.spec.host else { return Ns::ZERO };
-        let here = stays || !self.cpus[cpu].queue.is_empty();
-        let busy = self.running_but_for(cpu).count() as u64 + u64::from(here);
-        each(host) * busy.saturating_sub(u64::from(host.cpus))
+    /// How many CPUs have work while a CPU's task runs.
+    fn busy_with(&self, cpu: CpuId) -> usize {
+        self.running_but_for(cpu).count() + 1
     }
 
-    /// How much longer than its cost it takes to make other CPUs flush translations now.
+    /// How long the current task's work takes now that costs so much.
+    #[inline]
+    pub(crate) fn work_takes(&self, cost: Ns) -> Ns {
+        self.spec.host.as_ref().map_or(cost, |host| self.work_takes_on(host, cost))
+    }
+
+    #[cold]
+    fn work_takes_on(&self, host: &Host, cost: Ns) -> Ns {
+        let busy = self.busy_with(self.tasks[self.current as usize].cpu);
+        Ns(cost.0.saturating_mul(host.work_percent.at(busy)) / 100)
+    }
+
+    /// How much longer than its cost it takes to make other CPUs flush translations now. Who waits works, and that takes
+    /// longer anyway ([`Self::work_takes`]): this is what comes to the wait so.
     pub(crate) fn flush_wait(&self, cpu: CpuId) -> Ns {
-        self.host_wait(cpu, true, |host| host.flush_wait)
+        let Some(host) = &self.spec.host else { return Ns::ZERO };
+        let busy = self.busy_with(cpu);
+        host.flush_wait.at(busy) * 100 / host.work_percent.at(busy)
+    }
+
+    /// How much longer an access takes that a CPU's task begins now, who then sleeps until it is done.
+    fn access_wait(&self, cpu: CpuId) -> Ns {
+        let Some(host) = &self.spec.host else { return Ns::ZERO };
+        let here = usize::from(!self.cpus[cpu].queue.is_empty());
+        match self.running_but_for(cpu).count() + here {
+            0 => Ns::ZERO,
+            busy => host.access_wait.at(busy),
+        }
     }
 
     pub(crate) fn node_of(&self, cpu: CpuId) -> NodeId {
@@ -1507,9 +1564,7 @@ impl Scheduler {
         let ticket = self.transfers.next();
         let now = Ns(self.now);
         let submitter = self.current;
-        // Whoever reads sleeps until that is done.
-        let cpu = self.tasks[submitter as usize].cpu;
-        let late = self.host_wait(cpu, false, |host| host.access_wait);
+        let late = self.access_wait(self.tasks[submitter as usize].cpu);
         let io = crate::device::Io { late, ..io };
         match self.devices[device.0 as usize].submit(now, ticket, io, submitter) {
             Ok(()) => {

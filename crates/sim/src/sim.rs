@@ -509,9 +509,20 @@ impl<W: 'static> Cx<'_, W> {
         self.core().sched.node_of(self.cpu())
     }
 
-    /// Spends time on the CPU. Suspends if somebody else's turn comes before its end.
+    /// Does work that costs so much time of the CPU. It takes longer only where a [`Host`] has other work as well. Suspends
+    /// if somebody else's turn comes before its end.
+    ///
+    /// [`Host`]: crate::Host
     #[inline]
-    pub fn spend(&mut self, time: Ns, mode: Mode) {
+    pub fn spend(&mut self, cost: Ns, mode: Mode) {
+        let time = self.core().sched.work_takes(cost);
+        self.keep_busy(time, mode);
+    }
+
+    /// Keeps the CPU busy until this task has used so much of its time, whatever work gets done meanwhile. Suspends if
+    /// somebody else's turn comes before its end.
+    #[inline]
+    pub fn keep_busy(&mut self, time: Ns, mode: Mode) {
         if !self.core_mut().sched.spend_alone(time, mode) {
             self.spend_among_others(time, mode);
         }

@@ -8,7 +8,7 @@ use highorder_lab::catalogue::Kind;
 use highorder_mm::types::ZoneKind;
 use highorder_sim::device::{DeviceKind, FlashTimes};
 use highorder_sim::machine::{Costs, PAGE_BYTES};
-use highorder_sim::{DeviceSpec, Machine, Ns};
+use highorder_sim::{ByBusy, DeviceSpec, Machine, Ns};
 use highorder_tables::text::pages;
 use serde_json::{Value as Json, json};
 
@@ -104,11 +104,12 @@ fn draw_nodes(machine: &Machine, sheet: &mut Sheet) {
         sheet.paragraph(
             "  ",
             &format!(
-                "Its CPUs are emulated; the host has {} for them. By each beyond these that has work, telling others to \
-                 flush translations takes {} longer, and an access to the disk {} (source: {source}).",
-                counted(host.cpus as usize, "CPU"),
-                millis(host.flush_wait),
-                millis(host.access_wait)
+                "Its CPUs are emulated by a host that has other work as well. Where one of them has work, two and so on, that \
+                 takes {} % of its cost; telling others to flush translations takes {} longer, and an access to the disk {} \
+                 (source: {source}).",
+                listed(&host.work_percent, |percent| percent.to_string()),
+                listed(&host.flush_wait, millis),
+                listed(&host.access_wait, millis)
             ),
         );
     }
@@ -162,6 +163,10 @@ fn disk_words(disk: &DeviceSpec, file_system: &str) -> String {
     };
     let elevator = disk.elevator.name();
     format!("{} GB, {file_system}, {elevator}, {how}", disk.capacity_bytes / 1_000_000_000)
+}
+
+fn listed<T: Copy + PartialEq>(values: &ByBusy<T>, told: fn(T) -> String) -> String {
+    values.values().iter().map(|&value| told(value)).collect::<Vec<_>>().join(", ")
 }
 
 fn millis(time: Ns) -> String {

@@ -233,14 +233,22 @@ fn files_of_ones_own_are_shown_as_what_they_describe() {
     let built_in = include_str!("../../../../machines/one-node-8g.toml");
     let machine = written(folder.path(), "box.toml", built_in);
     assert!(printed(&["show", &machine]).starts_with("box: a machine\n"));
-    let emulated = "based_on = \"one-node-8g\"\n[host]\ncpus = 3\nflush_wait_ns = 250_000\n\
-                    access_wait_ns = 1_500_000\nsource = \"x\"\n";
+    let emulated = "based_on = \"one-node-8g\"\n[host]\nwork_percent = [100, 150]\n\
+                    flush_wait_ns = [0, 250_000, 1_000_000]\naccess_wait_ns = [1_500_000]\nsource = \"x\"\n";
     let guest = written(folder.path(), "guest.toml", emulated);
     let told = printed(&["show", &guest]).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("the host has 3 CPUs for them"), "{told}");
-    assert!(told.contains("takes 0.25 ms longer, and an access to the disk 1.5 ms"), "{told}");
-    let idle = written(folder.path(), "idle.toml", &emulated.replace("= 3", "= 0"));
-    assert!(refused(&["show", &idle]).contains("idle.toml:3: `cpus` is 0"));
+    assert!(told.contains("takes 100, 150 % of its cost"), "{told}");
+    let waits = "takes 0 ms, 0.25 ms, 1 ms longer, and an access to the disk 1.5 ms (source: x)";
+    assert!(told.contains(waits), "{told}");
+    for (good, bad, said) in [
+        ("150", "99", "`work_percent` is 99, expected 100..=10000 %"),
+        ("[1_500_000]", "[]", "`access_wait_ns` has 0 values, expected 1..=8"),
+        ("250_000", "1_000_000_000", "`flush_wait_ns` is 1000000000, expected 0..=999999999 ns"),
+    ] {
+        let wrong = written(folder.path(), "wrong.toml", &emulated.replace(good, bad));
+        let refusal = refused(&["show", &wrong]);
+        assert!(refusal.contains(said) && refusal.contains("wrong.toml:"), "{refusal}");
+    }
     let experiment = written(
         folder.path(),
         "try.toml",

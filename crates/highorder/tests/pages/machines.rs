@@ -2,6 +2,7 @@
 
 use crate::page::{self, Field, blocks, code, fields, source, table};
 use highorder_kernels::machine::{self, BUILT_IN};
+use highorder_sim::{ByBusy, Ns};
 use std::path::Path;
 
 const PAGE: &str = "docs/machines.md";
@@ -121,11 +122,16 @@ fn row(field: &Field, text: &dyn Fn(&str) -> String) -> Vec<String> {
 fn values(field: &Field, text: &dyn Fn(&str) -> String) -> String {
     let Field { name, kind, .. } = field;
     if kind.contains("u64") {
-        let message = machine::parse(Path::new("mine.toml"), &text(&i64::MAX.to_string()));
+        let is_list = kind.contains("Vec<");
+        let most = i64::MAX.to_string();
+        let most = if is_list { format!("[{most}]") } else { most };
+        let message = machine::parse(Path::new("mine.toml"), &text(&most));
         let message = message.unwrap_err().to_string();
         let begin = format!("`{name}` is {}, expected ", i64::MAX);
         let expected = message.split_once(&begin).unwrap_or_else(|| panic!("{name}: {message}")).1;
-        return expected.lines().next().unwrap().replace("..=", " to ");
+        let range = expected.lines().next().unwrap().replace("..=", " to ");
+        let each = if is_list { format!("1 to {} of ", ByBusy::<Ns>::MOST) } else { String::new() };
+        return each + &range;
     }
     let word = match kind.as_str() {
         kind if kind.contains("Vec<u32>") => "a list of whole numbers",

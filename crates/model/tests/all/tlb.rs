@@ -4,7 +4,7 @@ use crate::common::model;
 use highorder_kernels::machine;
 use highorder_model::run_on;
 use highorder_record::Inputs;
-use highorder_sim::{Host, Ns};
+use highorder_sim::{ByBusy, Host, Ns};
 use highorder_system::{Access, Code, Pattern, ThreadSpec};
 use std::sync::{Arc, Mutex};
 
@@ -60,7 +60,11 @@ fn a_cpu_is_told_while_it_runs_the_process_and_not_while_it_runs_another() {
 #[test]
 fn a_cpu_that_the_host_does_not_run_is_told_late() {
     let wait = Ns::from_millis(2);
-    let host = Some(Host { cpus: 2, flush_wait: wait, access_wait: Ns::ZERO });
+    let host = Some(Host {
+        work_percent: ByBusy::new(&[100]),
+        flush_wait: ByBusy::new(&[Ns::ZERO, Ns::ZERO, wait]),
+        access_wait: ByBusy::new(&[Ns::ZERO]),
+    });
     // Two CPUs have work, and then three.
     assert_eq!(unmap_beside(&[ITS_OWN], host), unmap_beside(&[ITS_OWN], None));
     let [both_run, _] = unmap_beside(&[ITS_OWN; 2], None);

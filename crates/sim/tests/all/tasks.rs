@@ -2,8 +2,9 @@
 
 use highorder_mm::types::NodeId;
 use highorder_sim::{
-    Affinity, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Elevator, Host, Io, LockKind,
-    Mode, Ns, Picks, Resumption, RunError, SchedSpec, Sim, SimSpec, TaskId, TaskSpec, Wakeup,
+    Affinity, ByBusy, Class, CpuId, Cx, DeviceId, DeviceKind, DeviceSpec, Elevator, Host, Io,
+    LockKind, Mode, Ns, Picks, Resumption, RunError, SchedSpec, Sim, SimSpec, TaskId, TaskSpec,
+    Wakeup,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -871,11 +872,44 @@ fn a_cpu_that_runs_something_else_has_no_iowait() {
 }
 
 #[test]
-fn a_disk_that_is_emulated_is_late_by_each_busy_cpu_that_the_host_has_none_for() {
-    // 1 ms from the head's place. The reader sleeps until that is done, and leaves its CPU to nobody or to another task.
-    for (busy, elsewhere, late) in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 2, 1), (1, 2, 2)] {
+fn work_takes_longer_by_how_many_cpus_a_host_runs() {
+    // 10 ms of work in steps, on each of so many CPUs.
+    for (busy, percent) in [(1, 100), (2, 150), (3, 400), (4, 400)] {
         let mut spec = spec(&[0, 0, 0, 0]);
-        let host = Host { cpus: 1, flush_wait: Ns::ZERO, access_wait: Ns(7 * MS) };
+        spec.sched.host = Some(Host {
+            work_percent: ByBusy::new(&[100, 150, 400]),
+            flush_wait: ByBusy::new(&[Ns::ZERO]),
+            access_wait: ByBusy::new(&[Ns::ZERO]),
+        });
+        let mut sim = Sim::new(spec, Log::new());
+        for cpu in 0..busy {
+            sim.spawn(TaskSpec::user("busy").on(Affinity::Cpu(CpuId(cpu))), |cx| {
+                for _ in 0..1000 {
+                    cx.spend(Ns(MS / 100), Mode::User);
+                }
+            });
+        }
+        // The first step of each may be of a moment when others have not begun.
+        let end = sim.run().unwrap().0;
+        let all = 10 * MS * percent / 100;
+        assert!(end <= all && all - end < MS, "{busy}: {end}");
+        let user = sim.cpu_times(CpuId(0)).user.0;
+        assert!(user.abs_diff(all) < MS, "{busy}: {user}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_emulated_is_late_by_how_many_cpus_have_work() {
+    // 1 ms from the head's place. The reader sleeps until that is done, and leaves its CPU to nobody or to another task.
+    for (busy, elsewhere, late) in
+        [(0, 0, 0), (1, 0, 1), (0, 1, 1), (0, 2, 3), (1, 2, 4), (1, 3, 4)]
+    {
+        let mut spec = spec(&[0, 0, 0, 0]);
+        let host = Host {
+            work_percent: ByBusy::new(&[100]),
+            flush_wait: ByBusy::new(&[Ns::ZERO]),
+            access_wait: ByBusy::new(&[Ns(7 * MS), Ns(21 * MS), Ns(28 * MS)]),
+        };
         spec.sched.host = Some(host);
         let mut sim = Sim::new(spec, Log::new());
         let here = (0..busy).map(|_| 0);
