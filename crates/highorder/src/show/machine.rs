@@ -8,7 +8,7 @@ use highorder_lab::catalogue::Kind;
 use highorder_mm::types::ZoneKind;
 use highorder_sim::device::{DeviceKind, FlashTimes};
 use highorder_sim::machine::{Costs, PAGE_BYTES};
-use highorder_sim::{ByBusy, DeviceSpec, Machine, Ns};
+use highorder_sim::{DeviceSpec, Machine, Ns};
 use highorder_tables::text::pages;
 use serde_json::{Value as Json, json};
 
@@ -101,17 +101,23 @@ fn draw_nodes(machine: &Machine, sheet: &mut Sheet) {
         );
     }
     if let (Some(host), Some(source)) = (&machine.sched.host, &machine.sources.host) {
-        sheet.paragraph(
-            "  ",
-            &format!(
-                "Its CPUs are emulated by a host that has other work as well. Where one of them has work, two and so on, that \
-                 takes {} % of its cost; telling others to flush translations takes {} longer, and an access to the disk {} \
-                 (source: {source}).",
-                listed(&host.work_percent, |percent| percent.to_string()),
-                listed(&host.flush_wait, millis),
-                listed(&host.access_wait, millis)
-            ),
-        );
+        sheet.heading("Its CPUs are emulated by a host that has other work as well");
+        let longest = host.work_percent.values().len();
+        let longest =
+            longest.max(host.flush_wait.values().len()).max(host.access_wait.values().len());
+        let row = |what: &str, told: &dyn Fn(usize) -> String| {
+            std::iter::once(what.to_owned()).chain((1..=longest).map(told)).collect()
+        };
+        let rows: Vec<Vec<String>> = vec![
+            row("CPUs with work", &|busy| busy.to_string()),
+            row("work takes, of its cost", &|busy| format!("{} %", host.work_percent.at(busy))),
+            row("telling others to flush takes longer by", &|busy| {
+                millis(host.flush_wait.at(busy))
+            }),
+            row("and a disk's access by", &|busy| millis(host.access_wait.at(busy))),
+        ];
+        sheet.columns("  ", &rows);
+        sheet.fields("  ", &[(SOURCE, source)]);
     }
 }
 
@@ -163,10 +169,6 @@ fn disk_words(disk: &DeviceSpec, file_system: &str) -> String {
     };
     let elevator = disk.elevator.name();
     format!("{} GB, {file_system}, {elevator}, {how}", disk.capacity_bytes / 1_000_000_000)
-}
-
-fn listed<T: Copy + PartialEq>(values: &ByBusy<T>, told: fn(T) -> String) -> String {
-    values.values().iter().map(|&value| told(value)).collect::<Vec<_>>().join(", ")
 }
 
 fn millis(time: Ns) -> String {
