@@ -95,6 +95,27 @@ impl Checks<'_> {
         found
     }
 
+    /// The values by number of busy CPUs, if they are neither none nor too many and each lies in the range.
+    fn by_busy<T: Copy + PartialEq>(
+        &mut self,
+        key: &str,
+        values: &Spanned<Vec<Spanned<u64>>>,
+        range: Range<u64>,
+        unit: &str,
+        of: fn(u64) -> T,
+    ) -> ByBusy<T> {
+        let (found, most) = (values.get_ref().len(), Host::MOST_BUSY);
+        if !(1..=most).contains(&found) {
+            let message = format!(
+                "`{key}` has {found} values, expected 1..={most}: for one busy CPU, two, ..."
+            );
+            self.refuse(&values.span(), message);
+            return ByBusy::new(&[of(range.start)]);
+        }
+        let mut value = |value| of(self.within(key, value, range.clone(), unit));
+        ByBusy::new(&values.get_ref().iter().map(&mut value).collect::<Vec<_>>())
+    }
+
     fn some_text(&mut self, key: &str, value: &Spanned<String>) {
         if value.get_ref().trim().is_empty() {
             self.refuse(&value.span(), format!("`{key}` is empty, expected where it is from"));
@@ -546,28 +567,24 @@ impl SchedValues {
 impl HostValues {
     fn finish(&self, checks: &mut Checks<'_>) -> Host {
         checks.some_text("host.source", &self.source);
-        let mut list = |key: &str, values: &Spanned<Vec<Spanned<u64>>>, range: Range<u64>, unit| {
-            let found = values.get_ref().len();
-            if !(1..=ByBusy::<Ns>::MOST).contains(&found) {
-                let most = ByBusy::<Ns>::MOST;
-                checks.refuse(
-                    &values.span(),
-                    format!("`{key}` has {found} values, expected 1..={most}: for one busy CPU, two, ..."),
-                );
-                return vec![range.start];
-            }
-            let values = values.get_ref().iter();
-            values.map(|value| checks.within(key, value, range.clone(), unit)).collect()
-        };
         // A hundredth of a CPU, and a wait of a second, would be a host that does something else.
-        let work = list("work_percent", &self.work_percent, 100..10_001, " %");
-        let mut waits = |key, values| {
-            let waits = list(key, values, 0..SECOND, " ns");
-            ByBusy::new(&waits.into_iter().map(Ns).collect::<Vec<_>>())
-        };
-        let flush_wait = waits("flush_wait_ns", &self.flush_wait_ns);
-        let access_wait = waits("access_wait_ns", &self.access_wait_ns);
-        Host { work_percent: ByBusy::new(&work), flush_wait, access_wait }
+        Host {
+            work_percent: checks.by_busy(
+                "work_percent",
+                &self.work_percent,
+                100..10_001,
+                " %",
+                |it| it,
+            ),
+            flush_wait: checks.by_busy("flush_wait_ns", &self.flush_wait_ns, 0..SECOND, " ns", Ns),
+            access_wait: checks.by_busy(
+                "access_wait_ns",
+                &self.access_wait_ns,
+                0..SECOND,
+                " ns",
+                Ns,
+            ),
+        }
     }
 }
 

@@ -85,19 +85,21 @@ pub struct Host {
     pub access_wait: ByBusy<Ns>,
 }
 
+impl Host {
+    /// The most busy CPUs that may have a value of their own.
+    pub const MOST_BUSY: usize = 8;
+}
+
 /// A value for each number of CPUs that have work: for one, for two and so on. The last is that of all larger numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ByBusy<T>([T; 8]);
+pub struct ByBusy<T>([T; Host::MOST_BUSY]);
 
-impl<T: Copy> ByBusy<T> {
-    /// Values at most.
-    pub const MOST: usize = 8;
-
+impl<T: Copy + PartialEq> ByBusy<T> {
     /// # Panics
-    /// If there is no value, or more than [`Self::MOST`].
+    /// If there is no value, or more than [`Host::MOST_BUSY`].
     #[must_use]
     pub fn new(values: &[T]) -> Self {
-        assert!(values.len() <= Self::MOST, "{} values", values.len());
+        assert!(values.len() <= Host::MOST_BUSY, "{} values", values.len());
         let last = values.last().expect("there is a value");
         Self(std::array::from_fn(|at| *values.get(at).unwrap_or(last)))
     }
@@ -105,18 +107,14 @@ impl<T: Copy> ByBusy<T> {
     /// The value where so many CPUs have work, of which there is at least one.
     #[must_use]
     pub fn at(&self, busy: usize) -> T {
-        self.0[busy.clamp(1, Self::MOST) - 1]
+        self.0[busy.clamp(1, Host::MOST_BUSY) - 1]
     }
 
-    /// The values for one CPU with work, for two and so on, up to where they no longer change.
+    /// From how many CPUs with work on the value no longer changes.
     #[must_use]
-    pub fn values(&self) -> &[T]
-    where
-        T: PartialEq,
-    {
-        let last = self.0[Self::MOST - 1];
-        let same = self.0.iter().rev().take_while(|&&value| value == last).count();
-        &self.0[..=Self::MOST - same]
+    pub fn settles_at(&self) -> usize {
+        let last = self.0[Host::MOST_BUSY - 1];
+        self.0.iter().rposition(|&value| value != last).map_or(1, |differs| differs + 2)
     }
 }
 

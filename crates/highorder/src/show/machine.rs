@@ -102,9 +102,8 @@ fn draw_nodes(machine: &Machine, sheet: &mut Sheet) {
     }
     if let (Some(host), Some(source)) = (&machine.sched.host, &machine.sources.host) {
         sheet.heading("Its CPUs are emulated by a host that has other work as well");
-        let longest = host.work_percent.values().len();
-        let longest =
-            longest.max(host.flush_wait.values().len()).max(host.access_wait.values().len());
+        let waits = host.flush_wait.settles_at().max(host.access_wait.settles_at());
+        let longest = host.work_percent.settles_at().max(waits);
         let row = |what: &str, told: &dyn Fn(usize) -> String| {
             std::iter::once(what.to_owned()).chain((1..=longest).map(told)).collect()
         };

@@ -2,7 +2,7 @@
 
 use crate::page::{self, Field, blocks, code, fields, source, table};
 use highorder_kernels::machine::{self, BUILT_IN};
-use highorder_sim::{ByBusy, Ns};
+use highorder_sim::Host;
 use std::path::Path;
 
 const PAGE: &str = "docs/machines.md";
@@ -130,7 +130,7 @@ fn values(field: &Field, text: &dyn Fn(&str) -> String) -> String {
         let begin = format!("`{name}` is {}, expected ", i64::MAX);
         let expected = message.split_once(&begin).unwrap_or_else(|| panic!("{name}: {message}")).1;
         let range = expected.lines().next().unwrap().replace("..=", " to ");
-        let each = if is_list { format!("1 to {} of ", ByBusy::<Ns>::MOST) } else { String::new() };
+        let each = if is_list { format!("1 to {} of ", Host::MOST_BUSY) } else { String::new() };
         return each + &range;
     }
     let word = match kind.as_str() {
