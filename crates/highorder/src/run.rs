@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
 }
 
 /// The hash of the sources that this program was built from.
-const SOURCES: &str = env!("HIGHORDER_SOURCES");
+pub(crate) const SOURCES: &str = env!("HIGHORDER_SOURCES");
 
 /// Whether records of other builds of the program will do: an argument of each verb that runs experiments.
 #[derive(Clone, Copy, Debug, clap::Args)]

@@ -4,6 +4,7 @@ use crate::cli::nr_workers;
 use crate::complete;
 use crate::failure::Failure;
 use crate::output::{self, Force, PictureFile, VERSION};
+use crate::run::SOURCES;
 use crate::shipped_cases;
 use clap_complete::engine::ArgValueCompleter;
 use highorder_kernels::{KernelFile, machine};
@@ -49,6 +50,7 @@ setting that the kernel does not have.
 
 Examples:
   highorder validate --only small-usemem
+  highorder validate --only small-usemem120 --store both
   highorder validate --picture model-against-real.png")]
 pub(crate) struct Arguments {
     /// A folder of cases, or one case, instead of those that come with the program
@@ -78,6 +80,9 @@ pub(crate) struct Arguments {
     /// Draw the model against the real kernel, a point for each figure of each case
     #[arg(long, value_name = "FILE.png|FILE.svg", conflicts_with = "live")]
     picture: Option<PathBuf>,
+    /// Also keep what was recorded, and what the model made of it, in this folder of records, where `compare` finds both
+    #[arg(long, value_name = "DIR", conflicts_with = "live")]
+    store: Option<PathBuf>,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = nr_workers)]
     workers: Option<NonZeroUsize>,
@@ -122,8 +127,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let cases = read_cases(folder, arguments)?;
+    let store = arguments.store.as_deref().map(Store::open).transpose()?;
     let costs_of = arguments.machine.as_deref().map(machine::load).transpose()?;
     let outcomes = run_cases(&cases, kernel.as_ref(), costs_of.as_ref(), arguments.workers)?;
+    if let Some(store) = &store {
+        keep(&cases, &outcomes, store)?;
+    }
     let report = Report::new(&cases, &outcomes);
     if let Some(picture) = &picture {
         picture.write(&drawn(&report))?;
@@ -228,6 +237,18 @@ fn run_cases(
     bar.finish_and_clear();
     let done = done.into_inner().expect("no worker panics with it");
     done.into_values().map(|outcome| outcome.map_err(Failure::from)).collect()
+}
+
+/// Stores both sides of every case that was compared.
+fn keep(cases: &[Case], outcomes: &[Outcome], store: &Store) -> Result<(), Failure> {
+    for (case, outcome) in cases.iter().zip(outcomes) {
+        let Outcome::Compared(compared) = outcome else { continue };
+        let mut model = compared.model.clone();
+        SOURCES.clone_into(&mut model.inputs.program_sources);
+        store.put(&case.record)?;
+        store.put(&model)?;
+    }
+    Ok(())
 }
 
 /// A row for each figure; the run's name stands beside its first.

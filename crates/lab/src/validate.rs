@@ -27,6 +27,7 @@ pub use quantity::{
 };
 pub use repeats::{Noise, RealSpread, Repeats};
 
+use crate::run_inputs::{kernel_values, machine_values};
 use crate::start::lend_disks;
 use crate::{ExecuteError, Experiment, Failed, RealOptions, Scale, Target};
 use highorder_files::limits;
@@ -40,7 +41,7 @@ use highorder_mm::types::Migratetype;
 use highorder_mm::zone::ZoneId;
 use highorder_mm::{Memory, Order, Pfn};
 use highorder_model::{ModelSpec, check_knob_of, run_from};
-use highorder_record::{Inputs, Record, Store, read_foreign};
+use highorder_record::{Inputs, Named, Record, Source, Store, read_foreign};
 use highorder_sim::kernel::policy::Rootfs;
 use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Machine, Ns, RunError};
 use highorder_snapshot::live::{Options, Way};
@@ -269,6 +270,7 @@ impl Case {
         unpacked.iter().flatten().for_each(|&pfn| memory.restore_free_page(pfn));
         let holds_memory =
             [Some(&workload), setup.as_ref()].into_iter().flatten().any(Script::holds_memory);
+        let inputs = self.model_inputs(&machine, &kernel);
         let spec = ModelSpec {
             machine,
             policy: kernel.policy,
@@ -286,7 +288,7 @@ impl Case {
         let rootfs_bytes = rootfs_pages * highorder_sim::machine::PAGE_BYTES;
         let shell = Shell { copies_held: self.folder.join("held").is_dir(), rootfs_bytes };
         let workload = workload.by_shell(shell);
-        let ran = run_from(memory.into(), spec, Inputs::default(), workload.code(setup));
+        let ran = run_from(memory.into(), spec, inputs, workload.code(setup));
         let mut model = match made(&self.name, ran)? {
             Ok(model) => model,
             Err(halted) => return Ok(Outcome::Waits(vec![halted])),
@@ -300,6 +302,21 @@ impl Case {
         let derived = snapshot.inferred.into_iter().filter(|what| what.contains("`managed`"));
         let derived = derived.chain(lent).collect();
         Ok(Outcome::Compared(Box::new(Compared { derived, rows, model })))
+    }
+
+    /// What determines the model's run, but for the program: the machine and the kernel it was given, and of the
+    /// recording its settings, its workload and all that was captured.
+    fn model_inputs(&self, machine: &Machine, kernel: &KernelFile) -> Inputs {
+        let recorded = self.record.inputs.clone();
+        let mut values = recorded.kernel.values;
+        values.extend(kernel_values(kernel, &BTreeMap::new()));
+        Inputs {
+            source: Source::Model,
+            machine: Named { name: machine.name.clone(), values: machine_values(machine) },
+            kernel: Named { name: kernel.name.clone(), values },
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..recorded
+        }
     }
 
     /// The kernel file of the case's release, or what is missing.

@@ -234,6 +234,29 @@ fn a_picture_shows_the_model_against_the_kernel() {
 }
 
 #[test]
+fn both_sides_of_a_case_are_kept_to_be_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("records");
+    let store = store.to_str().unwrap();
+    let case = "612-small-usemem120-lru0";
+    let validate = ["validate", "--only", case, "--store", store];
+    let kept = printed(&validate);
+    assert_eq!(printed(&validate), kept, "the same again, beside what is there already");
+    assert_eq!(printed(&["validate", "--only", case]), kept, "as without a store");
+    let compare = ["compare", "612-small-*:*", "--store", store, "--format", "json"];
+    let document: serde_json::Value = serde_json::from_str(&printed(&compare)).unwrap();
+    let runs = document["variants"].as_array().unwrap().iter().map(|it| &it["runs"][0]["inputs"]);
+    let sides: Vec<_> = runs
+        .map(|inputs| {
+            (inputs["source"].as_str().unwrap(), inputs["kernel"]["name"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(sides.len(), 2, "{document}");
+    assert!(sides.contains(&("model", "linux-6.12")), "{sides:?}");
+    assert!(sides.iter().any(|(source, _)| *source == "foreign"), "{sides:?}");
+}
+
+#[test]
 fn costs_and_disks_are_those_of_the_machine_that_is_named() {
     let chosen = ["validate", "--only", "small-usemem"];
     let under = |machine: &str| printed(&[&chosen[..], &["--machine", machine]].concat());
