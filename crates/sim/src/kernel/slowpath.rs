@@ -196,8 +196,8 @@ fn slowpath(cx: &mut KernelCx<'_>, want: Want) -> Option<Pfn> {
                 }
                 wait_to_retry(cx, want);
                 // Hope alone. kswapd, which would end it, may sleep on zones that have been given up and are not
-                // any more.
-                begins = progress == 1;
+                // any more. A costly request ends without it.
+                begins = progress == 1 && order <= COSTLY_ORDER;
                 true
             }
             Retry::WhileProgress => {

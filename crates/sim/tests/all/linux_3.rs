@@ -234,6 +234,29 @@ fn a_large_block_is_tried_once_unless_the_request_says_so() {
     }
 }
 
+#[test]
+fn kswapd_is_not_woken_again_by_a_large_request_that_goes_on_hoping_for_compaction() {
+    let (sim, _) = run(&small(64), "linux-3.4-rc2", |cx| {
+        let (cpu, node) = (CpuId(0), NodeId(0));
+        let want = |order, gfp| {
+            let request = Request { order: Order(order), gfp, cpu, node, past_lists: false };
+            Want { request, allowed: u64::MAX, process: None }
+        };
+        let managed: u64 = cx.world().memory.zones.iter().map(|zone| zone.managed_pages).sum();
+        let singles: Vec<_> = (0..managed * 9 / 10)
+            .map(|_| alloc_pages(cx, want(0, Gfp::KERNEL)).expect("there is memory"))
+            .collect();
+        // Half of memory is free, and no two pages of it lie side by side.
+        singles.into_iter().step_by(2).for_each(|pfn| cx.world().memory.free(pfn, Order(0), cpu));
+        let insists = Gfp::HIGHUSER | Gfp::NOWARN | Gfp::REPEAT;
+        while alloc_pages(cx, want(9, insists)).is_some() {}
+    });
+    let vm = &sim.world().memory.vm;
+    let (stalls, runs) = (vm.get(Vm::AllocStall), vm.get(Vm::PageOutRun));
+    assert!(stalls > 500, "each of {stalls} rounds counts as one page of the 512 that are wanted");
+    assert!(runs < stalls / 20, "{runs} runs of kswapd in {stalls} rounds");
+}
+
 /// Base pages that kswapd took off the lists while blocks of order 9 were wanted in memory full of a file's pages: all, and
 /// those beside victims.
 fn taken_by_kswapd(kernel: &str) -> (u64, u64) {
