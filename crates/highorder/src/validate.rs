@@ -127,8 +127,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let cases = read_cases(folder, arguments)?;
-    let store = arguments.store.as_deref().map(Store::open).transpose()?;
     let costs_of = arguments.machine.as_deref().map(machine::load).transpose()?;
+    let store = arguments.store.as_deref().map(Store::open).transpose()?;
     let outcomes = run_cases(&cases, kernel.as_ref(), costs_of.as_ref(), arguments.workers)?;
     if let Some(store) = &store {
         keep(&cases, &outcomes, store)?;
