@@ -14,7 +14,7 @@ use highorder_mm::vma::ProcessId;
 use highorder_mm::vmstat::Vm;
 use highorder_mm::watermark::Mark;
 use highorder_mm::zone::ZoneId;
-use highorder_mm::{CpuId, Order, Pfn, ZoneKind};
+use highorder_mm::{CpuId, Memory, Order, Pfn, ZoneKind};
 use highorder_sim::kernel::fault::{self, Extent};
 use highorder_sim::kernel::slowpath::{Want, alloc_pages};
 use highorder_sim::kernel::thp::Enabled;
@@ -78,17 +78,21 @@ fn small(swap_mib: u64) -> Machine {
 }
 
 /// Asks for a block on the first CPU, of any node.
-fn ask(cx: &mut KernelCx<'_>, order: u8, gfp: Gfp, process: Option<ProcessId>) {
+fn ask(cx: &mut KernelCx<'_>, order: u8, gfp: Gfp, process: Option<ProcessId>) -> Option<Pfn> {
     let (cpu, node) = (CpuId(0), NodeId(0));
     let request = Request { order: Order(order), gfp, cpu, node, past_lists: false };
-    alloc_pages(cx, Want { request, allowed: u64::MAX, process });
+    alloc_pages(cx, Want { request, allowed: u64::MAX, process })
+}
+
+/// Pages that the kernel hands out.
+fn managed_pages(memory: &Memory) -> u64 {
+    memory.zones.iter().map(|zone| zone.managed_pages).sum()
 }
 
 /// Maps so many tenths of memory. Returns where, and how many pages.
 fn map_tenths(cx: &mut KernelCx<'_>, tenths: u64) -> (Vpn, u32) {
     let memory = &mut cx.world().memory;
-    let managed: u64 = memory.zones.iter().map(|zone| zone.managed_pages).sum();
-    let pages = (managed * tenths / 10) as u32;
+    let pages = (managed_pages(memory) * tenths / 10) as u32;
     (memory.spaces.mmap(PROCESS, pages, MemPolicy::Default), pages)
 }
 
@@ -237,19 +241,16 @@ fn a_large_block_is_tried_once_unless_the_request_says_so() {
 #[test]
 fn kswapd_is_not_woken_again_by_a_large_request_that_goes_on_hoping_for_compaction() {
     let (sim, _) = run(&small(64), "linux-3.4-rc2", |cx| {
-        let (cpu, node) = (CpuId(0), NodeId(0));
-        let want = |order, gfp| {
-            let request = Request { order: Order(order), gfp, cpu, node, past_lists: false };
-            Want { request, allowed: u64::MAX, process: None }
-        };
-        let managed: u64 = cx.world().memory.zones.iter().map(|zone| zone.managed_pages).sum();
-        let singles: Vec<_> = (0..managed * 9 / 10)
-            .map(|_| alloc_pages(cx, want(0, Gfp::KERNEL)).expect("there is memory"))
+        let singles: Vec<_> = (0..managed_pages(&cx.world().memory) * 9 / 10)
+            .map(|_| ask(cx, 0, Gfp::KERNEL, None).expect("there is memory"))
             .collect();
         // Half of memory is free, and no two pages of it lie side by side.
-        singles.into_iter().step_by(2).for_each(|pfn| cx.world().memory.free(pfn, Order(0), cpu));
+        singles
+            .into_iter()
+            .step_by(2)
+            .for_each(|pfn| cx.world().memory.free(pfn, Order(0), CpuId(0)));
         let insists = Gfp::HIGHUSER | Gfp::NOWARN | Gfp::REPEAT;
-        while alloc_pages(cx, want(9, insists)).is_some() {}
+        while ask(cx, 9, insists, None).is_some() {}
     });
     let vm = &sim.world().memory.vm;
     let (stalls, runs) = (vm.get(Vm::AllocStall), vm.get(Vm::PageOutRun));
