@@ -11,7 +11,7 @@ use highorder_kernels::{KernelFile, machine};
 use highorder_lab::validate::{
     BLOCKS_NAME, Case, Change, Compared, Differently, FALLBACKS_NAME, FRAGMENTING_NAME,
     FREE_PAGES_NAME, HUGE_SHARE_NAME, Judged, Noise, OfKernel, OrderAgreement, Outcome, Quantity,
-    RealSpread, Repeats, Row, by_kernel, case_folders, changes, live, median_relative_error,
+    RealSpread, Repeats, Row, Run, by_kernel, case_folders, changes, live, median_relative_error,
     order_agreement,
 };
 use highorder_lab::{Failed, RealOptions, Target};
@@ -38,6 +38,10 @@ of anonymous memory that lay in huge pages at the workload's end, how much of wh
 given, fallbacks to other types' memory, and \
 how far the free blocks and free pages lie apart afterwards: 0 where both have the same share of them in \
 each zone, order and type, 1 where no place has any of both.
+
+The model runs three times for each case, or --runs N. Where two tasks ask for the last free block, a microsecond \
+decides who gets it, in a real kernel as in the model; so each run's CPUs are slower than the last's by a hundredth, \
+and every figure of the model is the median of its runs, beside the least and the most.
 
 The relative error is the distance as a share of the real figure, or of a floor where that is larger: 512 \
 pages, 16 events, 8 fallbacks, a tenth of anonymous memory or of what was asked for. How far free blocks lie apart is an error by \
@@ -80,9 +84,12 @@ pub(crate) struct Arguments {
     /// Draw the model against the real kernel, a point for each figure of each case
     #[arg(long, value_name = "FILE.png|FILE.svg", conflicts_with = "live")]
     picture: Option<PathBuf>,
-    /// Also keep what was recorded, and what the model made of it, in this folder of records, where `compare` finds both
+    /// Also keep what was recorded, and the model's first run of it, in this folder of records, where `compare` finds both
     #[arg(long, value_name = "DIR", conflicts_with = "live")]
     store: Option<PathBuf>,
+    /// Runs of the model for each case, each on CPUs that are a hundredth slower than the last's: their median is compared
+    #[arg(long, value_name = "N", conflicts_with = "live", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    runs: u32,
     /// Runs at once [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = nr_workers)]
     workers: Option<NonZeroUsize>,
@@ -129,11 +136,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cases = read_cases(folder, arguments)?;
     let costs_of = arguments.machine.as_deref().map(machine::load).transpose()?;
     let store = arguments.store.as_deref().map(Store::open).transpose()?;
-    let outcomes = run_cases(&cases, kernel.as_ref(), costs_of.as_ref(), arguments.workers)?;
+    let outcomes = run_cases(&cases, kernel.as_ref(), costs_of.as_ref(), arguments)?;
     if let Some(store) = &store {
         keep(&cases, &outcomes, store)?;
     }
-    let report = Report::new(&cases, &outcomes);
+    let report = Report::new(&cases, &outcomes, arguments.runs);
     if let Some(picture) = &picture {
         picture.write(&drawn(&report))?;
     }
@@ -166,7 +173,7 @@ fn run_live(arguments: &Arguments) -> Result<(), Failure> {
     }
     bar.finish_and_clear();
     let named = || runs.iter().map(|run| (run.name.as_str(), run.rows.as_slice()));
-    let table = figures_table("Fresh runs beside the model", "run", named());
+    let table = figures_table("Fresh runs beside the model", "run", false, named());
     let median = median_relative_error(runs.iter().flat_map(|run| &run.rows));
     let text = match arguments.format {
         Format::Text | Format::Md => {
@@ -209,34 +216,40 @@ fn read_cases(all: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
     folders.iter().map(|folder| Case::read(folder).map_err(input)).collect()
 }
 
-/// Runs every case, some at the same time; outcomes come in the order of the cases.
+/// Runs every case as often as asked, some runs at the same time; outcomes come in the order of the cases.
 fn run_cases(
     cases: &[Case],
     kernel: Option<&KernelFile>,
     costs_of: Option<&Machine>,
-    workers: Option<NonZeroUsize>,
+    arguments: &Arguments,
 ) -> Result<Vec<Outcome>, Failure> {
     let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let workers = workers.unwrap_or(cpus).get().min(cases.len());
-    let bar = output::progress(Some(cases.len() as u64), "cases");
+    let runs = arguments.runs as usize;
+    let nr = cases.len() * runs;
+    let workers = arguments.workers.unwrap_or(cpus).get().min(nr);
+    let bar = output::progress(Some(nr as u64), "runs");
     let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<usize, Result<Outcome, Failed>>> = Mutex::default();
+    let done: Mutex<BTreeMap<usize, Result<Run, Failed>>> = Mutex::default();
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(case) = cases.get(at) else { break };
-                    let outcome = case.run(kernel, costs_of);
-                    done.lock().expect("no worker panics with it").insert(at, outcome);
+                    let Some(case) = cases.get(at / runs) else { break };
+                    let run = case.run((at % runs) as u64, kernel, costs_of);
+                    done.lock().expect("no worker panics with it").insert(at, run);
                     bar.inc(1);
                 }
             });
         }
     });
     bar.finish_and_clear();
-    let done = done.into_inner().expect("no worker panics with it");
-    done.into_values().map(|outcome| outcome.map_err(Failure::from)).collect()
+    let mut done = done.into_inner().expect("no worker panics with it").into_values();
+    let of_case = |case: &Case| {
+        let runs: Result<Vec<Run>, Failed> = done.by_ref().take(runs).collect();
+        runs.map(|runs| case.compare(runs)).map_err(Failure::from)
+    };
+    cases.iter().map(of_case).collect()
 }
 
 /// Stores both sides of every case that was compared.
@@ -251,19 +264,18 @@ fn keep(cases: &[Case], outcomes: &[Outcome], store: &Store) -> Result<(), Failu
     Ok(())
 }
 
-/// A row for each figure; the run's name stands beside its first.
+/// A row for each figure; the run's name stands beside its first. `has_range`: the model ran more than once.
 fn figures_table<'a>(
     title: &str,
     what: &str,
+    has_range: bool,
     runs: impl Iterator<Item = (&'a str, &'a [Row])>,
 ) -> Table {
-    let columns = [
-        (what, what),
-        ("figure", "figure"),
-        ("real", "real"),
-        ("model", "model"),
-        ("error", "relative_error_percent"),
-    ];
+    let range = [("least", "least"), ("most", "most")];
+    let mut columns =
+        vec![(what, what), ("figure", "figure"), ("real", "real"), ("model", "model")];
+    columns.extend(range.iter().filter(|_| has_range));
+    columns.push(("error", "relative_error_percent"));
     let mut table = Table::new(title, &columns);
     for (name, rows) in runs {
         for (number, row) in rows.iter().enumerate() {
@@ -271,14 +283,18 @@ fn figures_table<'a>(
                 Quantity::Counter | Quantity::Fallbacks => Value::Count(x as i64),
                 Quantity::HugeShare | Quantity::Success | Quantity::Distance => Value::Real(x, 3),
             };
-            table.push(vec![
+            let mut cells = vec![
                 if number == 0 { name } else { "" }.into(),
                 row.name.as_str().into(),
                 // A state lies no way from itself.
                 if row.quantity == Quantity::Distance { Value::Missing } else { value(row.real) },
                 value(row.model),
-                Value::Percent(100.0 * row.relative_error),
-            ]);
+            ];
+            if has_range {
+                cells.extend([value(row.range.0), value(row.range.1)]);
+            }
+            cells.push(Value::Percent(100.0 * row.relative_error));
+            table.push(cells);
         }
     }
     table
@@ -294,6 +310,8 @@ fn figures_json<'a>(
             key: row.name,
             "real": row.real,
             "model": row.model,
+            "least": row.range.0,
+            "most": row.range.1,
             "relative_error": row.relative_error,
         })
     };
@@ -308,6 +326,8 @@ fn figures_json<'a>(
                 json!({
                     "real": row.real,
                     "model": row.model,
+                    "least": row.range.0,
+                    "most": row.range.1,
                     "relative_error": row.relative_error,
                 })
             })
@@ -335,10 +355,12 @@ struct Report<'a> {
     median: Option<f64>,
     order: OrderAgreement,
     spread: RealSpread,
+    /// Of the model, for each case.
+    runs: u32,
 }
 
 impl<'a> Report<'a> {
-    fn new(cases: &'a [Case], outcomes: &'a [Outcome]) -> Self {
+    fn new(cases: &'a [Case], outcomes: &'a [Outcome], runs: u32) -> Self {
         let (mut compared, mut waiting) = (Vec::new(), Vec::new());
         for (case, outcome) in cases.iter().zip(outcomes) {
             match outcome {
@@ -359,7 +381,7 @@ impl<'a> Report<'a> {
         let median = median_relative_error(judged.iter().flat_map(|case| case.rows));
         let order = order_agreement(&judged, &Noise::of(&judged), None);
         let spread = RealSpread::of(&judged);
-        Self { compared, waiting, judged, median, order, spread }
+        Self { compared, waiting, judged, median, order, spread, runs }
     }
 
     fn named(&self) -> impl Iterator<Item = (&'a str, &'a [Row])> + '_ {
@@ -368,7 +390,8 @@ impl<'a> Report<'a> {
 
     /// A row for each figure of each case.
     fn figures(&self) -> Table {
-        figures_table("Real kernels beside the model", "case", self.named())
+        let has_range = self.runs > 1;
+        figures_table("Real kernels beside the model", "case", has_range, self.named())
     }
 
     /// Names of all figures, as they come first.
@@ -643,7 +666,7 @@ mod tests {
     fn the_summary_has_a_line_for_each_thing_it_tells() {
         let spread =
             RealSpread { of_real: Some(0.5), of_model: Some(0.25), ..RealSpread::default() };
-        let report = Report { spread, ..Report::new(&[], &[]) };
+        let report = Report { spread, ..Report::new(&[], &[], 3) };
         let lines = [
             "0 cases compared, 0 not covered",
             "median relative error -",

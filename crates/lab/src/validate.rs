@@ -43,7 +43,7 @@ use highorder_mm::{Memory, Order, Pfn};
 use highorder_model::{ModelSpec, check_knob_of, run_from};
 use highorder_record::{Inputs, Named, Record, Source, Store, read_foreign};
 use highorder_sim::kernel::policy::Rootfs;
-use highorder_sim::{DeviceId, DeviceKind, DeviceSpec, Machine, Ns, RunError};
+use highorder_sim::{ByBusy, DeviceId, DeviceKind, DeviceSpec, Host, Machine, Ns, RunError};
 use highorder_snapshot::live::{Options, Way};
 use highorder_snapshot::{FilledFrom, Snapshot};
 use highorder_workload::recorded::{Moment, Script, Shell, Told, Unknown};
@@ -69,10 +69,27 @@ pub struct Case {
     given: BTreeMap<String, Json>,
 }
 
+/// What one run of the model makes of a case.
+#[derive(Debug)]
+pub enum Run {
+    /// What it left.
+    Made(Box<Made>),
+    /// Mechanisms are missing for it, a few words each.
+    Waits(Vec<String>),
+}
+
+/// A run of the model.
+#[derive(Debug)]
+pub struct Made {
+    derived: Vec<String>,
+    recorded: Option<Fallbacks>,
+    model: Record,
+}
+
 /// What the model makes of a case.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It was run: figure by figure, and the model's record.
+    /// It was run: figure by figure, and the record of the model's first run.
     Compared(Box<Compared>),
     /// Mechanisms are missing for it, a few words each.
     Waits(Vec<String>),
@@ -85,7 +102,7 @@ pub struct Compared {
     pub derived: Vec<String>,
     /// Each figure that either of them has.
     pub rows: Vec<Row>,
-    /// What the model left.
+    /// What the model's first run left.
     pub model: Record,
 }
 
@@ -196,14 +213,18 @@ impl Case {
     /// release. Costs and disks are this machine's, or else those of the one that is most like the guest, as are the disks where it has
     /// none; its shape is the case's.
     ///
+    /// Runs differ in `nth`, from 0: what work takes is known to no more than a hundredth, so each run's CPUs are slower by
+    /// that than those of the run before.
+    ///
     /// # Errors
     /// A file of the case is malformed, or the machine has a disk and no swap where the guest had some; or the model
     /// cannot go on.
     pub fn run(
         &self,
+        nth: u64,
         kernel: Option<&KernelFile>,
         costs_of: Option<&Machine>,
-    ) -> Result<Outcome, Failed> {
+    ) -> Result<Run, Failed> {
         let mut waits = Vec::new();
         if let Some(status) = self.text("status").filter(|&status| status != "ok") {
             waits.push(format!("the recorded run's status is `{status}`"));
@@ -234,14 +255,15 @@ impl Case {
         }
         let (Some(workload), Some((kernel, knobs)), true) = (workload, found, waits.is_empty())
         else {
-            return Ok(Outcome::Waits(waits));
+            return Ok(Run::Waits(waits));
         };
         let mut costs_of = match costs_of {
             Some(machine) => machine.clone(),
             None => machine::load(self.guest_machine())?,
         };
         let lent = lend_disks(&mut costs_of, self.guest_machine())?;
-        let machine = self.machine(costs_of)?;
+        let mut machine = self.machine(costs_of)?;
+        machine.sched.host = slower(machine.sched.host, nth);
         let options = Options {
             way: Way::Counts,
             proc: self.folder.join("before"),
@@ -257,7 +279,7 @@ impl Case {
         let filled = crate::machine::filled_from(&kernel);
         let mut memory = match crate::machine::restore(&snapshot, &kernel, &machine.cpu_nodes()) {
             Ok(memory) => memory,
-            Err(error) => return Ok(Outcome::Waits(vec![error.to_string()])),
+            Err(error) => return Ok(Run::Waits(vec![error.to_string()])),
         };
         let rootfs = kernel.flows.files.rootfs;
         let zoneinfo = zoneinfo_of(&snapshot)?;
@@ -291,17 +313,34 @@ impl Case {
         let ran = run_from(memory.into(), spec, inputs, workload.code(setup));
         let mut model = match made(&self.name, ran)? {
             Ok(model) => model,
-            Err(halted) => return Ok(Outcome::Waits(vec![halted])),
+            Err(halted) => return Ok(Run::Waits(vec![halted])),
         };
         if holds_memory && let Some(held) = &model.held {
             // The guest's state was captured while a program in the background still had its memory.
             model.after = held.clone();
         }
-        let modelled = Fallbacks::of(&model);
-        let rows = compare(&self.record, &model, recorded.map(|recorded| (recorded, modelled)));
         let derived = snapshot.inferred.into_iter().filter(|what| what.contains("`managed`"));
         let derived = derived.chain(lent).collect();
-        Ok(Outcome::Compared(Box::new(Compared { derived, rows, model })))
+        Ok(Run::Made(Box::new(Made { derived, recorded, model })))
+    }
+
+    /// Compares what was recorded with the model's runs: figure by figure with their median.
+    ///
+    /// # Panics
+    /// Without a run.
+    #[must_use]
+    pub fn compare(&self, runs: Vec<Run>) -> Outcome {
+        let mut made = Vec::new();
+        for run in runs {
+            match run {
+                Run::Made(run) => made.push(*run),
+                Run::Waits(what) => return Outcome::Waits(what),
+            }
+        }
+        let models: Vec<&Record> = made.iter().map(|run| &run.model).collect();
+        let rows = compare(&self.record, &models, made.first().and_then(|run| run.recorded));
+        let Made { derived, model, .. } = made.into_iter().next().expect("there is a run");
+        Outcome::Compared(Box::new(Compared { derived, rows, model }))
     }
 
     /// What determines the model's run, but for the program: the machine and the kernel it was given, and of the
@@ -477,6 +516,22 @@ impl Case {
         let nr = text.split_once("nr_requests ").map(|(_, nr)| nr.trim());
         Ok(nr.and_then(|nr| nr.parse().ok()).filter(|&nr| nr > 0))
     }
+}
+
+/// A host on which work takes so many hundredths longer.
+fn slower(host: Option<Host>, hundredths: u64) -> Option<Host> {
+    let none = || Host {
+        work_percent: ByBusy::new(&[100]),
+        flush_wait: ByBusy::new(&[Ns::ZERO]),
+        access_wait: ByBusy::new(&[Ns::ZERO]),
+    };
+    if hundredths == 0 {
+        return host;
+    }
+    let host = host.unwrap_or_else(none);
+    let percent = |busy| host.work_percent.at(busy) * (100 + hundredths) / 100;
+    let percents: [u64; Host::MOST_BUSY] = std::array::from_fn(|at| percent(at + 1));
+    Some(Host { work_percent: ByBusy::new(&percents), ..host })
 }
 
 /// What a case's run on the model left, or that the machine came to its end there, in words. Whatever else ends a run is
@@ -709,7 +764,7 @@ pub fn live(
         let model = model.iter().find(|model| threads(model) == threads(real))?;
         let threads = threads(real).unwrap_or_default();
         let name = format!("{target} {} threads {threads}", experiment.name);
-        Some(Live { name, rows: compare(real, model, None) })
+        Some(Live { name, rows: compare(real, &[model], None) })
     });
     Ok(pairs.collect())
 }
@@ -891,6 +946,22 @@ mod tests {
         sorted.sort_by(f64::total_cmp);
         let rows = cases.iter().flat_map(|case| case.rows);
         assert_eq!(median_relative_error(rows), Some((sorted[1] + sorted[2]) / 2.0));
+    }
+
+    #[test]
+    fn each_run_has_cpus_that_are_slower_by_a_hundredth() {
+        let host = Host {
+            work_percent: ByBusy::new(&[136, 200]),
+            flush_wait: ByBusy::new(&[Ns(3)]),
+            access_wait: ByBusy::new(&[Ns(4)]),
+        };
+        assert_eq!(slower(Some(host), 0), Some(host));
+        assert_eq!(slower(None, 0), None);
+        let second = slower(Some(host), 2).unwrap();
+        assert_eq!([1, 2, 8].map(|busy| second.work_percent.at(busy)), [138, 204, 204]);
+        assert_eq!((second.flush_wait, second.access_wait), (host.flush_wait, host.access_wait));
+        let alone = slower(None, 1).unwrap();
+        assert_eq!((alone.work_percent.at(4), alone.access_wait.at(4)), (101, Ns::ZERO));
     }
 
     #[test]

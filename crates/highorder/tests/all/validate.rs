@@ -257,6 +257,36 @@ fn both_sides_of_a_case_are_kept_to_be_compared() {
 }
 
 #[test]
+fn the_model_runs_several_times_and_the_median_is_compared() {
+    let counters = |runs: &str| -> Vec<serde_json::Value> {
+        let chosen = ["validate", "--only", "small-usemem", "--runs", runs, "--format", "json"];
+        let document: serde_json::Value = serde_json::from_str(&printed(&chosen)).unwrap();
+        document["cases"][0]["counters"].as_array().unwrap().clone()
+    };
+    let of = |row: &serde_json::Value, key: &str| row[key].as_f64().unwrap();
+    let (once, thrice) = (counters("1"), counters("3"));
+    for row in &once {
+        assert_eq!((of(row, "least"), of(row, "most")), (of(row, "model"), of(row, "model")));
+    }
+    let differs = |row: &&serde_json::Value| of(row, "least") < of(row, "most");
+    assert!(thrice.iter().filter(differs).count() > 5, "{thrice:?}");
+    for row in &thrice {
+        let [least, median, most] = ["least", "model", "most"].map(|key| of(row, key));
+        assert!(least <= median && median <= most, "{row}");
+        // The first of them is the one that runs alone.
+        let first = once.iter().find(|first| first["counter"] == row["counter"]);
+        let first = first.map_or(0.0, |first| of(first, "model"));
+        assert!((least..=most).contains(&first), "{first}: {row}");
+    }
+    let table = printed(&["validate", "--only", "small-usemem", "--runs", "1"]);
+    assert!(!table.contains("least"), "{table}");
+    for nr in ["0", "100"] {
+        let error = refused(&["validate", "--runs", nr]);
+        assert!(error.contains("1..=99"), "{error}");
+    }
+}
+
+#[test]
 fn costs_and_disks_are_those_of_the_machine_that_is_named() {
     let chosen = ["validate", "--only", "small-usemem"];
     let under = |machine: &str| printed(&[&chosen[..], &["--machine", machine]].concat());

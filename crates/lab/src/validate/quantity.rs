@@ -3,6 +3,7 @@
 //! An error is the distance as a share of the real figure, which is not taken for smaller than the quantity's
 //! floor: below it, differences are of no account.
 
+use super::median;
 use crate::free_running::{FallbackWay, variation};
 use highorder_files::limits;
 use highorder_input::InputError;
@@ -94,8 +95,10 @@ pub struct Row {
     pub name: String,
     /// Of the real kernel.
     pub real: f64,
-    /// Of the model.
+    /// Of the model: the median of its runs.
     pub model: f64,
+    /// The least and the most of the model's runs.
+    pub range: (f64, f64),
     /// What the real figure is taken for if it is smaller.
     pub floor: f64,
     /// Their distance as a share of the real figure, or of the floor if that is larger.
@@ -104,19 +107,22 @@ pub struct Row {
 
 impl Row {
     pub(super) fn new(quantity: Quantity, name: &str, real: f64, model: f64, floor: f64) -> Self {
-        let relative_error = relative_error(real, model, floor);
-        Self { quantity, name: name.to_owned(), real, model, floor, relative_error }
+        Self::of_runs(quantity, name, real, &[model], floor)
     }
 
-    /// A row, unless there was nothing on either side.
-    fn unless_nothing(
-        quantity: Quantity,
-        name: &str,
-        pair: Option<(f64, f64)>,
-        floor: f64,
-    ) -> Option<Self> {
-        let (real, model) = pair?;
-        (real != 0.0 || model != 0.0).then(|| Self::new(quantity, name, real, model, floor))
+    /// A figure of several runs of the model.
+    fn of_runs(quantity: Quantity, name: &str, real: f64, models: &[f64], floor: f64) -> Self {
+        let mut models = models.to_vec();
+        let model = median(&mut models).unwrap_or(0.0);
+        let range = (models.first().map_or(0.0, |&it| it), models.last().map_or(0.0, |&it| it));
+        let relative_error = relative_error(real, model, floor);
+        Self { quantity, name: name.to_owned(), real, model, range, floor, relative_error }
+    }
+
+    /// Whether there is nothing on either side. States lie no way apart if they are alike, and that is something.
+    fn is_of_nothing(&self) -> bool {
+        let nothing = self.real == 0.0 && self.range == (0.0, 0.0);
+        nothing && self.quantity != Quantity::Distance
     }
 }
 
@@ -179,30 +185,46 @@ impl Fallbacks {
     }
 }
 
+/// Every row that has something of a real run's record and those of the model's runs of the same work: of each figure
+/// the median. `recorded` are the real run's fallbacks, if they were.
+pub(super) fn compare(real: &Record, models: &[&Record], recorded: Option<Fallbacks>) -> Vec<Row> {
+    let of_run = |model: &&Record| {
+        let fallbacks = recorded.map(|recorded| (recorded, Fallbacks::of(model)));
+        compare_run(real, model, fallbacks)
+    };
+    let runs: Vec<Vec<Row>> = models.iter().map(of_run).collect();
+    let together = |row: &Row| {
+        let same = |run: &Vec<Row>| run.iter().find(|other| other.name == row.name).cloned();
+        let models: Vec<f64> = runs.iter().filter_map(same).map(|row| row.model).collect();
+        Row::of_runs(row.quantity, &row.name, row.real, &models, row.floor)
+    };
+    let rows = runs.first().into_iter().flatten().map(together);
+    rows.filter(|row| !row.is_of_nothing()).collect()
+}
+
 /// All rows of two records of the same work.
-pub(super) fn compare(
+fn compare_run(
     real: &Record,
     model: &Record,
     fallbacks: Option<(Fallbacks, Fallbacks)>,
 ) -> Vec<Row> {
+    let row = |quantity, name: &str, pair: Option<(f64, f64)>, floor| {
+        pair.map(|(real, model)| Row::new(quantity, name, real, model, floor))
+    };
     let mut rows: Vec<Row> = COUNTERS
         .iter()
         .filter_map(|&(counter, floor)| {
             let pair = rise(real, counter).zip(rise(model, counter));
-            Row::unless_nothing(Quantity::Counter, counter, pair, floor)
+            row(Quantity::Counter, counter, pair, floor)
         })
         .collect();
     let share = |record: &Record| record.held.as_ref().and_then(huge_share);
-    rows.extend(Row::unless_nothing(
-        Quantity::HugeShare,
-        HUGE_SHARE_NAME,
-        share(real).zip(share(model)),
-        HUGE_SHARE,
-    ));
+    let pair = share(real).zip(share(model));
+    rows.extend(row(Quantity::HugeShare, HUGE_SHARE_NAME, pair, HUGE_SHARE));
     for (name, real) in successes(real) {
         let of_model = successes(model).into_iter().find(|(other, _)| *other == name);
         let pair = of_model.map(|(_, model)| (real, model));
-        rows.extend(Row::unless_nothing(Quantity::Success, name, pair, SUCCESS));
+        rows.extend(row(Quantity::Success, name, pair, SUCCESS));
     }
     let counted = |of: fn(&Fallbacks) -> u64| {
         fallbacks.map(|(real, model)| (of(&real) as f64, of(&model) as f64))
@@ -210,7 +232,7 @@ pub(super) fn compare(
     for (name, pair) in
         [(FALLBACKS_NAME, counted(|f| f.all)), (FRAGMENTING_NAME, counted(|f| f.fragmenting))]
     {
-        rows.extend(Row::unless_nothing(Quantity::Fallbacks, name, pair, FALLBACKS));
+        rows.extend(row(Quantity::Fallbacks, name, pair, FALLBACKS));
     }
     let (real, model) = free_blocks(&real.after, &model.after);
     if !real.is_empty() && !model.is_empty() {
@@ -336,10 +358,11 @@ mod tests {
             state(500, 1000, &[]),
             state(0, 0, &[("Movable", &[6, 1]), ("Unmovable", &[2])]),
         );
-        let model = record(state(300, 1000, &[]), state(0, 0, &[("Movable", &[2, 1])]));
-        let (few, many) =
-            (Fallbacks { all: 2, fragmenting: 0 }, Fallbacks { all: 18, fragmenting: 0 });
-        let rows = compare(&real, &model, Some((many, few)));
+        let mut model = record(state(300, 1000, &[]), state(0, 0, &[("Movable", &[2, 1])]));
+        model.before.counters.insert("mm_page_alloc_extfrag".into(), 5);
+        model.after.counters.insert("mm_page_alloc_extfrag".into(), 7);
+        let recorded = Fallbacks { all: 18, fragmenting: 0 };
+        let rows = compare(&real, &[&model], Some(recorded));
         let share = row(&rows, HUGE_SHARE_NAME);
         assert_eq!((share.real, share.model), (0.5, 0.3));
         assert!((share.relative_error - 0.4).abs() < 1e-9);
@@ -383,7 +406,7 @@ mod tests {
             ("allocstall_movable", 30),
             ("allocstall_normal", 10),
         ]);
-        let rows = compare(&old, &new, None);
+        let rows = compare(&old, &[&new], None);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         let expected = ["pgscan_direct", "pgsteal_kswapd", "pgrefill", "allocstall"];
         assert_eq!(names, expected);
@@ -411,7 +434,7 @@ mod tests {
         };
         let real = passes(&[("highalloc.pass1.pct", 80.0), ("highalloc.rested.pct", 95.0)]);
         let model = passes(&[("highalloc.pass1.pct", 60.0), ("other.pct", 1.0)]);
-        let rows = compare(&real, &model, None);
+        let rows = compare(&real, &[&model], None);
         assert_eq!(rows.len(), 1, "{rows:?}");
         let row = row(&rows, "highalloc.pass1.pct");
         assert_eq!((row.real, row.model), (0.8, 0.6));
@@ -421,9 +444,28 @@ mod tests {
     #[test]
     fn a_small_share_is_measured_by_its_floor_and_none_is_no_row() {
         let with = |huge| record(state(huge, 1000, &[]), State::default());
-        let rows = compare(&with(0), &with(20), None);
+        let rows = compare(&with(0), &[&with(20)], None);
         assert!((row(&rows, HUGE_SHARE_NAME).relative_error - 0.2).abs() < 1e-9);
-        assert_eq!(compare(&with(0), &with(0), None), []);
+        assert_eq!(compare(&with(0), &[&with(0)], None), []);
+    }
+
+    #[test]
+    fn several_runs_of_the_model_are_compared_by_their_median() {
+        let with = |stalls: u64, fallbacks: u64| {
+            risen(&[("allocstall", stalls), ("mm_page_alloc_extfrag", fallbacks)])
+        };
+        let runs = [with(90, 0), with(400, 0), with(120, 7)];
+        let models: Vec<&Record> = runs.iter().collect();
+        let rows = compare(&with(100, 0), &models, Some(Fallbacks::default()));
+        let stalls = row(&rows, "allocstall");
+        assert_eq!((stalls.model, stalls.range), (120.0, (90.0, 400.0)));
+        assert!((stalls.relative_error - 0.2).abs() < 1e-9);
+        // None in two runs, nor in the real one; but one run has some.
+        let fallbacks = row(&rows, FALLBACKS_NAME);
+        assert_eq!((fallbacks.model, fallbacks.range), (0.0, (0.0, 7.0)));
+        let alone = compare(&with(100, 0), &models[..1], Some(Fallbacks::default()));
+        assert_eq!(row(&alone, "allocstall").range, (90.0, 90.0));
+        assert!(alone.iter().all(|row| row.name != FALLBACKS_NAME), "{alone:?}");
     }
 
     #[test]
