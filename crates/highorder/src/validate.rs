@@ -10,9 +10,9 @@ use clap_complete::engine::ArgValueCompleter;
 use highorder_kernels::{KernelFile, machine};
 use highorder_lab::validate::{
     BLOCKS_NAME, Case, Change, Compared, Differently, FALLBACKS_NAME, FRAGMENTING_NAME,
-    FREE_PAGES_NAME, HUGE_SHARE_NAME, Judged, Noise, OfKernel, OrderAgreement, Outcome, Quantity,
-    RealSpread, Repeats, Row, Run, by_kernel, case_folders, changes, live, median_relative_error,
-    order_agreement,
+    FREE_PAGES_NAME, HUGE_SHARE_NAME, Judged, Made, Noise, OfKernel, OrderAgreement, Outcome,
+    Quantity, RealSpread, Repeats, Row, by_kernel, case_folders, changes, live,
+    median_relative_error, order_agreement,
 };
 use highorder_lab::{Failed, RealOptions, Target};
 use highorder_record::Store;
@@ -222,14 +222,14 @@ fn run_cases(
     kernel: Option<&KernelFile>,
     costs_of: Option<&Machine>,
     arguments: &Arguments,
-) -> Result<Vec<Outcome>, Failure> {
+) -> Result<Vec<Outcome<Compared>>, Failure> {
     let cpus = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let runs = arguments.runs as usize;
     let nr = cases.len() * runs;
     let workers = arguments.workers.unwrap_or(cpus).get().min(nr);
     let bar = output::progress(Some(nr as u64), "runs");
     let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<usize, Result<Run, Failed>>> = Mutex::default();
+    let done: Mutex<BTreeMap<usize, Result<Outcome<Made>, Failed>>> = Mutex::default();
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -246,16 +246,16 @@ fn run_cases(
     bar.finish_and_clear();
     let mut done = done.into_inner().expect("no worker panics with it").into_values();
     let of_case = |case: &Case| {
-        let runs: Result<Vec<Run>, Failed> = done.by_ref().take(runs).collect();
+        let runs: Result<Vec<Outcome<Made>>, Failed> = done.by_ref().take(runs).collect();
         runs.map(|runs| case.compare(runs)).map_err(Failure::from)
     };
     cases.iter().map(of_case).collect()
 }
 
 /// Stores both sides of every case that was compared.
-fn keep(cases: &[Case], outcomes: &[Outcome], store: &Store) -> Result<(), Failure> {
+fn keep(cases: &[Case], outcomes: &[Outcome<Compared>], store: &Store) -> Result<(), Failure> {
     for (case, outcome) in cases.iter().zip(outcomes) {
-        let Outcome::Compared(compared) = outcome else { continue };
+        let Ok(compared) = outcome else { continue };
         let mut model = compared.model.clone();
         SOURCES.clone_into(&mut model.inputs.program_sources);
         store.put(&case.record)?;
@@ -271,10 +271,11 @@ fn figures_table<'a>(
     has_range: bool,
     runs: impl Iterator<Item = (&'a str, &'a [Row])>,
 ) -> Table {
-    let range = [("least", "least"), ("most", "most")];
     let mut columns =
         vec![(what, what), ("figure", "figure"), ("real", "real"), ("model", "model")];
-    columns.extend(range.iter().filter(|_| has_range));
+    if has_range {
+        columns.extend([("least", "least"), ("most", "most")]);
+    }
     columns.push(("error", "relative_error_percent"));
     let mut table = Table::new(title, &columns);
     for (name, rows) in runs {
@@ -305,9 +306,8 @@ fn figures_json<'a>(
     what: &str,
     runs: impl Iterator<Item = (&'a str, &'a [Row])>,
 ) -> Vec<serde_json::Value> {
-    let named = |key: &str, row: &Row| {
+    let told = |row: &Row| {
         json!({
-            key: row.name,
             "real": row.real,
             "model": row.model,
             "least": row.range.0,
@@ -315,23 +315,18 @@ fn figures_json<'a>(
             "relative_error": row.relative_error,
         })
     };
+    let named = |key: &str, row: &Row| {
+        let mut told = told(row);
+        told[key] = json!(row.name);
+        told
+    };
     let run = |(name, rows): (&str, &[Row])| {
         let of = |quantity: Quantity, key: &str| -> Vec<serde_json::Value> {
             let rows = rows.iter().filter(|row| row.quantity == quantity);
             rows.map(|row| named(key, row)).collect()
         };
         let find = |name: &str| rows.iter().find(|row| row.name == name);
-        let figure = |name: &str| {
-            find(name).map(|row| {
-                json!({
-                    "real": row.real,
-                    "model": row.model,
-                    "least": row.range.0,
-                    "most": row.range.1,
-                    "relative_error": row.relative_error,
-                })
-            })
-        };
+        let figure = |name: &str| find(name).map(told);
         json!({
             what: name,
             "median_relative_error": median_relative_error(rows),
@@ -360,12 +355,12 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(cases: &'a [Case], outcomes: &'a [Outcome], runs: u32) -> Self {
+    fn new(cases: &'a [Case], outcomes: &'a [Outcome<Compared>], runs: u32) -> Self {
         let (mut compared, mut waiting) = (Vec::new(), Vec::new());
         for (case, outcome) in cases.iter().zip(outcomes) {
             match outcome {
-                Outcome::Compared(result) => compared.push((case, &**result)),
-                Outcome::Waits(what) => waiting.push((case, what.as_slice())),
+                Ok(result) => compared.push((case, result)),
+                Err(what) => waiting.push((case, what.as_slice())),
             }
         }
         let judged: Vec<Judged<'_>> = compared

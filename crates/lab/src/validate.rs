@@ -69,14 +69,8 @@ pub struct Case {
     given: BTreeMap<String, Json>,
 }
 
-/// What one run of the model makes of a case.
-#[derive(Debug)]
-pub enum Run {
-    /// What it left.
-    Made(Box<Made>),
-    /// Mechanisms are missing for it, a few words each.
-    Waits(Vec<String>),
-}
+/// What the model makes of a case, or what is missing for it, a few words for each mechanism.
+pub type Outcome<T> = Result<T, Vec<String>>;
 
 /// A run of the model.
 #[derive(Debug)]
@@ -84,15 +78,6 @@ pub struct Made {
     derived: Vec<String>,
     recorded: Option<Fallbacks>,
     model: Record,
-}
-
-/// What the model makes of a case.
-#[derive(Debug)]
-pub enum Outcome {
-    /// It was run: figure by figure, and the record of the model's first run.
-    Compared(Box<Compared>),
-    /// Mechanisms are missing for it, a few words each.
-    Waits(Vec<String>),
 }
 
 /// A case that was run.
@@ -224,7 +209,7 @@ impl Case {
         nth: u64,
         kernel: Option<&KernelFile>,
         costs_of: Option<&Machine>,
-    ) -> Result<Run, Failed> {
+    ) -> Result<Outcome<Made>, Failed> {
         let mut waits = Vec::new();
         if let Some(status) = self.text("status").filter(|&status| status != "ok") {
             waits.push(format!("the recorded run's status is `{status}`"));
@@ -255,7 +240,7 @@ impl Case {
         }
         let (Some(workload), Some((kernel, knobs)), true) = (workload, found, waits.is_empty())
         else {
-            return Ok(Run::Waits(waits));
+            return Ok(Err(waits));
         };
         let mut costs_of = match costs_of {
             Some(machine) => machine.clone(),
@@ -279,7 +264,7 @@ impl Case {
         let filled = crate::machine::filled_from(&kernel);
         let mut memory = match crate::machine::restore(&snapshot, &kernel, &machine.cpu_nodes()) {
             Ok(memory) => memory,
-            Err(error) => return Ok(Run::Waits(vec![error.to_string()])),
+            Err(error) => return Ok(Err(vec![error.to_string()])),
         };
         let rootfs = kernel.flows.files.rootfs;
         let zoneinfo = zoneinfo_of(&snapshot)?;
@@ -313,7 +298,7 @@ impl Case {
         let ran = run_from(memory.into(), spec, inputs, workload.code(setup));
         let mut model = match made(&self.name, ran)? {
             Ok(model) => model,
-            Err(halted) => return Ok(Run::Waits(vec![halted])),
+            Err(halted) => return Ok(Err(vec![halted])),
         };
         if holds_memory && let Some(held) = &model.held {
             // The guest's state was captured while a program in the background still had its memory.
@@ -321,26 +306,22 @@ impl Case {
         }
         let derived = snapshot.inferred.into_iter().filter(|what| what.contains("`managed`"));
         let derived = derived.chain(lent).collect();
-        Ok(Run::Made(Box::new(Made { derived, recorded, model })))
+        Ok(Ok(Made { derived, recorded, model }))
     }
 
     /// Compares what was recorded with the model's runs: figure by figure with their median.
     ///
+    /// # Errors
+    /// What the first run waits for that did not come about.
+    ///
     /// # Panics
     /// Without a run.
-    #[must_use]
-    pub fn compare(&self, runs: Vec<Run>) -> Outcome {
-        let mut made = Vec::new();
-        for run in runs {
-            match run {
-                Run::Made(run) => made.push(*run),
-                Run::Waits(what) => return Outcome::Waits(what),
-            }
-        }
+    pub fn compare(&self, runs: Vec<Outcome<Made>>) -> Outcome<Compared> {
+        let made = runs.into_iter().collect::<Outcome<Vec<Made>>>()?;
         let models: Vec<&Record> = made.iter().map(|run| &run.model).collect();
         let rows = compare(&self.record, &models, made.first().and_then(|run| run.recorded));
         let Made { derived, model, .. } = made.into_iter().next().expect("there is a run");
-        Outcome::Compared(Box::new(Compared { derived, rows, model }))
+        Ok(Compared { derived, rows, model })
     }
 
     /// What determines the model's run, but for the program: the machine and the kernel it was given, and of the
@@ -529,9 +510,8 @@ fn slower(host: Option<Host>, hundredths: u64) -> Option<Host> {
         return host;
     }
     let host = host.unwrap_or_else(none);
-    let percent = |busy| host.work_percent.at(busy) * (100 + hundredths) / 100;
-    let percents: [u64; Host::MOST_BUSY] = std::array::from_fn(|at| percent(at + 1));
-    Some(Host { work_percent: ByBusy::new(&percents), ..host })
+    let work_percent = host.work_percent.map(|percent| percent * (100 + hundredths) / 100);
+    Some(Host { work_percent, ..host })
 }
 
 /// What a case's run on the model left, or that the machine came to its end there, in words. Whatever else ends a run is

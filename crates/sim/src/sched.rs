@@ -113,6 +113,12 @@ impl<T: Copy + PartialEq> ByBusy<T> {
         self.0[busy.clamp(1, Host::MOST_BUSY) - 1]
     }
 
+    /// Each value changed so.
+    #[must_use]
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> ByBusy<U> {
+        ByBusy(self.0.map(change))
+    }
+
     /// From how many CPUs with work on the value no longer changes.
     #[must_use]
     pub fn settles_at(&self) -> usize {

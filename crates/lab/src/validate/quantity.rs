@@ -188,14 +188,11 @@ impl Fallbacks {
 /// Every row that has something of a real run's record and those of the model's runs of the same work: of each figure
 /// the median. `recorded` are the real run's fallbacks, if they were.
 pub(super) fn compare(real: &Record, models: &[&Record], recorded: Option<Fallbacks>) -> Vec<Row> {
-    let of_run = |model: &&Record| {
-        let fallbacks = recorded.map(|recorded| (recorded, Fallbacks::of(model)));
-        compare_run(real, model, fallbacks)
-    };
-    let runs: Vec<Vec<Row>> = models.iter().map(of_run).collect();
+    let runs: Vec<Vec<Row>> =
+        models.iter().map(|model| compare_run(real, model, recorded)).collect();
     let together = |row: &Row| {
-        let same = |run: &Vec<Row>| run.iter().find(|other| other.name == row.name).cloned();
-        let models: Vec<f64> = runs.iter().filter_map(same).map(|row| row.model).collect();
+        let same = runs.iter().flatten().filter(|other| other.name == row.name);
+        let models: Vec<f64> = same.map(|row| row.model).collect();
         Row::of_runs(row.quantity, &row.name, row.real, &models, row.floor)
     };
     let rows = runs.first().into_iter().flatten().map(together);
@@ -203,11 +200,7 @@ pub(super) fn compare(real: &Record, models: &[&Record], recorded: Option<Fallba
 }
 
 /// All rows of two records of the same work.
-fn compare_run(
-    real: &Record,
-    model: &Record,
-    fallbacks: Option<(Fallbacks, Fallbacks)>,
-) -> Vec<Row> {
+fn compare_run(real: &Record, model: &Record, recorded: Option<Fallbacks>) -> Vec<Row> {
     let row = |quantity, name: &str, pair: Option<(f64, f64)>, floor| {
         pair.map(|(real, model)| Row::new(quantity, name, real, model, floor))
     };
@@ -227,7 +220,7 @@ fn compare_run(
         rows.extend(row(Quantity::Success, name, pair, SUCCESS));
     }
     let counted = |of: fn(&Fallbacks) -> u64| {
-        fallbacks.map(|(real, model)| (of(&real) as f64, of(&model) as f64))
+        recorded.map(|real| (of(&real) as f64, of(&Fallbacks::of(model)) as f64))
     };
     for (name, pair) in
         [(FALLBACKS_NAME, counted(|f| f.all)), (FRAGMENTING_NAME, counted(|f| f.fragmenting))]
