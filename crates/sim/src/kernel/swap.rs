@@ -44,7 +44,11 @@ pub(crate) fn swap_in(
     }
     let is_cached = matches!(cx.world().memory.swap.cached(slot), CacheEntry::Page(_));
     if let Some(token) = cx.world().token().filter(|_| !is_cached) {
-        token.grab(process);
+        let interval = token.ask(process);
+        // The token's lock, and what the process has earned, are fetched before the lock is taken.
+        let fetch = cx.world().costs.cache_read.once();
+        cx.spend(fetch, Mode::System);
+        cx.world().swap_token.grab(process, interval);
     }
     let plan = cx.world().memory.swapin_plan(fault.vpn, slot);
     let is_major =

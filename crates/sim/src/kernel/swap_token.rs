@@ -35,10 +35,17 @@ struct Claim {
 }
 
 impl SwapToken {
-    /// A process is about to read a page from swap.
+    /// A process is about to read a page from swap: how many have been read since its last one. Nothing keeps another of
+    /// its tasks from asking before this one has [grabbed](Self::grab).
     #[doc(alias = "grab_swap_token")]
-    pub(crate) fn grab(&mut self, process: ProcessId) {
+    pub(crate) fn ask(&mut self, process: ProcessId) -> u64 {
         self.nr_faults += 1;
+        self.nr_faults - self.claims.entry(process.0).or_default().fault
+    }
+
+    /// Gives the token to a process that was told of this interval, if it has earned it.
+    #[doc(alias = "grab_swap_token")]
+    pub(crate) fn grab(&mut self, process: ProcessId, interval: u64) {
         let is_holder = self.holder == Some(process);
         if self.nr_faults - self.aged_at > AGING_INTERVAL
             && let Some(holder) = self.holder
@@ -48,7 +55,6 @@ impl SwapToken {
         }
         let held = self.holder.map(|holder| self.claims.entry(holder.0).or_default().priority);
         let claim = self.claims.entry(process.0).or_default();
-        let interval = self.nr_faults - claim.fault;
         if is_holder {
             claim.priority += 2;
         } else if held.is_some() {
@@ -111,16 +117,23 @@ mod tests {
     const FIRST: ProcessId = ProcessId(1);
     const SECOND: ProcessId = ProcessId(2);
 
+    impl SwapToken {
+        fn ask_and_grab(&mut self, process: ProcessId) {
+            let interval = self.ask(process);
+            self.grab(process, interval);
+        }
+    }
+
     #[test]
     fn who_comes_first_holds_it_until_another_faults_more_and_more_often() {
         let mut token = SwapToken::default();
-        token.grab(FIRST);
+        token.ask_and_grab(FIRST);
         assert_eq!(token.holder, Some(FIRST));
         // Two of the holder's priority have to be outdone, by faults each sooner than the last.
         for distance in [5, 4, 3, 2] {
             assert_eq!(token.holder, Some(FIRST), "{distance}");
             token.nr_faults += distance;
-            token.grab(SECOND);
+            token.ask_and_grab(SECOND);
         }
         assert_eq!(token.holder, Some(SECOND));
     }
@@ -128,7 +141,7 @@ mod tests {
     #[test]
     fn only_a_holder_in_a_fault_is_protected_and_not_from_itself() {
         let mut token = SwapToken::default();
-        token.grab(FIRST);
+        token.ask_and_grab(FIRST);
         assert_eq!(token.protected_from(None), None);
         token.begin_fault(FIRST);
         assert_eq!(token.protected_from(None), Some(FIRST));
@@ -139,11 +152,25 @@ mod tests {
     }
 
     #[test]
+    fn one_that_faults_alone_earns_it_only_when_two_of_its_tasks_ask_at_once() {
+        let mut token = SwapToken::default();
+        token.ask_and_grab(FIRST);
+        (0..2000).for_each(|_| token.ask_and_grab(SECOND));
+        assert_eq!(token.holder, Some(FIRST), "each is as near to the last as that was");
+        let intervals = [token.ask(SECOND), token.ask(SECOND)];
+        assert_eq!(intervals, [1, 2]);
+        intervals.into_iter().for_each(|interval| token.grab(SECOND, interval));
+        assert_eq!(token.holder, Some(FIRST));
+        token.ask_and_grab(SECOND);
+        assert_eq!(token.holder, Some(SECOND), "this one is nearer than the last seemed to be");
+    }
+
+    #[test]
     fn a_holder_that_goes_leaves_it_to_the_next() {
         let mut token = SwapToken::default();
-        token.grab(FIRST);
+        token.ask_and_grab(FIRST);
         token.put(FIRST);
-        token.grab(SECOND);
+        token.ask_and_grab(SECOND);
         assert_eq!(token.holder, Some(SECOND));
     }
 }
