@@ -18,6 +18,9 @@ const SBIN: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// The smallest disk for files: an ext4 with a journal takes some MiB for itself.
 const LEAST_BYTES: u64 = 64 * MIB;
 
+/// What kernels before 3.5 cannot mount for writing: checksums of the file system's own data.
+const WITHOUT: &str = "^metadata_csum,^metadata_csum_seed";
+
 /// So that a guest's disk does not differ from boot to boot: the identifier, the seed of folders' hashes.
 const UUID: &str = "00000000-0000-4000-8000-000000000000";
 /// The time that is written into it, in seconds since 1970: the first of January 2020.
@@ -76,6 +79,7 @@ fn format(file: &File, mkfs: &Path) -> Result<(), Failed> {
     // Blocks are pages, as they are by default on any disk that is not tiny.
     let output = command(mkfs)
         .args(["-q", "-F", "-b", "4096", "-I", "256", "-m", "0", "-U", UUID, "-E", &extended])
+        .args(["-O", WITHOUT])
         .arg(&file)
         .env("E2FSPROGS_FAKE_TIME", TIME)
         .env("SOURCE_DATE_EPOCH", TIME)
@@ -132,6 +136,10 @@ mod tests {
         let mut magic = [0; 2];
         disk.read_exact_at(&mut magic, 1024 + 0x38).unwrap();
         assert_eq!(magic, [0x53, 0xef]);
+        // `s_feature_ro_compat`: 3.3 mounts nothing for writing that has EXT4_FEATURE_RO_COMPAT_METADATA_CSUM.
+        let mut features = [0; 4];
+        disk.read_exact_at(&mut features, 1024 + 0x64).unwrap();
+        assert_eq!(u32::from_le_bytes(features) & 0x400, 0, "{features:x?}");
         let head = |disk: &File| {
             let mut bytes = vec![0; 1 << 20];
             disk.read_exact_at(&mut bytes, 0).unwrap();
