@@ -48,7 +48,12 @@ pub(crate) fn swap_in(
         // The token's lock, and what the process has earned, are fetched before the lock is taken.
         let fetch = cx.world().costs.cache_read.once();
         cx.spend(fetch, Mode::System);
+        // Another of its tasks may have read the page meanwhile.
+        let stands = revalidate(cx, process, fault)?;
         cx.world().swap_token.grab(process, interval);
+        if !stands {
+            return Ok(());
+        }
     }
     let plan = cx.world().memory.swapin_plan(fault.vpn, slot);
     let is_major =
